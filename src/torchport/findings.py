@@ -1,0 +1,218 @@
+"""Finding and Result: the two types that every room speaks.
+
+A step of torchport takes files and gives a `Result`: findings for people, data for the next step, and the hashes
+of what it read, so that a later step can tell whether the file still describes the same inputs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchport.errors import TorchportError
+
+FORMAT = "torchport-result"
+# 1: first version.
+VERSION = 1
+
+
+class Severity(enum.StrEnum):
+    """How much a finding matters to someone who wants the script to train on an NPU."""
+
+    ERROR = "error"  # it will not run, or it computes something else
+    WARNING = "warning"  # it may not run, or a person has to decide
+    INFO = "info"  # good to know: done, harmless, or advice
+
+
+class Safety(enum.StrEnum):
+    """What may be done with the fix of a finding."""
+
+    SAFE = "safe"  # proven: applied without asking
+    REVIEW = "review"  # applied, and a person should look at it
+    REPORT = "report"  # never applied by us; there may be no fix at all
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Location:
+    """A range in a text file. Lines and columns count from 1, columns in characters; the end is exclusive."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the bytes [start, end) of the original file. `start == end` inserts."""
+
+    start: int
+    end: int
+    replacement: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that torchport has to say.
+
+    `code` names the rule (`TP101`), `evidence` holds what it saw as plain JSON values, `fix` the edits that would
+    settle it (empty: none is known), `links` where to read more. `location` is None for what has no place in a file,
+    such as a diverging tensor.
+    """
+
+    code: str
+    severity: Severity
+    safety: Safety
+    location: Location | None
+    message: str
+    hint: str = ""
+    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fix: tuple[Edit, ...] = ()
+    links: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as JSON values; the bytes of its edits as latin-1 text, which is lossless for any encoding."""
+        value = dataclasses.asdict(self)
+        value["fix"] = [[edit.start, edit.end, edit.replacement.decode("latin-1")] for edit in self.fix]
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Finding:
+        """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for what is not a finding."""
+        location = value["location"]
+        return cls(
+            code=value["code"],
+            severity=Severity(value["severity"]),
+            safety=Safety(value["safety"]),
+            location=None if location is None else Location(**location),
+            message=value["message"],
+            hint=value["hint"],
+            evidence=value["evidence"],
+            fix=tuple(Edit(start, end, text.encode("latin-1")) for start, end, text in value["fix"]),
+            links=tuple(value["links"]),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """What one command leaves behind.
+
+    `inputs` maps each file that was read to its sha256. `data` is what the next step needs, as plain JSON values;
+    floats that JSON has no word for are stored as the strings "nan", "inf" and "-inf", which `float()` reads back.
+    """
+
+    command: str
+    findings: tuple[Finding, ...] = ()
+    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values, with the format's name and version."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "tool": tool_version(),
+            "command": self.command,
+            "findings": _finite([finding.to_json() for finding in self.findings]),
+            "data": _finite(self.data),
+            "inputs": dict(self.inputs),
+        }
+
+    def text(self) -> str:
+        """The JSON text that `write` stores and that `--json` prints."""
+        return json.dumps(self.to_json(), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+    def write(self, path: str | Path) -> None:
+        """Store the result at `path`. Readers see the old file or the whole new one, never a part of it."""
+        write_atomically(Path(path), self.text().encode("ascii"))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Result:
+        """Read what `write` stored. Raises TorchportError for a missing, foreign, newer or damaged file."""
+        try:
+            value = json.loads(Path(path).read_bytes())
+        except OSError as error:
+            raise TorchportError(
+                f"cannot read the result {path}: {error.strerror}", hint="Run the step that makes it first."
+            ) from error
+        except ValueError as error:
+            raise TorchportError(
+                f"{path} is not a torchport result: it is not JSON ({error})", hint="Run the step again."
+            ) from error
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            raise TorchportError(f"{path} is not a torchport result: it does not say format {FORMAT!r}")
+        if value.get("version") != VERSION:
+            raise TorchportError(
+                f"{path} has format version {value.get('version')!r}; this torchport reads version {VERSION}",
+                hint=f"It was written by torchport {value.get('tool')}: use that one, or run the step again.",
+            )
+        try:
+            return cls(
+                command=value["command"],
+                findings=tuple(Finding.from_json(finding) for finding in value["findings"]),
+                data=value["data"],
+                inputs=value["inputs"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise TorchportError(f"{path} is a damaged torchport result: {error!r}", hint="Run the step again.") from error
+
+
+def tool_version() -> str:
+    """The installed version of torchport; "source" where it runs from a checkout that is not installed."""
+    from importlib import metadata  # here: it costs 30 ms that most commands never need
+
+    try:
+        return metadata.version("torchport")
+    except metadata.PackageNotFoundError:
+        return "source"
+
+
+def hash_bytes(data: bytes) -> str:
+    """The sha256 of `data` in hexadecimal: how `Result.inputs` names a file's content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Write `data` to `path` by way of a file beside it that is renamed into place.
+
+    An interrupted or failing write leaves the old file whole. `mode` sets the permission bits; None keeps those of
+    the file that is replaced, or what the umask gives a new one. Raises OSError.
+    """
+    if mode is None:
+        mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
+    descriptor, aside = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(aside, mode)
+        os.replace(aside, path)
+    except BaseException:
+        os.unlink(aside)
+        raise
+
+
+def _umask() -> int:
+    value = os.umask(0o022)
+    os.umask(value)
+    return value
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(item) for item in value]
+    return value
