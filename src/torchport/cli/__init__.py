@@ -1,0 +1,170 @@
+"""The command line: finds the commands, parses, and turns the outcome into an exit code.
+
+A command is one module `torchport/cli/<name>.py` and is found by scanning this folder:
+
+- its docstring is the help text; the first line is the summary in `torchport --help`, examples come next;
+- `configure(parser)` adds its arguments to an `argparse.ArgumentParser`;
+- `run(arguments) -> int` does the work and returns the exit code;
+- `PASSES_ARGUMENTS = True` (optional) says that what follows the first `--` on the command line belongs to
+  somebody else, the user's script; it arrives untouched as the list `arguments.passed`.
+
+Every command also gets `arguments.json`, `arguments.debug` and `arguments.quiet`. Only the chosen command's
+module is imported, so that one command's imports never slow another.
+
+Data goes to stdout, messages to stderr. Exit codes: 0 done or clean, 1 findings or divergence, 2 usage or
+configuration, 3 a bug in torchport, 130 interrupted, 141 the reader of stdout went away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from torchport import __version__
+from torchport.errors import TorchportError
+
+INTERNAL_ERROR = 3
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class Command(Protocol):
+    """What a module in this folder provides (see the package docstring)."""
+
+    __doc__: str | None
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's own arguments to `parser`."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do the work; return the exit code."""
+
+
+def command_names() -> tuple[str, ...]:
+    """Names of all commands, sorted, without importing any of them."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` (default: `sys.argv[1:]`) and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        known = words and words[0] in command_names()
+        code = _run_command(words[0], words[1:]) if known else _run_without_command(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # `torchport ... | head`: leave quietly; the interpreter must find a stdout that it can flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _run_command(name: str, words: list[str]) -> int:
+    debug = "--debug" in _own_words(words)
+    try:
+        command = cast(Command, importlib.import_module(f"{__name__}.{name}"))
+        return command.run(_parse(name, command, words))
+    except TorchportError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"torchport {name}: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"torchport {name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # whatever a room let through is our bug: say so, with exit code 3
+        if debug:
+            traceback.print_exc()
+        print(
+            f"torchport {name}: internal error, {type(error).__name__}: {error}\n"
+            f"  This is a bug in torchport {__version__}. Please report it with the traceback in "
+            f"{_save_traceback(name)}",
+            file=sys.stderr,
+        )
+        return INTERNAL_ERROR
+
+
+def _parse(name: str, command: Command, words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog=f"torchport {name}",
+        description=command.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.configure(parser)
+    common = parser.add_argument_group("common options")
+    common.add_argument("--json", action="store_true", help="print data as JSON on stdout")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    common.add_argument("-q", "--quiet", action="store_true", help="no messages, only data and errors")
+    if not getattr(command, "PASSES_ARGUMENTS", False):
+        return parser.parse_args(words)
+    own = _own_words(words)
+    arguments = parser.parse_args(own)
+    arguments.passed = words[len(own) + 1 :]
+    return arguments
+
+
+def _own_words(words: list[str]) -> list[str]:
+    """The words in front of the first `--`."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _run_without_command(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="torchport",
+        usage="torchport [-h] [--version] COMMAND ...",
+        description="Port PyTorch/CUDA training code to Ascend NPUs and prove the port on any machine.",
+        epilog=_command_table(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"torchport {__version__}")
+    if not words:
+        parser.print_help()
+        return 0
+    known = command_names()
+    close = difflib.get_close_matches(words[0], known, n=1)
+    if not words[0].startswith("-"):
+        parser.error(
+            f"there is no command {words[0]!r}; "
+            + (f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(known)}.")
+        )
+    parser.parse_args(words)
+    return 0
+
+
+def _command_table() -> str:
+    names = command_names()
+    width = max(map(len, names), default=0)
+    rows = [f"  {name:<{width}}  {_summary(name)}" for name in names]
+    return "\n".join(["commands:", *rows, "", "`torchport COMMAND --help` explains one command."])
+
+
+def _summary(name: str) -> str:
+    """First line of the command's docstring, read from its source so that nothing is imported."""
+    spec = importlib.util.find_spec(f"{__name__}.{name}")
+    if spec is None or spec.origin is None:
+        return ""
+    return (ast.get_docstring(ast.parse(Path(spec.origin).read_bytes())) or "").partition("\n")[0]
+
+
+def _save_traceback(name: str) -> str:
+    descriptor, path = tempfile.mkstemp(prefix=f"torchport-{name}-", suffix=".log")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as log:
+        log.write(f"torchport {__version__}, python {sys.version}\n{sys.argv}\n\n{traceback.format_exc()}")
+    return path

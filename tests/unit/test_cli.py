@@ -1,0 +1,136 @@
+"""The command line framework: finding commands, parsing, exit codes, error output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchport import __version__, cli
+
+SAMPLE = '''"""Try the framework.
+
+Example: torchport sample a --fail bug
+"""
+import json
+from torchport.errors import TorchportError
+PASSES_ARGUMENTS = True
+
+def configure(parser):
+    parser.add_argument("path")
+    parser.add_argument("--fail")
+
+def run(arguments):
+    if arguments.fail == "user":
+        raise TorchportError("no such file: a.py", hint="Check the path.", exit_code=1)
+    if arguments.fail == "bug":
+        raise ZeroDivisionError("oops")
+    if arguments.fail == "interrupt":
+        raise KeyboardInterrupt
+    print(json.dumps({"path": arguments.path, "passed": arguments.passed, "json": arguments.json}))
+    return 0
+'''
+
+
+@pytest.fixture(autouse=True)
+def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command folder beside the real one, with the command `sample`."""
+    (tmp_path / "sample.py").write_text(SAMPLE)
+    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "torchport.cli.sample", raising=False)
+
+
+def test_scan_finds_commands_in_order() -> None:
+    names = cli.command_names()
+    assert "sample" in names
+    assert list(names) == sorted(names)
+
+
+def test_every_real_command_explains_itself_with_an_example_or_usage() -> None:
+    for name in cli.command_names():
+        assert cli._summary(name), f"cli/{name}.py has no docstring: it is the help text"
+
+
+def test_words_after_the_double_dash_arrive_untouched(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sample", "a.py", "--", "--epochs", "3", "--", "--debug"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "path": "a.py",
+        "passed": ["--epochs", "3", "--", "--debug"],
+        "json": False,
+    }
+
+
+def test_without_double_dash_nothing_is_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sample", "a.py", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": "a.py", "passed": [], "json": True}
+
+
+def test_user_error_prints_message_and_hint_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sample", "a", "--fail", "user"]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == "torchport sample: no such file: a.py\n  Check the path.\n"
+
+
+def test_debug_adds_the_traceback_and_keeps_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sample", "a", "--fail", "user", "--debug"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_internal_error_is_called_a_bug_and_leaves_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cli.main(["sample", "a", "--fail", "bug"]) == cli.INTERNAL_ERROR
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    (log,) = tmp_path.glob("torchport-sample-*.log")
+    assert str(log) in error
+    assert "ZeroDivisionError: oops" in log.read_text()
+
+
+def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sample", "a", "--fail", "interrupt"]) == cli.INTERRUPTED
+    assert capsys.readouterr().err == "torchport sample: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["sampel"], "did you mean 'sample'?"),
+        (["qqqqq"], "the commands are"),
+        (["sample"], "path"),
+        (["sample", "a", "--fial", "x"], "--fial"),
+    ],
+)
+def test_usage_errors(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    assert stop.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_help_lists_each_command_with_its_first_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    output = capsys.readouterr().out
+    assert "sample" in output
+    assert "Try the framework." in output
+    assert "torchport.cli.sample" not in sys.modules, "help must not import the commands"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"torchport {__version__}\n"
+
+
+def test_closed_pipe_is_quiet() -> None:
+    """`torchport --help | head -0`: no traceback when nobody reads."""
+    command = f"{sys.executable} -m torchport --help | head -c 0; echo done"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stdout == "done\n"
+    assert result.stderr == ""
