@@ -1,0 +1,32 @@
+"""Turn the chip profiles into C++: generate_chips.py devices.toml chips.inc
+
+Writes one initializer per chip, for an array of a struct with these fields in this order:
+
+    const char* name; int cube_cores; int vector_cores; uint64_t memory_bytes;
+    double bandwidth_gbs; double clock_ghz; bool bf16;
+
+The fields and units are documented in the head of devices.toml. Runs at build with any Python >= 3.11.
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+
+
+def initializer(name: str, chip: dict[str, object]) -> str:
+    """One row of the array; raises KeyError naming a field that the profile lacks."""
+    return (
+        f'{{"{name}", {chip["cube_cores"]}, {chip["vector_cores"]}, {chip["memory_gib"]}ull << 30, '
+        f"{chip['bandwidth_gbs']}, {chip['clock_ghz']}, {str(chip['bf16']).lower()}}},"
+    )
+
+
+def main(profiles: str, output: str) -> None:
+    """Read `profiles` (TOML), write `output` (C++ initializers)."""
+    chips = tomllib.loads(Path(profiles).read_text(encoding="utf-8"))
+    rows = [initializer(name, chip) for name, chip in chips.items()]
+    Path(output).write_text("\n".join(["// Generated from devices.toml; do not edit.", *rows, ""]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
