@@ -46,7 +46,9 @@ def _wheel(settings: Settings | None) -> Settings:
         # CMake asks Python where torch is; without this that import would try to load torch_npu.
         os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         return dict(settings or {})
-    print("torchport: torch or torch_npu is not installed here: building a pure-Python wheel without the virtual NPU")
+    print(
+        "torchport: torch or torch_npu is not installed here: building a pure-Python wheel without the virtual NPU"
+    )
     return {**(settings or {}), "wheel.cmake": "false"}
 
 
@@ -69,7 +71,9 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: S
     return scikit.prepare_metadata_for_build_wheel(metadata_directory, _wheel(config_settings))
 
 
-def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Settings | None = None) -> str:
+def prepare_metadata_for_build_editable(
+    metadata_directory: str, config_settings: Settings | None = None
+) -> str:
     """Write the dist-info directory; return its name."""
     return scikit.prepare_metadata_for_build_editable(metadata_directory, _editable(config_settings))
 
@@ -91,7 +95,9 @@ def build_editable(
     """
     target = Path(wheel_directory)
     metadata = target / prepare_metadata_for_build_editable(wheel_directory, config_settings)
-    files = {f"{metadata.name}/{name}": (metadata / name).read_bytes() for name in ("METADATA", "entry_points.txt")}
+    files = {
+        f"{metadata.name}/{name}": (metadata / name).read_bytes() for name in ("METADATA", "entry_points.txt")
+    }
     files["__editable__.torchport.pth"] = f"{Path('src').resolve()}\n".encode()
     files[f"{metadata.name}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: torchport_build\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
