@@ -1,0 +1,82 @@
+#include "device/address_space.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "device/fault.h"
+
+namespace vnpu {
+namespace {
+
+constexpr uint64_t kGranule = 2ull << 20;            // CANN's granularity for mapped memory
+constexpr uint64_t kWindow = 4ull << 40;             // addresses only: torch_npu reserves 9/8 of HBM per segment
+
+uint64_t round_up(uint64_t size) { return (size + kGranule - 1) / kGranule * kGranule; }
+
+}  // namespace
+
+AddressSpace::AddressSpace(int devices, uint64_t capacity) : capacity_(round_up(capacity)) {
+    span_ = capacity_ * static_cast<uint64_t>(devices) + kWindow;
+    void *base = mmap(nullptr, 2 * span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        fail(FaultKind::HostOutOfMemory,
+             "The virtual NPU could not reserve {} GiB of addresses ({}). An address-space limit (ulimit -v) is the "
+             "usual reason: limit resident memory instead, with VNPU_HOST_LIMIT.",
+             2 * span_ >> 30, std::strerror(errno));
+    madvise(base, 2 * span_, MADV_DONTDUMP);
+    base_ = reinterpret_cast<uintptr_t>(base);
+    window_ = base_ + capacity_ * static_cast<uint64_t>(devices);
+}
+
+AddressSpace::~AddressSpace() { munmap(reinterpret_cast<void *>(base_), 2 * span_); }
+
+void *AddressSpace::reserve(size_t size) {
+    size = round_up(size);
+    const std::lock_guard lock(mutex_);
+    uintptr_t at = window_;
+    for (const auto &[start, length] : reservations_) {
+        if (start - at >= size) break;
+        at = start + length;
+    }
+    if (base_ + span_ - at < size)
+        fail(FaultKind::OutOfMemory, "No {} bytes of device addresses are left to reserve.", size);
+    reservations_.emplace(at, size);
+    return reinterpret_cast<void *>(at);
+}
+
+size_t AddressSpace::release(void *address) {
+    const std::lock_guard lock(mutex_);
+    const auto it = reservations_.find(reinterpret_cast<uintptr_t>(address));
+    if (it == reservations_.end())
+        fail(FaultKind::InvalidAddress, "{} is not the start of a reserved address range.", address);
+    const size_t size = it->second;
+    reservations_.erase(it);
+    unmap(address, size);
+    return size;
+}
+
+size_t AddressSpace::reserved_from(const void *address) const {
+    const std::lock_guard lock(mutex_);
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    auto it = reservations_.upper_bound(at);
+    if (it == reservations_.begin()) return 0;
+    --it;
+    return at < it->first + it->second ? it->first + it->second - at : 0;
+}
+
+void AddressSpace::map(void *address, size_t size, int file, uint64_t offset) {
+    if (mmap(alias(address), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+             static_cast<off_t>(offset)) == MAP_FAILED)
+        fail(FaultKind::HostOutOfMemory, "Mapping {} bytes of device memory failed: {}.", size, std::strerror(errno));
+    madvise(alias(address), size, MADV_DONTDUMP);
+}
+
+void AddressSpace::unmap(void *address, size_t size) {
+    if (mmap(alias(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+        fail(FaultKind::HostOutOfMemory, "Unmapping {} bytes of device memory failed: {}.", size, std::strerror(errno));
+}
+
+}  // namespace vnpu

@@ -1,0 +1,66 @@
+// Where device memory lives. One reservation of 2 x S bytes:
+//
+//     base                      base + S                    base + 2S
+//     | device 0 | 1 | .. | window | device 0 | 1 | .. | window |
+//      device addresses, PROT_NONE   kernel aliases, read-write
+//
+// A device address is what the program holds; the host cannot touch it, as on hardware. The bytes
+// are one sparse memfd per device, mapped at the alias. address + S is the alias, for every device
+// and for memory mapped through the virtual-memory API (which takes addresses from the window),
+// so translation is one addition and costs a kernel no system call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace vnpu {
+
+class AddressSpace {
+  public:
+    AddressSpace(int devices, uint64_t capacity);
+    ~AddressSpace();
+    AddressSpace(const AddressSpace &) = delete;
+    AddressSpace &operator=(const AddressSpace &) = delete;
+
+    // Whether the address lies in device memory or the window (live or not).
+    bool contains(const void *address) const noexcept {
+        return reinterpret_cast<uintptr_t>(address) - base_ < span_;
+    }
+    // Kernel alias of a device address. The caller has checked contains().
+    std::byte *alias(const void *address) const noexcept {
+        return reinterpret_cast<std::byte *>(reinterpret_cast<uintptr_t>(address) + span_);
+    }
+    // Device address of a kernel alias.
+    void *unalias(const void *alias) const noexcept {
+        return reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(alias) - span_);
+    }
+    std::byte *device_base(int device) const noexcept {
+        return reinterpret_cast<std::byte *>(base_ + static_cast<uint64_t>(device) * capacity_);
+    }
+    bool in_window(const void *address) const noexcept {
+        return contains(address) && reinterpret_cast<uintptr_t>(address) >= window_;
+    }
+
+    // Addresses from the window; Fault OutOfMemory when it is full.
+    void *reserve(size_t size);
+    // Gives them back; Fault InvalidAddress unless `address` came from reserve(). Returns the size.
+    size_t release(void *address);
+    // Size of the reservation that holds `address`, counted from it to its end; 0 if none does.
+    size_t reserved_from(const void *address) const;
+
+    // Shows `size` bytes of the file at `offset` behind the device address; and takes them away.
+    void map(void *address, size_t size, int file, uint64_t offset);
+    void unmap(void *address, size_t size);
+
+  private:
+    uint64_t capacity_;
+    uint64_t span_;
+    uintptr_t base_;
+    uintptr_t window_;
+    mutable std::mutex mutex_;
+    std::map<uintptr_t, size_t> reservations_;  // start -> size, in the window
+};
+
+}  // namespace vnpu

@@ -1,0 +1,27 @@
+// Chip profiles: the rows of knowledge/devices.toml, compiled in (chips.inc is generated from it).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace vnpu {
+
+struct Chip {
+    const char *name;           // what aclrtGetSocName answers
+    int64_t cube_cores;
+    int64_t vector_cores;
+    uint64_t memory_bytes;      // HBM (LPDDR on 310P)
+    double bandwidth_gbs;       // memory bandwidth, GB/s
+    double clock_ghz;
+    uint64_t l2_bytes;
+    bool bf16;                  // has bfloat16 arithmetic
+};
+
+// The profile of that name; Fault InvalidArgument, naming those there are, when there is none.
+const Chip &find_chip(std::string_view name);
+
+// All names, separated by ", ".
+std::string chip_names();
+
+}  // namespace vnpu

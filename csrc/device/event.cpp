@@ -1,0 +1,52 @@
+#include "device/event.h"
+
+namespace vnpu {
+
+uint64_t Event::next_id() noexcept {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
+void Event::record(Stream &stream) {
+    const uint64_t generation = state_->requested.fetch_add(1) + 1;
+    stream.submit(make_task("EventRecord", [state = state_, generation] {
+        state->time.store(Clock::now().time_since_epoch().count());
+        // Two streams may record in any order: the latest request must not be undone by an earlier one that ran late.
+        uint64_t seen = state->completed.load();
+        while (seen < generation && !state->completed.compare_exchange_weak(seen, generation)) {
+        }
+        state->bell.ring();
+    }));
+}
+
+void Event::hold(Stream &stream) const {
+    const uint64_t generation = state_->requested.load();
+    if (state_->completed.load() >= generation) return;
+    stream.submit(make_task("EventWait", [state = state_, generation] {
+        state->bell.wait([&] { return state->completed.load() >= generation; });
+    }));
+}
+
+bool Event::done() const noexcept { return state_->completed.load() >= state_->requested.load(); }
+
+void Event::synchronize(Deadline deadline) const {
+    const uint64_t generation = state_->requested.load();
+    if (!state_->bell.wait([&] { return state_->completed.load() >= generation; }, deadline))
+        fail(FaultKind::Timeout, "Event {} was not reached within the time-out.", id_);
+}
+
+void Event::reset(Stream &stream) {
+    stream.submit(make_task("EventReset", [state = state_] {
+        state->completed.store(0);
+        state->requested.store(0);
+    }));
+}
+
+Clock::time_point Event::time() const {
+    if (!recorded() || !done())
+        fail(FaultKind::NotReady, "Event {} has no time yet: {}.", id_,
+             recorded() ? "its stream has not reached it" : "it was never recorded");
+    return Clock::time_point(Clock::duration(state_->time.load()));
+}
+
+}  // namespace vnpu

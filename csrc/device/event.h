@@ -1,0 +1,39 @@
+// Events: a record is a task on a stream; a wait is a task on another that blocks until the record ran.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "device/doorbell.h"
+#include "device/stream.h"
+
+namespace vnpu {
+
+class Event {
+  public:
+    void record(Stream &stream);
+    // Later tasks of `stream` start only after the latest record() so far has run. Returns at once.
+    void hold(Stream &stream) const;
+    // Whether the latest record() has run; true when there was none.
+    bool done() const noexcept;
+    bool recorded() const noexcept { return state_->requested.load() != 0; }
+    // Waits for the latest record(). Fault Timeout.
+    void synchronize(Deadline deadline = std::nullopt) const;
+    // Forgets its records, as part of `stream`.
+    void reset(Stream &stream);
+    // When the latest record() ran, on the host's clock. Fault NotReady before that.
+    Clock::time_point time() const;
+    uint64_t id() const noexcept { return id_; }
+
+  private:
+    struct State {  // outlives the event: tasks in flight hold it
+        std::atomic<uint64_t> requested{0}, completed{0};
+        std::atomic<Clock::rep> time{0};
+        mutable Doorbell bell;
+    };
+    static uint64_t next_id() noexcept;
+    std::shared_ptr<State> state_ = std::make_shared<State>();
+    uint64_t id_ = next_id();
+};
+
+}  // namespace vnpu

@@ -1,0 +1,157 @@
+#include "device/heap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "device/fault.h"
+
+namespace vnpu {
+namespace {
+
+constexpr uint64_t kPage = 4096;  // the grain in which memory can go back to the machine
+
+uint64_t round_up(uint64_t size) { return (size + kPage - 1) / kPage * kPage; }
+
+double gib(uint64_t bytes) { return static_cast<double>(bytes) / (1ull << 30); }
+
+}  // namespace
+
+void HostBudget::take(uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (bytes > limit_ - used_)
+        fail(FaultKind::HostLimit,
+             "The virtual NPU may hold {:.2f} GiB of this machine's memory and holds {:.2f}; {:.2f} GiB more were asked "
+             "for. Make the model or batch smaller, or raise VNPU_HOST_LIMIT (for example VNPU_HOST_LIMIT=32GiB).",
+             gib(limit_), gib(used_), gib(bytes));
+    used_ += bytes;
+}
+
+void HostBudget::give(uint64_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    used_ -= bytes;
+}
+
+uint64_t HostBudget::used() const {
+    const std::lock_guard lock(mutex_);
+    return used_;
+}
+
+Heap::Heap(int device, uint64_t capacity, AddressSpace &space, HostBudget &budget)
+    : device_(device), capacity_(capacity / kPage * kPage), space_(space), budget_(budget) {
+    file_ = memfd_create("vnpu-hbm", MFD_CLOEXEC);
+    if (file_ < 0 || ftruncate(file_, static_cast<off_t>(capacity_)) != 0)
+        fail(FaultKind::HostOutOfMemory, "The memory of virtual NPU {} could not be created: {}.", device,
+             std::strerror(errno));
+    space_.map(space_.device_base(device), capacity_, file_, 0);
+    free_.emplace(0, capacity_);
+}
+
+Heap::~Heap() {
+    budget_.give(used_);
+    close(file_);
+}
+
+uint64_t Heap::take(size_t size, bool physical) {
+    if (size == 0) fail(FaultKind::InvalidArgument, "An allocation of 0 bytes of device memory was asked for.");
+    const std::lock_guard lock(mutex_);
+    const uint64_t need = size > capacity_ ? size : round_up(size);
+    auto it = free_.begin();
+    while (it != free_.end() && it->second < need) ++it;
+    if (it == free_.end())
+        fail(FaultKind::OutOfMemory,
+             "Virtual NPU {} is out of memory: {:.2f} GiB asked for, {:.2f} of {:.2f} GiB in use, no free range is large "
+             "enough.",
+             device_, gib(size), gib(used_), gib(capacity_));
+    budget_.take(need);
+    const uint64_t offset = it->first;
+    const uint64_t rest = it->second - need;
+    free_.erase(it);
+    if (rest != 0) free_.emplace(offset + need, rest);
+    live_.emplace(offset, Block{need, physical});
+    freed_.erase(offset);
+    used_ += need;
+    return offset;
+}
+
+void Heap::give(std::map<uint64_t, Block>::iterator block) {
+    uint64_t start = block->first;
+    uint64_t size = block->second.size;
+    // Without the hole the pages would stay with the file for ever.
+    if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
+                  static_cast<off_t>(size)) != 0)
+        fail(FaultKind::HostOutOfMemory, "Giving device memory back to the machine failed: {}.", std::strerror(errno));
+    used_ -= size;
+    budget_.give(size);
+    freed_.insert(start);
+    live_.erase(block);
+    auto next = free_.lower_bound(start);
+    if (next != free_.end() && next->first == start + size) {
+        size += next->second;
+        next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+        const auto before = std::prev(next);
+        if (before->first + before->second == start) {
+            start = before->first;
+            size += before->second;
+            free_.erase(before);
+        }
+    }
+    free_.emplace(start, size);
+}
+
+bool Heap::owns(const void *address) const noexcept {
+    const std::byte *base = space_.device_base(device_);
+    return address >= base && address < base + capacity_;
+}
+
+void *Heap::allocate(size_t size) { return space_.device_base(device_) + take(size, false); }
+
+void Heap::free(void *address) {
+    const std::lock_guard lock(mutex_);
+    if (!owns(address)) fail(FaultKind::InvalidAddress, "{} is not an address of virtual NPU {}.", address, device_);
+    const auto offset = static_cast<uint64_t>(static_cast<std::byte *>(address) - space_.device_base(device_));
+    const auto it = live_.find(offset);
+    if (it != live_.end() && !it->second.physical) return give(it);
+    if (freed_.contains(offset))
+        fail(FaultKind::DoubleFree, "The device memory at {} was freed before.", address);
+    fail(FaultKind::InvalidAddress, "{} is not the start of an allocation on virtual NPU {}.", address, device_);
+}
+
+size_t Heap::extent(const void *address) const {
+    const std::lock_guard lock(mutex_);
+    if (!owns(address)) return 0;
+    const auto offset = static_cast<uint64_t>(static_cast<const std::byte *>(address) - space_.device_base(device_));
+    auto it = live_.upper_bound(offset);
+    if (it == live_.begin()) return 0;
+    --it;
+    const uint64_t end = it->first + it->second.size;
+    return offset < end && !it->second.physical ? end - offset : 0;
+}
+
+uint64_t Heap::allocate_physical(size_t size) { return take(size, true); }
+
+void Heap::free_physical(uint64_t offset) {
+    const std::lock_guard lock(mutex_);
+    const auto it = live_.find(offset);
+    if (it == live_.end() || !it->second.physical)
+        fail(FaultKind::InvalidHandle, "Offset {:#x} is not physical memory of virtual NPU {}.", offset, device_);
+    give(it);
+}
+
+uint64_t Heap::used() const {
+    const std::lock_guard lock(mutex_);
+    return used_;
+}
+
+void Heap::clear() {
+    const std::lock_guard lock(mutex_);
+    while (!live_.empty()) give(live_.begin());
+    freed_.clear();
+}
+
+}  // namespace vnpu

@@ -1,0 +1,77 @@
+// The memory of one device: a sparse file, and who owns which part of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <unordered_set>
+
+#include "device/address_space.h"
+
+namespace vnpu {
+
+// What this process may hold in device memory on all devices together (VNPU_HOST_LIMIT). Counted when memory is
+// allocated, not when it is touched: a refusal the program can handle comes before the kernel's OOM killer.
+class HostBudget {
+  public:
+    explicit HostBudget(uint64_t limit) : limit_(limit) {}
+    void take(uint64_t bytes);  // Fault HostLimit
+    void give(uint64_t bytes) noexcept;
+    uint64_t limit() const noexcept { return limit_; }
+    uint64_t used() const;
+
+  private:
+    const uint64_t limit_;
+    mutable std::mutex mutex_;
+    uint64_t used_ = 0;
+};
+
+class Heap {
+  public:
+    // Maps `capacity` bytes at the device's base address.
+    Heap(int device, uint64_t capacity, AddressSpace &space, HostBudget &budget);
+    ~Heap();
+    Heap(const Heap &) = delete;
+    Heap &operator=(const Heap &) = delete;
+
+    // Zero-filled memory at a device address. Faults: InvalidArgument (size 0), OutOfMemory, HostLimit.
+    void *allocate(size_t size);
+    // Gives the pages back to the machine. Faults: DoubleFree, InvalidAddress.
+    void free(void *address);
+
+    // Bytes from `address` to the end of the live allocation that holds it; 0 when none does.
+    size_t extent(const void *address) const;
+
+    // Memory without an address, for the virtual-memory API: offsets in file(), to be mapped by the caller.
+    uint64_t allocate_physical(size_t size);
+    void free_physical(uint64_t offset);
+    int file() const noexcept { return file_; }
+
+    uint64_t capacity() const noexcept { return capacity_; }
+    uint64_t used() const;
+    // Frees whatever is still allocated (device reset).
+    void clear();
+
+  private:
+    struct Block {
+        uint64_t size;
+        bool physical;
+    };
+    uint64_t take(size_t size, bool physical);
+    void give(std::map<uint64_t, Block>::iterator block);
+    bool owns(const void *address) const noexcept;
+
+    const int device_;
+    const uint64_t capacity_;
+    AddressSpace &space_;
+    HostBudget &budget_;
+    int file_ = -1;
+    mutable std::mutex mutex_;
+    std::map<uint64_t, Block> live_;              // offset -> block
+    std::map<uint64_t, uint64_t> free_;           // offset -> size, neighbours merged
+    std::unordered_set<uint64_t> freed_;          // bases freed and not given out again: tells a double free
+    uint64_t used_ = 0;
+};
+
+}  // namespace vnpu

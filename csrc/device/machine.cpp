@@ -1,0 +1,153 @@
+#include "device/machine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "device/fault.h"
+#include "device/trace.h"
+
+namespace vnpu {
+namespace {
+
+thread_local int current_device = -1;
+std::atomic<bool> forked{false};
+
+}  // namespace
+
+Machine &Machine::instance() {
+    static Machine *const machine = new Machine;
+    if (forked.load(std::memory_order_relaxed))
+        fail(FaultKind::ForkedProcess,
+             "The virtual NPU was started in the parent process and cannot be used after fork(): start the child with the "
+             "spawn method (torch.multiprocessing.set_start_method(\"spawn\")) or keep NPU work out of it.");
+    return *machine;
+}
+
+Machine::Machine()
+    : settings_(Settings::from_environment()),
+      space_(settings_.devices, settings_.chip->memory_bytes),
+      budget_(settings_.host_limit),
+      mappings_(space_),
+      devices_(static_cast<size_t>(settings_.devices)),
+      active_(static_cast<size_t>(settings_.devices)) {
+    pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+    if (const char *path = std::getenv("VNPU_TRACE"); path != nullptr && *path != '\0') Trace::open(path);
+}
+
+Device &Machine::device(int index) {
+    if (index < 0 || index >= settings_.devices)
+        fail(FaultKind::InvalidDevice, "There is no device {}: the virtual NPU has devices 0 to {} (VNPU_DEVICES).", index,
+             settings_.devices - 1);
+    const auto at = static_cast<size_t>(index);
+    if (active_[at].load(std::memory_order_acquire)) return *devices_[at];
+    const std::lock_guard lock(devices_mutex_);
+    if (!devices_[at]) devices_[at] = std::make_unique<Device>(index, settings_.chip->memory_bytes, space_, budget_);
+    active_[at].store(true, std::memory_order_release);
+    return *devices_[at];
+}
+
+bool Machine::active(int index) const noexcept {
+    return index >= 0 && index < settings_.devices && active_[static_cast<size_t>(index)].load(std::memory_order_acquire);
+}
+
+int Machine::current_index() const noexcept { return current_device; }
+
+void Machine::set_current(int index) {
+    device(index);
+    current_device = index;
+}
+
+Device &Machine::current() {
+    if (current_device < 0)
+        fail(FaultKind::NoDevice, "This thread has not chosen a device: call aclrtSetDevice (torch.npu.set_device) first.");
+    return device(current_device);
+}
+
+void Machine::reset(int index) {
+    if (!active(index)) fail(FaultKind::InvalidDevice, "Device {} is not in use, so it cannot be reset.", index);
+    for (const auto &stream : streams_of(index)) {
+        stream->drain();
+        const std::unique_lock lock(streams_mutex_);
+        std::erase_if(streams_, [&](const auto &entry) { return entry.second == stream; });
+    }
+    device(index).heap().clear();
+    active_[static_cast<size_t>(index)].store(false, std::memory_order_release);
+    if (current_device == index) current_device = -1;
+}
+
+Stream &Machine::add_stream(int device, int priority, void *handle) {
+    const std::unique_lock lock(streams_mutex_);
+    if (handle != nullptr)
+        if (const auto it = streams_.find(handle); it != streams_.end()) return *it->second;
+    auto stream = std::make_shared<Stream>(device, next_stream_++, priority);
+    Stream &made = *stream;
+    streams_.emplace(handle != nullptr ? handle : &made, std::move(stream));
+    return made;
+}
+
+Stream &Machine::create_stream(int priority) { return add_stream(current().index(), priority, nullptr); }
+
+Stream &Machine::stream(void *handle) {
+    Device *owner = nullptr;
+    if (handle == nullptr) handle = owner = &current();
+    {
+        const std::shared_lock lock(streams_mutex_);
+        if (const auto it = streams_.find(handle); it != streams_.end()) return *it->second;
+    }
+    if (owner != nullptr) return add_stream(owner->index(), 0, handle);
+    fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
+}
+
+void Machine::destroy_stream(void *handle) {
+    std::shared_ptr<Stream> last;
+    {
+        const std::unique_lock lock(streams_mutex_);
+        const auto it = streams_.find(handle);
+        if (it == streams_.end()) fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
+        last = std::move(it->second);
+        streams_.erase(it);
+    }
+    last->drain();
+}
+
+std::vector<std::shared_ptr<Stream>> Machine::streams_of(int device) {
+    std::vector<std::shared_ptr<Stream>> found;
+    const std::shared_lock lock(streams_mutex_);
+    for (const auto &[handle, stream] : streams_)
+        if (stream->device() == device) found.push_back(stream);
+    return found;
+}
+
+void Machine::synchronize(int device, Deadline deadline) {
+    std::optional<Fault> first;
+    for (const auto &stream : streams_of(device)) {
+        try {
+            stream->synchronize(deadline);
+        } catch (const Fault &fault) {
+            if (!first) first = fault;
+        }
+    }
+    if (first) throw *first;
+}
+
+void Machine::drain(int device) {
+    for (const auto &stream : streams_of(device)) stream->drain();
+}
+
+size_t Machine::extent(const void *address) {
+    if (!space_.contains(address)) return 0;
+    if (space_.in_window(address)) return mappings_.extent(address);
+    const int index = device_of(address);
+    return active(index) ? device(index).heap().extent(address) : 0;
+}
+
+int Machine::device_of(const void *address) {
+    if (!space_.contains(address)) return -1;
+    if (space_.in_window(address)) return mappings_.device_at(address);
+    for (int i = settings_.devices - 1; i >= 0; --i)
+        if (address >= space_.device_base(i)) return i;
+    return -1;
+}
+
+}  // namespace vnpu

@@ -1,0 +1,94 @@
+// The machine: devices with their memory and streams, and which device each thread has chosen.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "device/address_space.h"
+#include "device/chip.h"
+#include "device/event.h"
+#include "device/heap.h"
+#include "device/mapping.h"
+#include "device/stream.h"
+
+namespace vnpu {
+
+struct Settings {
+    int devices;            // VNPU_DEVICES, 1 to 64; default 8
+    const Chip *chip;       // VNPU_SOC; default Ascend910B1
+    uint64_t host_limit;    // VNPU_HOST_LIMIT, bytes or with a unit (GiB, GB, MiB ...); default 80 % of this machine's
+    static Settings from_environment();  // Fault InvalidArgument names the variable, the value and what is allowed
+};
+
+class Device {
+  public:
+    Device(int index, uint64_t capacity, AddressSpace &space, HostBudget &budget)
+        : index_(index), heap_(index, capacity, space, budget) {}
+    int index() const noexcept { return index_; }
+    Heap &heap() noexcept { return heap_; }
+
+  private:
+    const int index_;
+    Heap heap_;
+};
+
+class Machine {
+  public:
+    // The one machine of this process, made at the first call from its environment and never destroyed: at exit other
+    // libraries still call in. Fault ForkedProcess in a child made by fork(): the worker threads do not exist there.
+    static Machine &instance();
+    const Settings &settings() const noexcept { return settings_; }
+    AddressSpace &space() noexcept { return space_; }
+    HostBudget &budget() noexcept { return budget_; }
+    Mappings &mappings() noexcept { return mappings_; }
+
+    // The device of that number, made at its first use. Fault InvalidDevice.
+    Device &device(int index);
+    // The calling thread's device. Fault NoDevice when it has chosen none.
+    Device &current();
+    int current_index() const noexcept;  // -1: none
+    void set_current(int index);         // Fault InvalidDevice
+    // Runs what is queued on the device, joins its workers, frees its memory.
+    void reset(int index);
+    // Whether the device has been used since the start or its last reset.
+    bool active(int index) const noexcept;
+
+    // A new stream on the current device; its address is its handle.
+    Stream &create_stream(int priority);
+    // The stream behind a handle; nullptr means the current device's default stream. Fault InvalidHandle.
+    Stream &stream(void *handle);
+    // Runs what is queued on the stream, joins its worker and forgets it. Fault InvalidHandle.
+    void destroy_stream(void *handle);
+    // Waits for every stream of the device; then throws the first failure among them, or Fault Timeout.
+    void synchronize(int device, Deadline deadline = std::nullopt);
+    // The same without reporting failures.
+    void drain(int device);
+
+    // Bytes from the device address to the end of the live memory that holds it; 0 when there is none.
+    size_t extent(const void *address);
+    // Device that holds the address; -1 when it is not device memory.
+    int device_of(const void *address);
+
+  private:
+    Machine();
+    Stream &add_stream(int device, int priority, void *handle);
+    std::vector<std::shared_ptr<Stream>> streams_of(int device);
+
+    const Settings settings_;
+    AddressSpace space_;
+    HostBudget budget_;
+    Mappings mappings_;
+    std::mutex devices_mutex_;
+    std::vector<std::unique_ptr<Device>> devices_;
+    std::vector<std::atomic<bool>> active_;
+    std::shared_mutex streams_mutex_;
+    // By handle. A device's default stream has the address of its Device as its handle.
+    std::unordered_map<const void *, std::shared_ptr<Stream>> streams_;
+    int next_stream_ = 0;
+};
+
+}  // namespace vnpu

@@ -1,0 +1,64 @@
+// The virtual-memory API: physical memory and addresses taken apart, then joined by mapping
+// (PYTORCH_NPU_ALLOC_CONF=expandable_segments:True grows its segments so).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "device/address_space.h"
+#include "device/heap.h"
+
+namespace vnpu {
+
+class PhysicalMemory {
+  public:
+    PhysicalMemory(Heap &heap, int device, size_t size)
+        : heap_(heap), device_(device), size_(size), offset_(heap.allocate_physical(size)) {}
+    ~PhysicalMemory() { heap_.free_physical(offset_); }
+    PhysicalMemory(const PhysicalMemory &) = delete;
+    PhysicalMemory &operator=(const PhysicalMemory &) = delete;
+
+    Heap &heap() const noexcept { return heap_; }
+    int device() const noexcept { return device_; }
+    size_t size() const noexcept { return size_; }
+    uint64_t offset() const noexcept { return offset_; }
+
+  private:
+    Heap &heap_;
+    const int device_;
+    const size_t size_;
+    const uint64_t offset_;
+};
+
+class Mappings {
+  public:
+    explicit Mappings(AddressSpace &space) : space_(space) {}
+
+    // Puts `size` bytes of `memory` from `offset` behind a reserved address. The mapping keeps the memory alive.
+    // Faults: OutOfBounds (past the memory or the reservation), InvalidArgument (address in use).
+    void map(void *address, size_t size, size_t offset, std::shared_ptr<PhysicalMemory> memory);
+    // Faults InvalidAddress unless a mapping starts at `address`.
+    void unmap(void *address);
+    // Bytes from `address` to the end of the mapped run that holds it (mappings that touch count as one);
+    // 0 when it is not mapped.
+    size_t extent(const void *address) const;
+    // Device whose memory is mapped at `address`; -1 when none is.
+    int device_at(const void *address) const;
+
+  private:
+    struct Mapping {
+        size_t size;
+        std::shared_ptr<PhysicalMemory> memory;
+    };
+    using Table = std::map<uintptr_t, Mapping>;
+    Table::const_iterator find(const void *address) const;
+
+    AddressSpace &space_;
+    mutable std::mutex mutex_;
+    Table live_;
+};
+
+}  // namespace vnpu

@@ -1,0 +1,120 @@
+#include "device/stream.h"
+
+#include <pthread.h>
+
+#include "device/trace.h"
+
+namespace vnpu {
+namespace {
+
+thread_local Stream *worker_of = nullptr;
+
+// A worker that just ran a task spins this long for the next before it sleeps: waking costs several microseconds, the
+// gap between two launches of an eager program about five.
+constexpr auto kSpin = std::chrono::microseconds(60);
+
+}  // namespace
+
+Stream *current_worker() noexcept { return worker_of; }
+
+Stream::Stream(int device, int id, int priority) : device_(device), id_(id), priority_(priority) {}
+
+Stream::~Stream() {
+    if (!worker_.joinable()) return;
+    stop_.store(true);
+    work_.ring();
+    worker_.join();
+}
+
+void Stream::submit(std::unique_ptr<Task> task) {
+    std::call_once(started_, [this] { worker_ = std::thread([this] { work(); }); });
+    Task *raw = task.release();
+    raw->next_.store(nullptr, std::memory_order_relaxed);
+    submitted_.fetch_add(1, std::memory_order_seq_cst);
+    Task *previous = head_.exchange(raw, std::memory_order_acq_rel);
+    previous->next_.store(raw, std::memory_order_release);
+    work_.ring();
+}
+
+// The next task, or nullptr when there is none (or its producer is between the two stores of submit()).
+Task *Stream::pop() noexcept {
+    Task *tail = tail_;
+    Task *next = tail->next_.load(std::memory_order_acquire);
+    if (tail == &stub_) {
+        if (next == nullptr) return nullptr;
+        tail_ = tail = next;
+        next = next->next_.load(std::memory_order_acquire);
+    }
+    if (next != nullptr) {
+        tail_ = next;
+        return tail;
+    }
+    if (tail != head_.load(std::memory_order_acquire)) return nullptr;
+    stub_.next_.store(nullptr, std::memory_order_relaxed);
+    Task *previous = head_.exchange(&stub_, std::memory_order_acq_rel);
+    previous->next_.store(&stub_, std::memory_order_release);
+    next = tail->next_.load(std::memory_order_acquire);
+    if (next == nullptr) return nullptr;
+    tail_ = next;
+    return tail;
+}
+
+void Stream::work() {
+    worker_of = this;
+    pthread_setname_np(pthread_self(), fmt::format("vnpu{}/stream{}", device_, id_).substr(0, 15).c_str());
+    const auto pending = [this] {
+        return submitted_.load(std::memory_order_seq_cst) != completed_.load(std::memory_order_relaxed);
+    };
+    for (;;) {
+        work_.wait([&] { return pending() || stop_.load(std::memory_order_seq_cst); }, std::nullopt, kSpin);
+        if (!pending()) return;  // stop was asked for, and nothing is left
+        Task *task = pop();
+        if (task == nullptr) continue;
+        execute(*task);
+        delete task;
+        completed_.fetch_add(1, std::memory_order_seq_cst);
+        done_.ring();
+    }
+}
+
+void Stream::execute(Task &task) noexcept {
+    if (on_failure_.load(std::memory_order_relaxed) == OnFailure::Stop) {
+        const std::lock_guard lock(failure_mutex_);
+        if (failure_) return;
+    }
+    std::optional<Fault> failure;
+    try {
+        task.run();
+    } catch (const Fault &fault) {
+        failure.emplace(fault.kind(), fmt::format("{}: {}", task.name(), fault.what()));
+    } catch (const std::exception &error) {
+        failure.emplace(FaultKind::KernelFailure, fmt::format("{} failed on stream {} of virtual NPU {}: {}", task.name(),
+                                                             id_, device_, error.what()));
+    }
+    if (Trace::enabled()) Trace::task(*this, task.name(), failure ? failure->what() : "");
+    if (failure) {
+        const std::lock_guard lock(failure_mutex_);
+        if (!failure_) failure_ = std::move(failure);
+    }
+}
+
+bool Stream::idle() const noexcept {
+    return submitted_.load(std::memory_order_seq_cst) == completed_.load(std::memory_order_seq_cst);
+}
+
+bool Stream::drain(Deadline deadline) {
+    const uint64_t goal = submitted_.load(std::memory_order_seq_cst);
+    return done_.wait([&] { return completed_.load(std::memory_order_seq_cst) >= goal; }, deadline);
+}
+
+void Stream::synchronize(Deadline deadline) {
+    if (!drain(deadline))
+        fail(FaultKind::Timeout, "Stream {} of virtual NPU {} did not finish its tasks within the time-out.", id_, device_);
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) return;
+    const Fault failure = *failure_;
+    if (on_failure_.load() == OnFailure::Continue) failure_.reset();
+    throw failure;
+}
+
+}  // namespace vnpu

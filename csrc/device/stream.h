@@ -1,0 +1,103 @@
+// Streams: first in, first out, each on a worker thread of its own, started at the first task
+// (torch_npu creates 32 streams at once and uses one or two).
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "device/doorbell.h"
+#include "device/fault.h"
+
+namespace vnpu {
+
+// One unit of work. Owns everything it needs: the caller is gone when it runs.
+class Task {
+  public:
+    Task() = default;
+    virtual ~Task() = default;
+    Task(const Task &) = delete;
+    Task &operator=(const Task &) = delete;
+
+    virtual void run() = 0;              // on the worker; what it throws becomes the stream's failure
+    virtual std::string name() const = 0;  // the operator's name, for messages and the trace
+
+  private:
+    friend class Stream;
+    std::atomic<Task *> next_{nullptr};
+};
+
+template <class Body>
+class BodyTask final : public Task {
+  public:
+    BodyTask(const char *name, Body body) : name_(name), body_(std::move(body)) {}
+    void run() override { body_(); }
+    std::string name() const override { return name_; }
+
+  private:
+    const char *name_;
+    Body body_;
+};
+
+template <class Body>
+std::unique_ptr<Task> make_task(const char *name, Body body) {
+    return std::make_unique<BodyTask<Body>>(name, std::move(body));
+}
+
+enum class OnFailure { Continue, Stop };  // ACL_CONTINUE_ON_FAILURE, ACL_STOP_ON_FAILURE
+
+class Stream {
+  public:
+    Stream(int device, int id, int priority);
+    ~Stream();  // runs what is queued, then joins the worker
+    Stream(const Stream &) = delete;
+    Stream &operator=(const Stream &) = delete;
+
+    void submit(std::unique_ptr<Task> task);
+    // Whether every task submitted so far has run.
+    bool idle() const noexcept;
+    // Waits for the tasks submitted so far; then throws the first failure among the tasks since the last report, once
+    // (for ever after OnFailure::Stop). Fault Timeout when the deadline passes first.
+    void synchronize(Deadline deadline = std::nullopt);
+    // Waits without reporting failures (memory is freed, the device is reset). False when the deadline passes first.
+    bool drain(Deadline deadline = std::nullopt);
+
+    void set_on_failure(OnFailure mode) noexcept { on_failure_.store(mode); }
+    int device() const noexcept { return device_; }
+    int id() const noexcept { return id_; }
+    int priority() const noexcept { return priority_; }
+
+  private:
+    void work();
+    void execute(Task &task) noexcept;
+    Task *pop() noexcept;
+
+    const int device_, id_, priority_;
+    std::atomic<OnFailure> on_failure_{OnFailure::Continue};
+
+    // Intrusive queue, many producers and one consumer (D. Vyukov): a push is one exchange.
+    class Stub final : public Task {
+        void run() override {}
+        std::string name() const override { return "stub"; }
+    } stub_;
+    std::atomic<Task *> head_{&stub_};  // producers' end
+    Task *tail_{&stub_};                // worker's end
+
+    std::atomic<uint64_t> submitted_{0}, completed_{0};
+    std::atomic<bool> stop_{false};
+    Doorbell work_, done_;
+    std::once_flag started_;
+    std::thread worker_;
+    std::mutex failure_mutex_;
+    std::optional<Fault> failure_;
+};
+
+// The stream whose worker is the calling thread; nullptr on any other thread.
+Stream *current_worker() noexcept;
+
+}  // namespace vnpu
