@@ -1,10 +1,11 @@
 """The build backend: scikit-build-core, with the C++ part only where it can be built.
 
-- A wheel built in an environment that holds torch and torch_npu (`pip install --no-build-isolation .`) carries
-  the virtual NPU, compiled against exactly those two. In any other environment, pip's isolated one included,
-  it is a pure-Python wheel (py3-none-any): convert, analyze and report work, the virtual NPU does not.
-- An editable install runs no CMake and installs one .pth line that points to src/: files added later are seen
-  without installing again. `make build` puts the libraries into src/torchport/vnpu/lib.
+- A wheel built in an environment that holds torch and torch_npu (`pip install --no-build-isolation .`)
+  carries the virtual NPU, compiled against exactly those two. In any other environment, pip's isolated one
+  included, it is a pure-Python wheel (py3-none-any): convert, analyze and report work, the virtual NPU does
+  not.
+- An editable install runs no CMake and installs one .pth line that points to src/: files added later are
+  seen without installing again. `make build` puts the libraries into src/torchport/vnpu/lib.
 
 torch is looked for, never imported: importing it takes seconds and loads torch_npu, which needs a device.
 """
@@ -46,9 +47,7 @@ def _wheel(settings: Settings | None) -> Settings:
         # CMake asks Python where torch is; without this that import would try to load torch_npu.
         os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         return dict(settings or {})
-    print(
-        "torchport: torch or torch_npu is not installed here: building a pure-Python wheel without the virtual NPU"
-    )
+    print("torchport: no torch and torch_npu here: building a pure-Python wheel without the virtual NPU")
     return {**(settings or {}), "wheel.cmake": "false"}
 
 

@@ -1,0 +1,15 @@
+"""The virtual NPU seen from Python: find it, load it, describe it.
+
+    import torchport.vnpu
+    torchport.vnpu.activate()
+    import torch                      # torch.npu works now, on the CPU
+
+The only package that knows the VNPU_* environment variables (`torchport.vnpu.variables`). Importing it
+imports neither torch nor any shared library.
+"""
+
+from torchport.vnpu.activation import activate, environment
+from torchport.vnpu.backend import Backend, Kind, detect, library_directory
+from torchport.vnpu.operators import operators
+
+__all__ = ["Backend", "Kind", "activate", "detect", "environment", "library_directory", "operators"]

@@ -1,0 +1,138 @@
+"""Make torch_npu in this process, and in its children, load the chosen backend.
+
+torch_npu's extension module names CANN's libraries (libascendcl.so, libhccl.so ...) without a path. The
+dynamic linker reads LD_LIBRARY_PATH only when a process starts, so for a running process the libraries are
+loaded beforehand by path; each has a SONAME, which makes the linker take the loaded one when it meets the
+bare name, also in a later dlopen("libopapi.so").
+
+When: libopapi links libtorch_cpu, which takes 0.14 s to load and must be the copy that `import torch` brings.
+So `activate()` itself loads nothing; it waits for the import of `torch_npu._C`, the first module that links
+CANN: at that moment torch is loaded and torch_npu's libraries are not.
+
+Children: LD_LIBRARY_PATH and the rest of `environment()` are put into `os.environ`, so that spawned
+DataLoader workers and the processes of torchrun find the libraries through the linker, without any hook.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchport.errors import TorchportError
+from torchport.on_import import before_import
+from torchport.vnpu.backend import BUILD_HINT, Backend, Kind, detect
+
+# The module whose import makes the dynamic linker look for CANN.
+EXTENSION = "torch_npu._C"
+# What libtorch_npu 2.13 links, for a CANN that the linker does not find by itself.
+LINKED = (
+    "libascendcl.so",
+    "libhccl.so",
+    "libacl_op_compiler.so",
+    "libge_runner.so",
+    "libgraph.so",
+    "libacl_tdt_channel.so",
+)
+
+
+def activate(force: bool = False) -> Backend:
+    """Make `import torch` (or `import torch_npu`) in this process use the backend of this machine.
+
+    Call it before torch_npu is imported; calling it again does nothing. `force` chooses the virtual NPU even
+    where CANN and an NPU are found. Returns what was chosen. Changes `os.environ` (see `environment`) and
+    `sys.meta_path`; loads nothing yet.
+
+    Raises `TorchportError` if there is no backend, or if torch_npu is already loaded with another one.
+    """
+    if force:
+        os.environ["TORCHPORT_BACKEND"] = Kind.VNPU
+    backend = detect()
+    if backend.kind is Kind.NONE:
+        raise TorchportError(f"There is no NPU backend. {backend.reason}", hint=BUILD_HINT)
+    if EXTENSION in sys.modules:
+        _check_loaded(backend)
+        return backend
+    os.environ.update(_environment(backend, os.environ))
+    if backend.libraries is not None:
+        before_import((EXTENSION,), functools.partial(_preload, backend.kind, backend.libraries))
+    return backend
+
+
+def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that a child process needs so that its torch_npu uses the backend of this machine.
+
+    `environ` is the environment they will be merged into (default: this process's): paths are put in front of
+    what it holds. For CANN these are what its set_env.sh exports; none if that has been sourced already.
+
+    Raises `TorchportError` if there is no backend.
+    """
+    environ = os.environ if environ is None else environ
+    backend = detect(environ)
+    if backend.kind is Kind.NONE:
+        raise TorchportError(f"There is no NPU backend. {backend.reason}", hint=BUILD_HINT)
+    return _environment(backend, environ)
+
+
+def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]:
+    if backend.kind is Kind.CANN:
+        return _cann_environment(backend, environ)
+    home, libraries = str(backend.home), str(backend.libraries)
+    inherited = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path and path != libraries]
+    return {
+        "TORCHPORT_BACKEND": str(backend.kind),  # a child makes the same choice
+        "LD_LIBRARY_PATH": ":".join([libraries, *inherited]),
+        "ASCEND_HOME_PATH": home,
+        "ASCEND_OPP_PATH": f"{home}/opp",
+    }
+
+
+def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]:
+    """What CANN's own set_env.sh would change; nothing where it has been sourced or is not there."""
+    if backend.home is None or environ.get("ASCEND_HOME_PATH"):
+        return {}
+    script = next((path / "set_env.sh" for path in (backend.home, backend.home.parent)), None)
+    if script is None or not script.exists():
+        return {}
+    command = ["bash", "-c", 'source "$0" >/dev/null && env -0', str(script)]
+    result = subprocess.run(command, env=dict(environ), capture_output=True, check=False)
+    if result.returncode != 0:
+        raise TorchportError(
+            f"CANN's {script} fails: {result.stderr.decode(errors='replace').strip()}",
+            hint="Repair CANN, source a working set_env.sh, or set TORCHPORT_BACKEND=vnpu.",
+        )
+    pairs = (
+        entry.partition("=") for entry in result.stdout.decode(errors="surrogateescape").split("\0") if entry
+    )
+    return {
+        name: value for name, _, value in pairs if environ.get(name) != value and name not in {"_", "SHLVL"}
+    }
+
+
+def _check_loaded(backend: Backend) -> None:
+    """torch_npu is loaded: fine if it got this backend's libraries (say through LD_LIBRARY_PATH)."""
+    loaded = {
+        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libascendcl" in line
+    }
+    if backend.kind is Kind.VNPU and str((backend.libraries or Path()) / "libascendcl.so") not in loaded:
+        raise TorchportError(
+            f"torch_npu is already loaded with {', '.join(sorted(loaded)) or 'another CANN'}; "
+            "it cannot change to the virtual NPU in this process.",
+            hint="Call torchport.vnpu.activate() before the first `import torch`.",
+        )
+
+
+def _preload(kind: Kind, folder: Path) -> None:
+    """Load the libraries; doing so again only counts references up."""
+    for path in [folder / name for name in LINKED] if kind is Kind.CANN else sorted(folder.glob("*.so")):
+        try:
+            ctypes.CDLL(str(path))  # never closed: while it is loaded, the linker knows its SONAME
+        except OSError as error:
+            raise ImportError(
+                f"torchport cannot load {path}: {error}. `torchport doctor` shows what is missing; if torch "
+                "or torch_npu has changed since the virtual NPU was built, build it again (`make build`)."
+            ) from error

@@ -1,0 +1,56 @@
+"""Try the device: one tiny operator in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+from torchport.vnpu.activation import environment
+
+# 4 elements of 1+1; the soc name shows which device answered. The marker keeps other output apart.
+SCRIPT = """
+import torch, torch_npu
+ones = torch.ones(2, 2, device="npu:0")
+total = (ones + ones).sum().item()
+print("probe", total, torch.npu.get_device_name(0), torch.npu.device_count())
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Probe:
+    """Outcome of the trial. `output` is what the process printed, stdout and stderr together."""
+
+    works: bool
+    device: str
+    count: int
+    output: str
+
+
+def probe(timeout: float = 120.0) -> Probe:
+    """Add two small tensors on npu:0 with this Python and the backend of this machine.
+
+    `timeout` is in seconds; it covers importing torch. A process that takes longer is killed and reported.
+    Raises `TorchportError` if there is no backend.
+    """
+    environ = {**os.environ, **environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    try:
+        process = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as expired:
+        text = (expired.stdout or b"").decode(errors="replace")  # bytes even with text=True (CPython 3.11)
+        return Probe(False, "", 0, f"{text}\n(no answer within {timeout:g} s)".strip())
+    answer = next((line for line in process.stdout.splitlines() if line.startswith("probe ")), "").split()
+    if process.returncode == 0 and len(answer) == 4 and float(answer[1]) == 8.0:
+        return Probe(True, answer[2], int(answer[3]), process.stdout.strip())
+    return Probe(False, "", 0, f"{process.stdout.strip()}\n(exit status {process.returncode})")

@@ -1,0 +1,36 @@
+"""The environment variables of the virtual NPU: the one documented table.
+
+`torchport vnpu info` prints it, docs/variables.md is generated from it, and a test holds it against the
+getenv() calls of csrc/.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable: its default as a user would write it ("" = unset), and what it does."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+VARIABLES = (
+    Variable(
+        "TORCHPORT_BACKEND",
+        "auto",
+        "auto = CANN where it and an NPU are found, else the virtual NPU; vnpu or cann forces one",
+    ),
+    Variable("VNPU_DEVICES", "8", "how many devices there are, 1 to 64"),
+    Variable("VNPU_SOC", "Ascend910B1", "the chip, a profile of knowledge/devices.toml"),
+    Variable(
+        "VNPU_HOST_LIMIT",
+        "",
+        "host memory that the devices of one process may take together, such as 16GiB; "
+        "unset = 4/5 of the machine's or the cgroup's memory",
+    ),
+    Variable("VNPU_TRACE", "", "file that gets one line per ACL call and operator; unset = no trace"),
+)
