@@ -32,7 +32,7 @@ bool Event::done() const noexcept { return state_->completed.load() >= state_->r
 void Event::synchronize(Deadline deadline) const {
     const uint64_t generation = state_->requested.load();
     if (!state_->bell.wait([&] { return state_->completed.load() >= generation; }, deadline))
-        fail(FaultKind::Timeout, "Event {} was not reached within the time-out.", id_);
+        fail(FaultKind::EventTimeout, "Event {} was not reached within the time-out.", id_);
 }
 
 void Event::reset(Stream &stream) {

@@ -17,7 +17,7 @@ class Event {
     // Whether the latest record() has run; true when there was none.
     bool done() const noexcept;
     bool recorded() const noexcept { return state_->requested.load() != 0; }
-    // Waits for the latest record(). Fault Timeout.
+    // Waits for the latest record(). Fault EventTimeout.
     void synchronize(Deadline deadline = std::nullopt) const;
     // Forgets its records, as part of `stream`.
     void reset(Stream &stream);

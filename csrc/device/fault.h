@@ -23,7 +23,8 @@ enum class FaultKind {
     OutOfMemory,        // device memory is full
     HostLimit,          // VNPU_HOST_LIMIT: this machine's memory would be exhausted
     HostOutOfMemory,    // the host allocator failed
-    Timeout,            // a wait ran out of time
+    Timeout,            // a wait for a stream or device ran out of time
+    EventTimeout,       // a wait for an event did
     KernelFailure,      // an operator threw while it ran on its stream
     NotReady,           // asked for a result that is not there yet
     Unsupported,        // the virtual NPU does not offer this

@@ -18,6 +18,8 @@ const Clock::time_point start = Clock::now();
 
 }  // namespace
 
+std::atomic<int> Trace::file_{-1};
+
 void Trace::open(const char *path) {
     file_ = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file_ < 0)

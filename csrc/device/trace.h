@@ -2,6 +2,7 @@
 // appending, so what was called before a crash is on record, whatever the crash was.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <string_view>
 
@@ -11,7 +12,7 @@ class Stream;
 
 class Trace {
   public:
-    static bool enabled() noexcept { return file_ >= 0; }
+    static bool enabled() noexcept { return file_.load(std::memory_order_relaxed) >= 0; }
     // seconds thread "call" name(arguments) -> result
     static void call(std::string_view name, std::string_view arguments, std::string_view result) noexcept;
     // seconds thread "run" name stream=id device=id -> ok | failure
@@ -21,7 +22,7 @@ class Trace {
 
   private:
     static void write(std::string line) noexcept;
-    static inline int file_ = -1;
+    static std::atomic<int> file_;  // not inline: each library would have its own (hidden visibility)
 };
 
 }  // namespace vnpu
