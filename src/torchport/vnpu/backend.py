@@ -58,7 +58,7 @@ class Backend:
 
 def library_directory() -> Path:
     """The folder of the virtual NPU's shared libraries. It exists only after the C++ part has been built."""
-    return PACKAGE / "lib"
+    return Path(os.environ.get("VNPU_LIBRARIES") or PACKAGE / "lib")
 
 
 def detect(environ: Mapping[str, str] | None = None) -> Backend:

@@ -32,5 +32,6 @@ VARIABLES = (
         "host memory that the devices of one process may take together, such as 16GiB; "
         "unset = 4/5 of the machine's or the cgroup's memory",
     ),
+    Variable("VNPU_LIBRARIES", "", "folder of another build of the libraries, say with a sanitizer"),
     Variable("VNPU_TRACE", "", "file that gets one line per ACL call and operator; unset = no trace"),
 )

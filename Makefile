@@ -1,0 +1,109 @@
+# One entry for developers: `make help`. Needs Python 3.11, a C++20 compiler and make; pip brings the rest.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# What a parent's Python was told must not reach the environment of this checkout.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV CONDA_PREFIX TORCH_DEVICE_BACKEND_AUTOLOAD
+unexport TORCHPORT_BACKEND VNPU_LIBRARIES PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+VENV := .venv
+BIN := $(VENV)/bin
+LIB := src/torchport/vnpu/lib
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# A CPU build of torch where the default index has another: an index to look in as well, or the file of a wheel.
+TORCH_INDEX ?=
+TORCH_WHEEL ?=
+# The version is pinned in one place, pyproject.toml.
+TORCH := $(or $(TORCH_WHEEL),$(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml))
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+# Folders too, so that a removed source is noticed.
+SOURCES := CMakeLists.txt src/torchport/knowledge/devices.toml $(shell find csrc -not -name '*.pyc' -not -name __pycache__)
+CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
+say = @printf '\n== %s\n' "$(1)"
+
+.PHONY: help setup build demo test lint types format docs asan tsan bench clean distclean
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.packages build ## .venv with everything, and the virtual NPU (the second run does nothing)
+
+build: $(LIB)/.built ## build the virtual NPU into src/torchport/vnpu/lib
+
+demo: setup ## port examples/digits/train.py: convert, run on CPU and NPU, compare
+	$(BIN)/torchport port examples/digits/train.py -- --epochs 3
+
+test: setup lint types ## every check and test that CI runs
+	$(call say,pytest)
+	$(BIN)/python -m pytest tests/unit tests/vnpu
+
+lint: $(VENV)/.packages ## style, import rules
+	$(call say,lint)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
+	$(BIN)/lint-imports
+
+types: $(VENV)/.packages ## mypy --strict
+	$(call say,types)
+	$(BIN)/mypy
+
+format: $(VENV)/.packages ## rewrite Python and C++ in the project's style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+docs: setup ## write the generated pages of docs/
+	$(BIN)/python tools/reference_pages.py
+
+asan: build/address/.built ## operator tests under AddressSanitizer and UBSanitizer
+	tools/sanitized address $(BIN)/python -m pytest tests/vnpu
+
+tsan: build/thread/.built ## device tests under ThreadSanitizer
+	tools/sanitized thread $(BIN)/python -m pytest tests/vnpu -m device
+
+bench: setup ## all benchmarks; each prints ratios measured in one run
+	for file in benchmarks/*.py; do $(BIN)/python $$file; done
+
+clean: ## remove what was built
+	rm -rf build $(LIB)
+
+distclean: clean ## remove .venv and caches too
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(BIN)/python:
+	$(call say,$(VENV) with $(PYTHON))
+	$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"torchport needs Python 3.11, this is {v.major}.{v.minor}: make setup PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+# torch alone first: a wrong build is refused before its gigabytes of CUDA libraries are downloaded.
+$(VENV)/.packages: pyproject.toml tools/backend/torchport_build.py | $(BIN)/python
+	$(call say,torch (CPU build))
+	$(PIP) install --no-deps $(INDEX) $(TORCH)
+	cd src && ../$(BIN)/python -m torchport.vnpu.wheels || { ../$(PIP) uninstall -qy torch; exit 2; }
+	$(call say,torch_npu and the development tools)
+	$(PIP) install $(INDEX) "$$(sed -n 's/.*"\(scikit-build-core[^"]*\)".*/\1/p' pyproject.toml | head -1)" $(TORCH)
+	$(PIP) install $(INDEX) --no-build-isolation --editable '.[npu,examples,dev]'
+	touch $@
+
+$(LIB)/.built: $(VENV)/.packages $(SOURCES)
+	$(call say,the virtual NPU: build/ with $(JOBS) jobs)
+	$(call compile,build/release)
+	touch $@
+
+build/%/.built: $(VENV)/.packages $(SOURCES)
+	$(call say,the virtual NPU with -fsanitize=$*)
+	$(call compile,build/$*,-DTORCHPORT_SANITIZE=$* -DTORCHPORT_LIB_DIR=$(CURDIR)/build/$*/lib)
+	touch $@
+
+# $(call compile,folder,options): configure, build, install. Ninja does what has changed.
+define compile
+	$(BIN)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_INSTALL_MESSAGE=NEVER $(2)
+	$(BIN)/cmake --build $(1) --parallel $(JOBS)
+	$(BIN)/cmake --install $(1)
+endef
