@@ -38,6 +38,8 @@ LINKED = (
     "libgraph.so",
     "libacl_tdt_channel.so",
 )
+# What bash sets for itself: no effect of a script that it sources.
+SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
 
 def activate(force: bool = False) -> Backend:
@@ -108,9 +110,7 @@ def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str,
     pairs = (
         entry.partition("=") for entry in result.stdout.decode(errors="surrogateescape").split("\0") if entry
     )
-    return {
-        name: value for name, _, value in pairs if environ.get(name) != value and name not in {"_", "SHLVL"}
-    }
+    return {name: value for name, _, value in pairs if environ.get(name) != value and name not in SHELL_OWN}
 
 
 def _check_loaded(backend: Backend) -> None:

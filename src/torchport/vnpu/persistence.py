@@ -16,8 +16,9 @@ from torchport.errors import TorchportError
 FILE_NAME = "torchport_vnpu.pth"
 # site.py runs lines that start with `import`, and would report an exception at every start: hence `try`.
 LINE = (
-    'import sys; exec("try:\n from torchport.on_import import activate_with_torch\n activate_with_torch()'
-    '\nexcept ImportError:\n pass")\n'
+    r'import sys; exec("try:\n from torchport.on_import import activate_with_torch\n activate_with_torch()'
+    r'\nexcept ImportError:\n pass")'
+    "\n"
 )
 
 
