@@ -1,0 +1,127 @@
+"""`torchport doctor` and `torchport vnpu`: what they say on a machine that lacks something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from torchport import cli
+from torchport.vnpu import backend, persistence, wheels
+from torchport.vnpu.probe import Probe
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without CANN, with both wheels and a folder that passes for the built virtual NPU."""
+    monkeypatch.setenv("VNPU_LIBRARIES", str(tmp_path / "lib"))
+    for name in ("TORCHPORT_BACKEND", "ASCEND_HOME_PATH", "LD_LIBRARY_PATH", "VNPU_SOC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(backend, "CANN_ROOTS", ())
+    monkeypatch.setattr(backend, "LINKER_CACHE", tmp_path / "none")
+    monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, wheels.SUPPORTED))
+    monkeypatch.setattr(persistence, "pth_file", lambda: tmp_path / persistence.FILE_NAME)
+    monkeypatch.setattr("torchport.cli.doctor.probe", lambda _: Probe(True, "Ascend910B1", 8, ""))
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libascendcl.so").touch()
+    rows = [
+        {"name": "aclnnAdd", "tier": 1, "status": "implemented", "family": "pointwise", "reason": ""},
+        {"name": "aclnnFoo", "tier": 3, "status": "gap", "family": "", "reason": "rare"},
+    ]
+    (tmp_path / "lib/operators.json").write_text(json.dumps(rows))
+    return tmp_path
+
+
+def checks(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
+    data = json.loads(capsys.readouterr().out)
+    return {check["name"]: check for check in data["checks"]}
+
+
+def test_healthy_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor"]) == 0
+    output = capsys.readouterr().out
+    assert "ok    trial      1+1 on npu:0 of 8 (Ascend910B1)" in output
+    assert "FAIL" not in output
+
+
+def test_missing_device_fails_and_names_the_fix(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (machine / "lib/libascendcl.so").unlink()
+    assert cli.main(["doctor", "--json"]) == 1
+    found = checks(capsys)
+    assert not found["device"]["passed"]
+    assert "make build" in str(found["device"]["fix"])
+    assert "trial" not in found, "no trial without a device"
+
+
+@pytest.mark.parametrize(
+    ("wheel", "says"),
+    [
+        (None, "not installed"),
+        (wheels.Wheel("torch", "2.13.0+cu130", "13.0"), "2.13.0+cu130"),
+        (wheels.Wheel("torch", "2.9.0+cpu"), "made for 2.13.0"),
+    ],
+)
+def test_wrong_torch(
+    wheel: wheels.Wheel | None, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wheels, "find", lambda name: wheel if name == "torch" else None)
+    assert cli.main(["doctor", "--json"]) == 1
+    torch = checks(capsys)["torch"]
+    assert not torch["passed"]
+    assert says in str(torch["detail"])
+    assert torch["fix"]
+
+
+def test_failing_trial_shows_the_end_of_its_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torchport.cli.doctor.probe", lambda _: Probe(False, "", 0, "RuntimeError: broken"))
+    assert cli.main(["doctor"]) == 1
+    assert "RuntimeError: broken" in capsys.readouterr().out
+    assert cli.main(["doctor", "--no-probe"]) == 0
+
+
+def test_vnpu_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VNPU_SOC", "Ascend310P3")
+    assert cli.main(["vnpu", "info", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["backend"], data["chip"]["name"], data["chip"]["bf16"]) == ("vnpu", "Ascend310P3", False)
+    assert data["operators"] == {"implemented": 1, "gap": 1}
+    assert cli.main(["vnpu", "info"]) == 0
+    assert "1 gap, 1 implemented" in capsys.readouterr().out
+
+
+def test_unknown_chip(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("VNPU_SOC", "H100")
+    assert cli.main(["vnpu", "info"]) == 2
+    assert "VNPU_SOC=H100" in capsys.readouterr().err
+
+
+def test_vnpu_ops_filters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["vnpu", "ops", "--status", "gap", "--json"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["aclnnFoo"]
+    assert cli.main(["vnpu", "ops", "--tier", "1"]) == 0
+    assert capsys.readouterr().out.split() == ["aclnnAdd", "tier", "1", "implemented", "pointwise"]
+
+
+def test_vnpu_env_can_be_evaluated(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["vnpu", "env"]) == 0
+    assert f"export LD_LIBRARY_PATH={machine / 'lib'}\n" in capsys.readouterr().out
+
+
+def test_vnpu_enable_and_disable(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = machine / persistence.FILE_NAME
+    assert cli.main(["vnpu", "enable"]) == 0
+    assert file.exists()
+    assert cli.main(["vnpu", "disable"]) == 0
+    assert not file.exists()
+    assert capsys.readouterr().out.endswith("Disabled.\n")
+
+
+def test_enable_without_permission_names_another_way(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Path
+) -> None:
+    monkeypatch.setattr(persistence, "pth_file", lambda: machine / "missing" / persistence.FILE_NAME)
+    assert cli.main(["vnpu", "enable"]) == 2
+    assert "torchport vnpu env" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""The tree keeps its promises: size budget, names, no leftovers, versions stated once."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from torchport.vnpu import wheels
+from torchport.vnpu.chips import chips
+from torchport.vnpu.variables import VARIABLES
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("csrc", "src", "tests", "tools", "benchmarks", "examples")
+LANGUAGES = {".py", ".cpp", ".h"}
+# A name that says nothing about its purpose collects what has no purpose.
+NAMELESS = {"utils", "util", "common", "helpers", "helper", "core", "base", "misc", "tools", "const", "types"}
+LARGEST, MEDIAN, NEARLY_ALL = 600, 150, 400  # lines: any file, half of the files, 95 % of the files
+
+
+def hand_written() -> dict[Path, int]:
+    """Lines of each source file that people write (not those under build, lib, data or generated folders)."""
+    left_out = {"build", "lib", "data", "generated", "__pycache__"}
+    return {
+        path.relative_to(ROOT): len(path.read_bytes().splitlines())
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in LANGUAGES and not left_out & set(path.relative_to(ROOT).parts)
+    }
+
+
+def test_no_file_is_too_long() -> None:
+    assert {str(path): lines for path, lines in hand_written().items() if lines > LARGEST} == {}
+
+
+def test_most_files_are_short() -> None:
+    lines = sorted(count for path, count in hand_written().items() if path.parts[0] != "tests")
+    assert statistics.median(lines) < MEDIAN
+    assert lines[int(0.95 * (len(lines) - 1))] < NEARLY_ALL
+
+
+def test_file_names_say_what_is_inside() -> None:
+    assert [str(path) for path in hand_written() if path.stem.strip("_").lower() in NAMELESS] == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    # Written apart, so that this line does not find itself.
+    leftover = re.compile(rb"\b(TO" rb"DO|FIX" rb"ME|XX" rb"X|HA" rb"CK)\b")
+    assert [str(path) for path in hand_written() if leftover.search((ROOT / path).read_bytes())] == []
+
+
+def test_versions_of_the_wheels_are_stated_once() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert f"torch=={wheels.SUPPORTED}" in extras["npu"]
+    assert f"torch-npu=={wheels.SUPPORTED}" in extras["npu"]
+
+
+def test_table_of_variables_is_what_the_device_reads() -> None:
+    sources = b"".join(path.read_bytes() for path in (ROOT / "csrc").rglob("*.cpp"))
+    read = {name.decode() for name in re.findall(rb'"(VNPU_[A-Z_]+)"', sources)}
+    assert read == {row.name for row in VARIABLES if row.name.startswith("VNPU_")} - {"VNPU_LIBRARIES"}
+
+
+@pytest.mark.parametrize("name", sorted(chips()))
+def test_chip_profile_is_complete(name: str) -> None:
+    chip = chips()[name]
+    assert set(chip) - {"l2_mib"} == {
+        *("cube_cores", "vector_cores", "clock_ghz", "memory_gib", "bandwidth_gbs"),
+        *("bf16", "nd_native", "unified", "source"),
+    }
+    assert all(chip[field] > 0 for field in ("cube_cores", "vector_cores", "clock_ghz", "memory_gib"))
