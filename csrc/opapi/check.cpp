@@ -1,0 +1,162 @@
+#include "opapi/check.h"
+
+#include <fmt/ranges.h>
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/WrapDimUtils.h>
+
+#include "device/fault.h"
+
+namespace vnpu::opapi {
+namespace {
+
+void present(const Operand &tensor) {
+    if (!tensor.defined()) fail(FaultKind::NullArgument, "parameter {} is null", tensor.parameter());
+}
+
+std::string text(at::IntArrayRef sizes) { return fmt::format("[{}]", fmt::join(sizes.begin(), sizes.end(), ", ")); }
+
+const char *name_of(at::ScalarType dtype) {
+    switch (dtype) {
+        case at::kFloat: return "float32";
+        case at::kHalf: return "float16";
+        case at::kDouble: return "float64";
+        case at::kLong: return "int64";
+        case at::kInt: return "int32";
+        case at::kShort: return "int16";
+        case at::kChar: return "int8";
+        case at::kByte: return "uint8";
+        case at::kBFloat16: return "bfloat16";
+        case at::kBool: return "bool";
+        default: return c10::toString(dtype);
+    }
+}
+
+[[noreturn]] void wrong_shape(const Operand &tensor, at::IntArrayRef expected, const std::string &why) {
+    fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected {}{}", tensor.parameter(), text(tensor.sizes()),
+         text(expected), why);
+}
+
+}  // namespace
+
+std::string describe(const at::Tensor &tensor) {
+    return tensor.defined() ? name_of(tensor.scalar_type()) + text(tensor.sizes()) : "null";
+}
+
+void shape(const Operand &tensor, at::IntArrayRef expected) {
+    present(tensor);
+    if (tensor.sizes() != expected) wrong_shape(tensor, expected, "");
+}
+
+void same_shape(const Operand &out, const Operand &in) {
+    present(out);
+    present(in);
+    if (out.sizes() != in.sizes()) wrong_shape(out, in.sizes(), fmt::format(", the shape of {}", in.parameter()));
+}
+
+void broadcasts(const Operand &out, std::initializer_list<const Operand *> inputs) {
+    present(out);
+    at::DimVector sizes;
+    bool first = true;
+    for (const Operand *in : inputs) {
+        if (!in->defined()) continue;
+        if (first || sizes == in->sizes()) {
+            sizes.assign(in->sizes().begin(), in->sizes().end());
+            first = false;
+            continue;
+        }
+        try {
+            sizes = at::infer_size_dimvector(sizes, in->sizes());
+        } catch (const c10::Error &) {
+            fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast with {}", in->parameter(),
+                 text(in->sizes()), text(sizes));
+        }
+    }
+    if (out.sizes() != at::IntArrayRef(sizes)) wrong_shape(out, sizes, ", the broadcast shape of the inputs");
+}
+
+void expands(const Operand &out, const Operand &in) {
+    present(out);
+    present(in);
+    if (out.sizes() != in.sizes() && !at::is_expandable_to(in.sizes(), out.sizes()))
+        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast to {} of {}", in.parameter(),
+             text(in.sizes()), text(out.sizes()), out.parameter());
+}
+
+void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool keepdim) {
+    present(out);
+    present(in);
+    std::vector<bool> reduced(static_cast<size_t>(in.dim()), dims.empty());
+    for (const int64_t dim : dims) {
+        dimension(dim, in);
+        if (in.dim() > 0) reduced[static_cast<size_t>(at::maybe_wrap_dim(dim, in.dim()))] = true;
+    }
+    at::DimVector sizes;
+    for (size_t i = 0; i < reduced.size(); ++i) {
+        if (!reduced[i]) sizes.push_back(in.size(static_cast<int64_t>(i)));
+        if (reduced[i] && keepdim) sizes.push_back(1);
+    }
+    if (out.sizes() != at::IntArrayRef(sizes))
+        wrong_shape(out, sizes, fmt::format(", {} of shape {} reduced over {}", in.parameter(), text(in.sizes()), text(dims)));
+}
+
+void rank(const Operand &tensor, std::initializer_list<int64_t> allowed) {
+    present(tensor);
+    for (const int64_t rank : allowed)
+        if (tensor.dim() == rank) return;
+    fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are {}", tensor.parameter(), tensor.dim(),
+         text({allowed.begin(), allowed.size()}));
+}
+
+void dtype(const Operand &tensor, DTypes allowed) {
+    present(tensor);
+    std::string names;
+    for (const at::ScalarType dtype : allowed) {
+        if (tensor.scalar_type() == dtype) return;
+        names += (names.empty() ? "" : ", ") + std::string(name_of(dtype));
+    }
+    fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, allowed are {}", tensor.parameter(),
+         name_of(tensor.scalar_type()), names);
+}
+
+void floating(const Operand &tensor) { dtype(tensor, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}); }
+
+void integral(const Operand &tensor) {
+    dtype(tensor, {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong});
+}
+
+void same_dtype(const Operand &a, const Operand &b) {
+    present(a);
+    present(b);
+    if (a.scalar_type() != b.scalar_type())
+        fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, expected {}, the dtype of {}", a.parameter(),
+             name_of(a.scalar_type()), name_of(b.scalar_type()), b.parameter());
+}
+
+void same_length(const Operands &a, const Operands &b) {
+    if (a.size() != b.size())
+        fail(FaultKind::InvalidArgument, "parameter {} has {} tensors, expected {}, as many as {}", a.parameter(), a.size(),
+             b.size(), b.parameter());
+}
+
+void dimension(int64_t dim, const Operand &tensor) {
+    present(tensor);
+    const int64_t rank = std::max<int64_t>(tensor.dim(), 1);
+    if (dim < -rank || dim >= rank)
+        fail(FaultKind::InvalidArgument, "parameter dim is {}, allowed for {} with {} dimensions is [{}, {}]", dim,
+             tensor.parameter(), tensor.dim(), -rank, rank - 1);
+}
+
+void require(const Operand &operand) {
+    if (!operand.may_be_null()) present(operand);
+}
+
+void require(const Operands &list) {
+    if (list.null() && !list.may_be_null()) fail(FaultKind::NullArgument, "parameter {} is null", list.parameter());
+}
+
+void require(const ScalarArgument &scalar) {
+    if (!scalar.has_value() && !scalar.may_be_null()) fail(FaultKind::NullArgument, "parameter {} is null", scalar.parameter());
+}
+
+}  // namespace vnpu::opapi

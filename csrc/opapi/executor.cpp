@@ -1,0 +1,72 @@
+#include <ATen/Parallel.h>
+#include <fmt/ranges.h>
+
+#include "device/machine.h"
+#include "opapi/gap.h"
+#include "opapi/op.h"
+
+namespace vnpu::opapi {
+namespace {
+
+constexpr aclnnStatus kFindKernelError = 561003;  // ACLNN_ERR_INNER_FIND_KERNEL_ERROR: no kernel for the operator
+
+}  // namespace
+
+KernelScope::KernelScope() {
+    // ATen keeps the number of OpenMP threads per thread and sets it once; torch.set_num_threads after a worker's
+    // first operator would not reach it.
+    at::init_num_threads();
+}
+
+aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noexcept {
+    Executor *task = reinterpret_cast<Executor *>(executor);
+    if (Trace::enabled()) [[unlikely]]
+        Trace::call(name, fmt::format("{}, stream={}", task != nullptr ? task->arguments() : "executor=null", stream), "launch");
+    return acl::call<acl::Face::Operator>(name) << [&] {
+        if (task == nullptr)
+            fail(FaultKind::NullArgument, "parameter executor is null: the first phase did not succeed or was not called");
+        std::unique_ptr<Task> owned(task);
+        Machine::instance().stream(stream).submit(std::move(owned));
+    };
+}
+
+aclnnStatus answer_gap(const char *name) noexcept {
+    return acl::call<acl::Face::Operator>(name) << [&] {
+        throw acl::Error(kFindKernelError,
+                         fmt::format("The virtual NPU does not implement {} yet. This says nothing about Ascend hardware. "
+                                     "`torchport vnpu ops` lists what it has.",
+                                     name));
+    };
+}
+
+std::string show(const Operands &list) {
+    std::string line;
+    for (const Operand &tensor : list) line += (line.empty() ? "" : ", ") + describe(tensor);
+    return "(" + line + ")";
+}
+
+std::string show(const ScalarArgument &scalar) {
+    if (!scalar.has_value()) return "null";
+    if (scalar.get().isBoolean()) return scalar.get().toBool() ? "true" : "false";
+    if (scalar.get().isIntegral(false)) return fmt::format("{}", scalar.get().toLong());
+    if (scalar.get().isFloatingPoint()) return fmt::format("{}", scalar.get().toDouble());
+    return "complex";
+}
+
+std::string show(const Ints &ints) {
+    return ints.given ? fmt::format("[{}]", fmt::join(ints.begin(), ints.end(), ", ")) : "null";
+}
+
+std::string show(const Bools &bools) {
+    std::string line;
+    for (const bool bit : bools) line += bit ? '1' : '0';
+    return line;
+}
+
+std::string show(const std::vector<at::Scalar> &scalars) {
+    std::string line;
+    for (const at::Scalar &scalar : scalars) line += fmt::format("{}{}", line.empty() ? "" : ", ", scalar.toDouble());
+    return "[" + line + "]";
+}
+
+}  // namespace vnpu::opapi

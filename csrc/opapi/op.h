@@ -1,0 +1,121 @@
+// How an operator is written:
+//
+//     OP(aclnnAdd, broadcasts(out, {&self, &other}), at::add_out(out, self, other, alpha))
+//
+// The name is CANN's; the parameters have CANN's names and come from signatures.json. The second argument is what
+// the first phase (aclnnAddGetWorkspaceSize) checks, the rest is what runs on the stream. Both see each parameter
+// as an ATen value it owns (tensor.h). That line is all: entry points, the support table and the trace come from it.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <string>
+#include <utility>
+
+#include "aclnn.h"
+#include "ascendcl/call.h"
+#include "device/stream.h"
+#include "opapi/check.h"
+#include "opapi/tensor.h"
+
+struct aclOpExecutor;
+using aclnnStatus = int32_t;
+
+namespace vnpu::opapi {
+
+enum class Phase { Check, Run };
+
+// Made by the first phase, run by the stream's worker in the second.
+class Executor : public Task {
+  public:
+    Executor(const char *name, std::string arguments) : name_(name), arguments_(std::move(arguments)) {}
+    std::string name() const override { return name_; }
+    const std::string &arguments() const noexcept { return arguments_; }
+
+  private:
+    const char *name_;
+    std::string arguments_;  // for the trace; empty when it is off
+};
+
+// ATen kernels called from our threads run below autograd, with the number of threads the program has set.
+class KernelScope {
+  public:
+    KernelScope();
+
+  private:
+    at::AutoDispatchBelowADInplaceOrView below_autograd_;
+};
+
+template <class Op>
+class OpExecutor final : public Executor {
+  public:
+    OpExecutor(const char *name, std::string arguments, Op op) : Executor(name, std::move(arguments)), op_(std::move(op)) {}
+    void run() override {
+        const KernelScope scope;
+        op_(Phase::Run);
+    }
+
+  private:
+    Op op_;
+};
+
+template <class Op>
+void plan(const char *name, uint64_t *workspace, aclOpExecutor **executor, Op op) {
+    std::string arguments = op(Phase::Check);
+    *workspace = 0;  // ATen allocates what a kernel needs on the host
+    Executor *made = new OpExecutor<Op>(name, std::move(arguments), std::move(op));
+    *executor = reinterpret_cast<aclOpExecutor *>(made);
+}
+
+// Queues the executor on the stream.
+aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noexcept;
+
+inline std::string show(const at::Tensor &tensor) { return describe(tensor); }
+std::string show(const Operands &list);
+std::string show(const ScalarArgument &scalar);
+std::string show(const Ints &ints);
+std::string show(const Bools &bools);
+std::string show(const std::vector<at::Scalar> &scalars);
+inline std::string show(const std::string &text) { return '"' + text + '"'; }
+inline std::string show(at::ScalarType dtype) { return c10::toString(dtype); }
+template <class T>
+    requires std::is_arithmetic_v<T>
+std::string show(T value) {
+    return fmt::format("{}", value);
+}
+
+// "self=float32[2, 3], alpha=1": what the trace writes of a call. `names` is the list of names, with commas.
+template <class... T>
+std::string show_call(std::string_view names, const T &...values) {
+    std::string line;
+    const auto one = [&](const std::string &value) {
+        const size_t comma = names.find(',');
+        line += fmt::format("{}{}={}", line.empty() ? "" : ", ", names.substr(0, comma), value);
+        names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
+    };
+    (one(show(values)), ...);
+    return line;
+}
+
+}  // namespace vnpu::opapi
+
+#define OP_EXPORT extern "C" __attribute__((visibility("default")))
+
+#define OP(NAME, CHECK, ...)                                                                                        \
+    OP_EXPORT aclnnStatus NAME##GetWorkspaceSize(PARAMS_##NAME, uint64_t *workspaceSize, aclOpExecutor **executor) { \
+        using namespace vnpu::opapi;                                                                                \
+        return VNPU_OPERATOR_API() {                                                                                \
+            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase) mutable -> std::string {                 \
+                if (phase == Phase::Check) {                                                                        \
+                    CHECK;                                                                                          \
+                    required(OPERANDS_##NAME);                                                                      \
+                    return vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string();                        \
+                }                                                                                                   \
+                __VA_ARGS__;                                                                                        \
+                return {};                                                                                          \
+            });                                                                                                     \
+        };                                                                                                          \
+    }                                                                                                               \
+    OP_EXPORT aclnnStatus NAME(void *, uint64_t, aclOpExecutor *executor, void *stream) {                           \
+        return vnpu::opapi::launch(#NAME, executor, stream);                                                        \
+    }

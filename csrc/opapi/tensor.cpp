@@ -1,0 +1,76 @@
+#include "opapi/tensor.h"
+
+#include <cstring>
+
+#include "device/fault.h"
+#include "device/machine.h"
+
+namespace vnpu::opapi {
+
+at::ScalarType own(aclDataType dtype) {
+    switch (static_cast<int>(dtype) & 0xffffffff) {
+        case ACL_FLOAT: return at::kFloat;
+        case ACL_FLOAT16: return at::kHalf;
+        case ACL_INT8: return at::kChar;
+        case ACL_INT32: return at::kInt;
+        case ACL_UINT8: return at::kByte;
+        case ACL_INT16: return at::kShort;
+        case ACL_UINT16: return at::kUInt16;
+        case ACL_UINT32: return at::kUInt32;
+        case ACL_INT64: return at::kLong;
+        case ACL_UINT64: return at::kUInt64;
+        case ACL_DOUBLE: return at::kDouble;
+        case ACL_BOOL: return at::kBool;
+        case ACL_COMPLEX32: return at::kComplexHalf;
+        case ACL_COMPLEX64: return at::kComplexFloat;
+        case ACL_COMPLEX128: return at::kComplexDouble;
+        case ACL_BF16: return at::kBFloat16;
+        case ACL_FLOAT8_E5M2: return at::kFloat8_e5m2;
+        case ACL_FLOAT8_E4M3FN: return at::kFloat8_e4m3fn;
+        case ACL_FLOAT8_E8M0: return at::kFloat8_e8m0fnu;
+        default: break;
+    }
+    fail(FaultKind::InvalidArgument, "The virtual NPU does not offer aclDataType {}.", static_cast<int>(dtype));
+}
+
+Named::Named(const char *parameter) : parameter_(parameter), may_be_null_(std::strstr(parameter, "Optional") != nullptr) {}
+
+void Operand::set_data_dependent() {
+    if (source_ == nullptr) return;  // the null check names it
+    result_ = source_->result = std::make_shared<ResultShape>();
+    result_->sizes = sizes().vec();
+}
+
+void Operand::publish(const at::Tensor &result) {
+    // The buffer is as large as the result can get; its own shape says nothing about the result's.
+    at::Tensor filled = as_strided(result.sizes(), result.contiguous().strides());
+    filled.copy_(result);
+    result_->sizes = result.sizes().vec();
+}
+
+Operands::Operands(const aclTensorList *source, const char *name) : Named(name), null_(source == nullptr) {
+    if (source == nullptr) return;
+    reserve(source->tensors.size());
+    for (const aclTensor *tensor : source->tensors) emplace_back(tensor, name);
+}
+
+ScalarArgument::ScalarArgument(const aclScalar *source, const char *name) : Named(name) {
+    if (source == nullptr) return;
+    emplace(source->value);
+    dtype_ = source->dtype;
+}
+
+const at::Scalar &ScalarArgument::get() const {
+    if (!has_value()) fail(FaultKind::NullArgument, "parameter {} is null", parameter());
+    return **this;
+}
+
+std::vector<at::Scalar> own(const aclScalarList *list, const char *name) {
+    if (list == nullptr) fail(FaultKind::NullArgument, "parameter {} is null", name);
+    std::vector<at::Scalar> scalars;
+    scalars.reserve(list->scalars.size());
+    for (const aclScalar *scalar : list->scalars) scalars.push_back(scalar->value);
+    return scalars;
+}
+
+}  // namespace vnpu::opapi

@@ -1,0 +1,144 @@
+// CANN's descriptors, and what an operator makes of them.
+//
+// aclTensor and its kin are made by torch_npu for one call and destroyed before the launch ends. An operator
+// therefore owns what it needs: `own()` turns each descriptor into an ATen value over the kernel's alias of the
+// device memory. Names are kept for messages: "aclnnAdd: other has shape [2, 3], ...".
+#pragma once
+
+#include <ATen/ATen.h>
+#include <acl/acl_base.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+// The shape that a kernel with a data-dependent result found; read by aclGetViewShape after synchronisation.
+struct ResultShape {
+    std::vector<int64_t> sizes;
+};
+
+struct aclTensor {
+    at::Tensor view;  // the viewed elements, at the kernel's alias
+    aclFormat format;
+    std::vector<int64_t> storage_shape;  // differs from the view's for private formats (FRACTAL_NZ ...)
+    mutable std::shared_ptr<ResultShape> result;
+};
+struct aclScalar {
+    at::Scalar value;
+    at::ScalarType dtype;
+};
+struct aclIntArray {
+    std::vector<int64_t> values;
+};
+struct aclBoolArray {
+    std::vector<bool> values;
+};
+struct aclFloatArray {
+    std::vector<float> values;
+};
+struct aclTensorList {
+    std::vector<const aclTensor *> tensors;
+};
+struct aclScalarList {
+    std::vector<const aclScalar *> scalars;
+};
+
+namespace vnpu::opapi {
+
+// ATen's dtype for CANN's; Fault InvalidArgument for those that ATen lacks (INT4, HIFLOAT8 ...).
+at::ScalarType own(aclDataType dtype);
+
+// What an argument is called, and whether it may be null.
+class Named {
+  public:
+    explicit Named(const char *parameter);
+    const char *parameter() const noexcept { return parameter_; }
+    bool may_be_null() const noexcept { return may_be_null_; }
+    void allow_null() noexcept { may_be_null_ = true; }
+
+  private:
+    const char *parameter_;
+    bool may_be_null_;
+};
+
+// A tensor argument. Undefined when the descriptor was null.
+class Operand : public at::Tensor, public Named {
+  public:
+    Operand(const aclTensor *source, const char *name)
+        : at::Tensor(source != nullptr ? source->view : at::Tensor()), Named(name), source_(source) {}
+    using at::Tensor::operator=;
+    // Null or defined: as std::optional, for ATen functions that take one.
+    std::optional<at::Tensor> maybe() const { return defined() ? std::optional<at::Tensor>(*this) : std::nullopt; }
+    // The descriptor; it is alive in the first phase only.
+    const aclTensor *source() const noexcept { return source_; }
+
+    // Declares, in the first phase, that the kernel decides how much of this output it fills.
+    void set_data_dependent();
+    // Writes the result into this output and keeps its shape for aclGetViewShape.
+    void publish(const at::Tensor &result);
+
+  private:
+    const aclTensor *source_;
+    std::shared_ptr<ResultShape> result_;
+};
+
+// A tensor list argument. Empty when the descriptor was null.
+class Operands : public std::vector<Operand>, public Named {
+  public:
+    Operands(const aclTensorList *source, const char *name);
+    bool null() const noexcept { return null_; }
+    std::vector<at::Tensor> tensors() const { return {begin(), end()}; }
+
+  private:
+    bool null_;
+};
+
+// A scalar argument; nullopt when the descriptor was null. Passing a null one where ATen needs a value is an error
+// that names the parameter.
+class ScalarArgument : public std::optional<at::Scalar>, public Named {
+  public:
+    ScalarArgument(const aclScalar *source, const char *name);
+    operator const at::Scalar &() const { return get(); }
+    const at::Scalar &get() const;
+    template <class T>
+    T to() const {
+        return get().to<T>();
+    }
+    at::ScalarType dtype() const noexcept { return dtype_; }
+
+  private:
+    at::ScalarType dtype_ = at::kFloat;
+};
+
+// A list of integers; null and empty are told apart by `given`.
+struct Ints : std::vector<int64_t> {
+    Ints(const aclIntArray *source) : std::vector<int64_t>(source ? source->values : std::vector<int64_t>()),
+                                      given(source != nullptr) {}
+    bool given;
+    // Null: ATen's "all" or "default" where a function takes an optional list.
+    at::OptionalIntArrayRef maybe() const {
+        return given ? at::OptionalIntArrayRef(at::IntArrayRef(*this)) : at::OptionalIntArrayRef();
+    }
+};
+
+struct Bools : std::vector<bool> {
+    Bools(const aclBoolArray *source) : std::vector<bool>(source ? source->values : std::vector<bool>()) {}
+    template <size_t N>
+    std::array<bool, N> mask() const {
+        std::array<bool, N> bits{};
+        for (size_t i = 0; i < N && i < size(); ++i) bits[i] = (*this)[i];
+        return bits;
+    }
+};
+
+inline Operand own(const aclTensor *tensor, const char *name) { return {tensor, name}; }
+inline Operands own(const aclTensorList *list, const char *name) { return {list, name}; }
+inline ScalarArgument own(const aclScalar *scalar, const char *name) { return {scalar, name}; }
+inline Ints own(const aclIntArray *array, const char *) { return {array}; }
+inline Bools own(const aclBoolArray *array, const char *) { return {array}; }
+inline std::string own(const char *text, const char *) { return text != nullptr ? text : ""; }
+std::vector<at::Scalar> own(const aclScalarList *list, const char *name);
+
+}  // namespace vnpu::opapi
