@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import statistics
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -52,6 +54,13 @@ def test_nothing_is_left_for_later() -> None:
     assert [str(path) for path in hand_written() if leftover.search((ROOT / path).read_bytes())] == []
 
 
+def test_generated_pages_are_up_to_date() -> None:
+    """Not the operator page: it follows the build, and adding an operator has to stay one line."""
+    command = [sys.executable, ROOT / "tools/reference_pages.py", "--check", "commands", "variables", "chips"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_versions_of_the_wheels_are_stated_once() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert f"torch=={wheels.SUPPORTED}" in extras["npu"]
@@ -72,3 +81,17 @@ def test_chip_profile_is_complete(name: str) -> None:
         *("bf16", "nd_native", "unified", "source"),
     }
     assert all(chip[field] > 0 for field in ("cube_cores", "vector_cores", "clock_ghz", "memory_gib"))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")), ids=lambda p: p.name
+)
+def test_pages_point_to_what_exists(path: Path) -> None:
+    """Links, and names of our files in backticks (`csrc/opapi`), are those of this tree, not of a past one."""
+    text = path.read_text(encoding="utf-8")
+    links = {
+        link for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text) if not (path.parent / link).exists()
+    }
+    named = re.findall(rf"`((?:{'|'.join(FOLDERS)}|docs)/[\w./]+)`", text)
+    assert links == set()
+    assert [name for name in named if not (ROOT / name).exists() and "vnpu/lib" not in name] == []

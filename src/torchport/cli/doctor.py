@@ -1,5 +1,6 @@
 """Tell what is on this machine, which device will be used and why, and how to fix what is missing.
 
+examples:
   torchport doctor
   torchport doctor --json > doctor.json        attach this to a bug report
 

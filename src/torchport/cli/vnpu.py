@@ -1,9 +1,10 @@
 """Describe the virtual NPU and switch it on for a shell or an environment.
 
-torchport vnpu info                  which device this machine uses and why, the chip, the variables
-eval "$(torchport vnpu env)"         this shell's programs use it (like CANN's set_env.sh)
-torchport vnpu enable                plain `python` of this environment uses it, until `disable`
-torchport vnpu ops --status gap      operators that torch_npu knows and the virtual NPU lacks
+examples:
+  torchport vnpu info                  which device this machine uses and why, the chip, the variables
+  eval "$(torchport vnpu env)"         this shell's programs use it (like CANN's set_env.sh)
+  torchport vnpu enable                plain `python` of this environment uses it, until `disable`
+  torchport vnpu ops --status gap      operators that torch_npu knows and the virtual NPU lacks
 """
 
 from __future__ import annotations
