@@ -59,6 +59,7 @@ format: $(VENV)/.packages ## rewrite Python and C++ in the project's style
 
 docs: setup ## write the generated pages of docs/
 	$(BIN)/python tools/reference_pages.py
+	$(BIN)/python tools/terminal_picture.py docs/demo.svg torchport port examples/digits/train.py -- --epochs 3
 
 asan: build/address/.built ## operator tests under AddressSanitizer and UBSanitizer
 	tools/sanitized address $(BIN)/python -m pytest tests/vnpu
@@ -77,14 +78,14 @@ distclean: clean ## remove .venv and caches too
 
 $(BIN)/python:
 	$(call say,$(VENV) with $(PYTHON))
-	$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"torchport needs Python 3.11, this is {v.major}.{v.minor}: make setup PYTHON=/path/to/python3.11")'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"torchport needs Python 3.11, this is {v.major}.{v.minor}: make setup PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 2; }
 
 # torch alone first: a wrong build is refused before its gigabytes of CUDA libraries are downloaded.
 $(VENV)/.packages: pyproject.toml tools/backend/torchport_build.py | $(BIN)/python
 	$(call say,torch (CPU build))
 	$(PIP) install --no-deps $(INDEX) $(TORCH)
-	cd src && ../$(BIN)/python -m torchport.vnpu.wheels || { ../$(PIP) uninstall -qy torch; exit 2; }
+	@cd src && ../$(BIN)/python -m torchport.vnpu.wheels || { ../$(PIP) uninstall -qy torch; exit 2; }
 	$(call say,torch_npu and the development tools)
 	$(PIP) install $(INDEX) "$$(sed -n 's/.*"\(scikit-build-core[^"]*\)".*/\1/p' pyproject.toml | head -1)" $(TORCH)
 	$(PIP) install $(INDEX) --no-build-isolation --editable '.[npu,examples,dev]'
