@@ -121,6 +121,22 @@ def test_help_lists_each_command_with_its_first_line(capsys: pytest.CaptureFixtu
     assert "torchport.cli.sample" not in sys.modules, "help must not import the commands"
 
 
+def test_every_command_explains_itself_without_any_package_installed() -> None:
+    """Importing a command imports nothing that pip installs: `-S` leaves site-packages out."""
+    names = [name for name in cli.command_names() if name != "sample"]
+    assert names
+    for name in names:
+        result = subprocess.run(
+            [sys.executable, "-S", "-m", "torchport", name, "--help"],
+            env={"PYTHONPATH": str(Path(cli.__file__).parents[2])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        assert f"usage: torchport {name}" in result.stdout
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(["--version"])

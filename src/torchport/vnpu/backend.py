@@ -18,7 +18,7 @@ HOME = PACKAGE / "home"
 # What to do where neither is found.
 BUILD_HINT = (
     "Run `make build` in a checkout, or install torchport beside torch and torch_npu with "
-    "`pip install --no-build-isolation`. `torchport doctor` shows what there is."
+    "`pip install --no-build-isolation`."
 )
 # Where CANN's installers put it by default (set_env.sh lies there too).
 CANN_ROOTS = (
