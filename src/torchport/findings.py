@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchport import __version__
 from torchport.errors import TorchportError
 
 FORMAT = "torchport-result"
@@ -120,7 +121,7 @@ class Result:
         return {
             "format": FORMAT,
             "version": VERSION,
-            "tool": tool_version(),
+            "tool": __version__,
             "command": self.command,
             "findings": _finite([finding.to_json() for finding in self.findings]),
             "data": _finite(self.data),
@@ -163,17 +164,9 @@ class Result:
                 inputs=value["inputs"],
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise TorchportError(f"{path} is a damaged torchport result: {error!r}", hint="Run the step again.") from error
-
-
-def tool_version() -> str:
-    """The installed version of torchport; "source" where it runs from a checkout that is not installed."""
-    from importlib import metadata  # here: it costs 30 ms that most commands never need
-
-    try:
-        return metadata.version("torchport")
-    except metadata.PackageNotFoundError:
-        return "source"
+            raise TorchportError(
+                f"{path} is a damaged torchport result: {error!r}", hint="Run the step again."
+            ) from error
 
 
 def hash_bytes(data: bytes) -> str:

@@ -1,0 +1,40 @@
+"""Say whether a CUDA script or project can be ported, and what is in the way.
+
+examples:
+  torchport analyze train.py
+  torchport analyze project/ --json > analysis.json
+
+Every use of CUDA is listed with what becomes of it: done by `torchport convert`, done but to be reviewed, a decision
+for you, or a blocker. Nothing of the project is imported or run. The exit code is 1 where something is left to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from torchport.analyze import analyze_tree
+from torchport.cli.convert import exit_code
+from torchport.report import render
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH", help="script or folder")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="store the result as JSON here")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    result = analyze_tree(arguments.path)
+    if arguments.output:
+        result.write(arguments.output)
+    if arguments.json:
+        print(result.text(), end="")
+    elif not arguments.quiet:
+        summary = result.data["summary"]
+        print(
+            render(result.findings)
+            + f"{summary['files']} Python files: {summary['automatic']} changes are automatic, "
+            + f"{summary['review']} automatic but to be reviewed, {summary['decisions']} are decisions for you, "
+            + f"{summary['blockers']} block the port"
+        )
+    return exit_code(result)

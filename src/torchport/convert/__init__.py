@@ -1,0 +1,7 @@
+"""Rewrite sources: the rules' edits spliced into the original bytes, checked, written, and taken back."""
+
+from torchport.convert.source import Conversion, convert_source
+from torchport.convert.tree import convert_tree, preview_tree
+from torchport.convert.undo import undo_tree, write_tree
+
+__all__ = ["Conversion", "convert_source", "convert_tree", "preview_tree", "undo_tree", "write_tree"]

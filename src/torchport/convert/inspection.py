@@ -1,0 +1,104 @@
+"""Run all rules over one file: whatever the file holds, the answer is findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from torchport.findings import Edit, Finding, Location, Safety, Severity
+from torchport.rules import Rule, Style, rules
+from torchport.source.module import Module
+from torchport.source.text import SourceError
+
+# A file without any of these bytes holds nothing that a rule looks for.
+_OF_INTEREST = re.compile(rb"cuda|nccl", re.IGNORECASE)
+_IGNORE = re.compile(r"#\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
+
+
+def inspect_source(data: bytes, path: str, style: Style = Style.NPU) -> tuple[Finding, ...]:
+    """All findings of one Python file in the order of their places.
+
+    The edits of the findings do not overlap. A file that cannot be read or parsed, and a rule that fails, are
+    findings too (TP901 to TP903); nothing is raised.
+    """
+    if not _OF_INTEREST.search(data):
+        return ()
+    try:
+        module = Module(path, data)
+        return _in_order(_inspect(module, style))
+    except SourceError as error:
+        return (_about_file(error.code, path, error.message, error.line, error.column),)
+    except (RecursionError, MemoryError):
+        return (_about_file("TP901", path, "the code is nested too deeply to be analysed", 1, 1),)
+
+
+def _inspect(module: Module, style: Style) -> list[Finding]:
+    found: list[Finding] = []
+    for rule in rules():
+        if rule.last and not any(finding.fix for finding in found):
+            continue
+        found += _run(rule, module, style)
+        if not rule.last:
+            found = [finding for finding in found if not _is_ignored(module, finding)]
+    return list(_without_overlaps(found))
+
+
+def _run(rule: Rule, module: Module, style: Style) -> list[Finding]:
+    try:
+        return list(rule.check(module, style))
+    except RecursionError:
+        raise
+    except Exception as error:  # one rule's bug must not hide what the others have to say
+        message = f"rule {rule.code} failed: {type(error).__name__}: {error}"
+        return [bug(module.text.path, message)]
+
+
+def bug(path: str, message: str) -> Finding:
+    """The finding for a mistake of ours: the file is left alone."""
+    hint = "This is a bug in torchport; the file is left as it is. Please report it with the file."
+    return Finding("TP903", Severity.ERROR, Safety.REPORT, Location(path, 1, 1, 1, 1), message, hint)
+
+
+def _about_file(code: str, path: str, message: str, line: int, column: int) -> Finding:
+    hint = "The file is left as it is. Nothing is known about what it needs."
+    return Finding(
+        code, Severity.ERROR, Safety.REPORT, Location(path, line, column, line, column), message, hint
+    )
+
+
+def _is_ignored(module: Module, finding: Finding) -> bool:
+    """Whether the line ends with `# torchport: ignore` or `# torchport: ignore[TP101]`."""
+    if finding.location is None or not module.text.lines:
+        return False
+    found = _IGNORE.search(module.text.lines[finding.location.line - 1])
+    if found is None:
+        return False
+    return found[1] is None or finding.code in {code.strip() for code in found[1].split(",")}
+
+
+def _without_overlaps(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings whose edits fit together; where two claim the same bytes, the one that changes more stays."""
+    taken: list[Edit] = []
+    for finding in sorted(findings, key=_extent, reverse=True):
+        if not any(_collide(edit, other) for edit in finding.fix for other in taken):
+            taken += finding.fix
+            yield finding
+
+
+def _extent(finding: Finding) -> int:
+    return sum(edit.end - edit.start for edit in finding.fix)
+
+
+def _collide(one: Edit, other: Edit) -> bool:
+    return (one.start < other.end and other.start < one.end) or (one.start, one.end) == (
+        other.start,
+        other.end,
+    )
+
+
+def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    def place(finding: Finding) -> tuple[int, int, str]:
+        where = finding.location
+        return (where.line, where.column, finding.code) if where else (0, 0, finding.code)
+
+    return tuple(sorted(findings, key=place))

@@ -1,0 +1,66 @@
+"""Convert one file."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+from torchport.convert.inspection import bug, inspect_source
+from torchport.findings import Edit, Finding, Safety
+from torchport.rules import Style
+from torchport.source.edits import inverse, splice
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conversion:
+    """The converted bytes, what was found, and the edits that led from the one to the other."""
+
+    output: bytes
+    findings: tuple[Finding, ...]
+    edits: tuple[Edit, ...] = ()
+
+
+def convert_source(data: bytes, path: str, style: Style = Style.NPU) -> Conversion:
+    """Apply every safe and reviewable edit to one Python file.
+
+    Everything outside the edits is identical, the output compiles if the input did, and converting it again changes
+    nothing. Where one of these does not hold, the output is the input and a finding (TP903) says that it is our bug.
+    Nothing is raised, whatever the bytes are.
+    """
+    findings = inspect_source(data, path, style)
+    edits = tuple(edit for finding in findings if finding.safety is not Safety.REPORT for edit in finding.fix)
+    if not edits:
+        return Conversion(data, findings)
+    problem = ""
+    try:
+        output = splice(data, edits)
+        problem = _problem(data, output, edits, path, style)
+    except ValueError as error:
+        problem = str(error)
+    if problem:
+        left = tuple(dataclasses.replace(finding, fix=(), safety=Safety.REPORT) for finding in findings)
+        return Conversion(data, (bug(path, problem), *left))
+    return Conversion(output, findings, edits)
+
+
+def _problem(data: bytes, output: bytes, edits: tuple[Edit, ...], path: str, style: Style) -> str:
+    """What is wrong with the output; empty if nothing is."""
+    if splice(output, inverse(data, edits)) != data:
+        return "the conversion cannot be taken back to the original"
+    if (broken := _compile_error(output, path)) and not _compile_error(data, path):
+        return f"the converted file does not compile: {broken}"
+    again = [finding for finding in inspect_source(output, path, style) if finding.fix]
+    if again:
+        where = again[0].location
+        return f"converting the output again would change it: {again[0].code} at line {where.line if where else 0}"
+    return ""
+
+
+def _compile_error(data: bytes, path: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes and the like are the script's own business
+        try:
+            compile(data, path, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return str(error) or type(error).__name__
+    return ""

@@ -1,0 +1,121 @@
+"""Convert a file or a folder into another folder, or only show what would change."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torchport.convert.diff import unified_diff
+from torchport.convert.project import python_files, summary
+from torchport.convert.source import Conversion, convert_source
+from torchport.errors import TorchportError
+from torchport.findings import Finding, Result, hash_bytes, write_atomically
+from torchport.rules import Style
+from torchport.source.project import PRIVATE, display_name, files, require
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Converted:
+    """One Python file of a project, before and after."""
+
+    path: Path
+    name: str
+    data: bytes
+    conversion: Conversion
+
+    @property
+    def changed(self) -> bool:
+        return self.conversion.output != self.data
+
+
+def converted_files(
+    root: Path, style: Style, findings: list[Finding], apart_from: Path | None = None
+) -> Iterator[Converted]:
+    """Every Python file at or below `root` with its conversion; `findings` collects what was found on the way."""
+    for path, name, data in python_files(root, findings, apart_from):
+        conversion = convert_source(data, name, style)
+        findings += conversion.findings
+        yield Converted(path, name, data, conversion)
+
+
+def result_of(
+    root: Path, style: Style, converted: list[Converted], findings: list[Finding], **more: Any
+) -> Result:
+    """The result of a conversion, with its diff and the list of changed files."""
+    changed = [one for one in converted if one.changed]
+    diff = b"".join(unified_diff(one.data, one.conversion.output, one.name) for one in changed)
+    data = {
+        "root": str(root),
+        "style": style.value,
+        "summary": summary(findings, len(converted)),
+        "changed": [one.name for one in changed],
+        "diff": diff.decode("utf-8", "surrogateescape"),
+        **more,
+    }
+    return Result("convert", tuple(findings), data, {one.name: hash_bytes(one.data) for one in converted})
+
+
+def preview_tree(source: Path, style: Style = Style.NPU) -> Result:
+    """What converting would do: the findings, and the diff as `data["diff"]`; nothing is written."""
+    require(source)
+    findings: list[Finding] = []
+    converted = list(converted_files(source, style, findings))
+    return result_of(source, style, converted, findings)
+
+
+def convert_tree(source: Path, out: Path, style: Style = Style.NPU) -> Result:
+    """Write a converted copy of the file or folder `source` into the folder `out`.
+
+    Files that are not changed are copied with their permissions, links are copied as links; version control and
+    caches are left out. `out` may lie inside `source` and may hold an earlier conversion, which is overwritten.
+    Raises TorchportError where `source` does not exist, `out` is `source`, or `out` holds something else.
+    """
+    require(source)
+    _check_out(source, out)
+    findings: list[Finding] = []
+    try:
+        (out / PRIVATE).mkdir(parents=True, exist_ok=True)
+        converted = {one.path: one for one in converted_files(source, style, findings, out)}
+        for path in files(source, apart_from=out):
+            target = out / display_name(path, source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            one = converted.get(path)
+            if one is not None and one.changed:
+                write_atomically(target, one.conversion.output, path.stat().st_mode & 0o7777)
+            else:
+                _copy(path, target)
+    except OSError as error:
+        raise TorchportError(f"cannot write {error.filename or out}: {error.strerror}") from error
+    result = result_of(source, style, list(converted.values()), findings, out=str(out))
+    result.write(out / PRIVATE / "convert.json")
+    return result
+
+
+def _check_out(source: Path, out: Path) -> None:
+    if out.exists() and out.samefile(source if source.is_dir() else source.parent):
+        raise TorchportError(
+            f"the output folder {out} is where the source is",
+            hint="Give another folder, or use --write to convert in place.",
+        )
+    if out.exists() and not out.is_dir():
+        raise TorchportError(
+            f"the output {out} is a file", hint="Give a folder; it is made if it does not exist."
+        )
+    if source.is_dir() and out.is_dir() and not (out / PRIVATE).is_dir() and any(out.iterdir()):
+        raise TorchportError(
+            f"the output folder {out} holds files that torchport did not write",
+            hint="Give a new or an empty folder.",
+        )
+
+
+def _copy(path: Path, target: Path) -> None:
+    if target.is_symlink():
+        target.unlink()
+    if path.is_symlink():
+        os.symlink(os.readlink(path), target)
+    elif path.is_file() and os.access(path, os.R_OK):
+        shutil.copy2(path, target)

@@ -1,0 +1,97 @@
+"""Convert in place, and take it back.
+
+Before the first file is touched, a journal with the way back for every file is written to `.torchport/`; so an
+interrupted conversion can be taken back like a finished one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torchport.convert.tree import converted_files, result_of
+from torchport.errors import TorchportError
+from torchport.findings import Edit, Finding, Result, hash_bytes, write_atomically
+from torchport.rules import Style
+from torchport.source.edits import inverse, splice
+from torchport.source.project import PRIVATE, require
+
+
+def write_tree(source: Path, style: Style = Style.NPU) -> Result:
+    """Convert the file or folder `source` in place. Raises TorchportError where it cannot be written."""
+    require(source)
+    findings: list[Finding] = []
+    converted = list(converted_files(source, style, findings))
+    back = {
+        one.name: {
+            "before": hash_bytes(one.data),
+            "after": hash_bytes(one.conversion.output),
+            "edits": [
+                [edit.start, edit.end, edit.replacement.decode("latin-1")]
+                for edit in inverse(one.data, one.conversion.edits)
+            ],
+        }
+        for one in converted
+        if one.changed
+    }
+    result = result_of(source, style, converted, findings, undo=back)
+    if not back:
+        return result
+    folder = _folder(source)
+    try:
+        folder.mkdir(exist_ok=True)
+        result.write(folder / f"write-{_last(folder) + 1}.json")
+        for one in converted:
+            if one.changed:
+                write_atomically(one.path, one.conversion.output)
+    except OSError as error:
+        raise TorchportError(
+            f"cannot write {error.filename}: {error.strerror}",
+            hint="`torchport convert --undo` takes back what was written.",
+        ) from error
+    return result
+
+
+def undo_tree(source: Path) -> list[str]:
+    """Take back the last conversion in place; the names of the files that were restored.
+
+    All or nothing: raises TorchportError where there is nothing to take back, or where a file was changed since.
+    """
+    require(source)
+    folder = _folder(source)
+    number = _last(folder)
+    if number == 0:
+        raise TorchportError(
+            f"there is no conversion to take back in {folder.parent}",
+            hint="Give the path that was given to --write.",
+        )
+    journal = folder / f"write-{number}.json"
+    steps: dict[str, Any] = Result.read(journal).data["undo"]
+    restored: dict[Path, bytes] = {}
+    changed_since = []
+    for name, step in steps.items():
+        path = folder.parent / name
+        data = path.read_bytes() if path.is_file() else b""
+        if hash_bytes(data) == step["after"]:
+            edits = [Edit(start, end, text.encode("latin-1")) for start, end, text in step["edits"]]
+            restored[path] = splice(data, edits)
+        elif hash_bytes(data) != step["before"]:
+            changed_since.append(name)
+    if changed_since:
+        raise TorchportError(
+            f"{', '.join(changed_since)} changed since the conversion, so nothing was taken back",
+            hint=f"Undo those changes first, or take over what you want from the diff in {journal}.",
+        )
+    for path, data in restored.items():
+        write_atomically(path, data)
+    journal.unlink()
+    return [path.relative_to(folder.parent).as_posix() for path in restored]
+
+
+def _folder(source: Path) -> Path:
+    return (source if source.is_dir() else source.parent) / PRIVATE
+
+
+def _last(folder: Path) -> int:
+    numbers = [int(path.stem.removeprefix("write-")) for path in folder.glob("write-*.json")]
+    return max(numbers, default=0)

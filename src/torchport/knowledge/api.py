@@ -1,0 +1,97 @@
+"""The interface table `api.toml`: CUDA names of torch and what they are on the NPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+
+
+class Status(enum.StrEnum):
+    """What becomes of a name."""
+
+    SAME = "same"  # exists on the NPU with the same meaning
+    REVIEW = "review"  # exists and differs
+    MISSING = "missing"  # does not exist
+    KEEP = "keep"  # harmless, left as it is
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Api:
+    """One row: the full CUDA `name`, its `npu` and `agnostic` names, and a `note` for people."""
+
+    name: str
+    npu: str
+    agnostic: str
+    status: Status
+    note: str
+    module: str = ""  # the prefix whose names this submodule repeats
+
+
+@functools.cache
+def apis() -> Mapping[str, Api]:
+    """All rows by full CUDA name. Raises ValueError for a row that breaks the schema in `api.toml`."""
+    sections = tomllib.loads(resources.files(__package__).joinpath("api.toml").read_text("utf-8"))
+    table: dict[str, Api] = {}
+    for prefix, rows in sections.items():
+        npu, agnostic = rows.pop("_npu"), rows.pop("_agnostic")
+        for short, row in rows.items():
+            name = f"{prefix}.{short}"
+            if name in table:
+                raise ValueError(f"api.toml has two rows for {name}")
+            table[name] = _row(name, short, npu, agnostic, row)
+    return table
+
+
+def _row(name: str, short: str, npu: str, agnostic: str, row: Mapping[str, str]) -> Api:
+    if unknown := set(row) - {"npu", "agnostic", "review", "missing", "keep", "module"}:
+        raise ValueError(f"api.toml: {name} has unknown keys {sorted(unknown)}")
+    notes = [key for key in ("review", "missing", "keep") if key in row]
+    if len(notes) > 1:
+        raise ValueError(f"api.toml: {name} says {' and '.join(notes)}")
+    return Api(
+        name,
+        row.get("npu", f"{npu}.{short}"),
+        row.get("agnostic", f"{agnostic}.{short}"),
+        Status(notes[0]) if notes else Status.SAME,
+        row[notes[0]] if notes else "",
+        row.get("module", ""),
+    )
+
+
+@functools.cache
+def find(name: str) -> tuple[Api, str] | None:
+    """The row for a dotted name and what follows it ("torch.cuda.Stream.query" gives the row of Stream and "query").
+
+    A name in a submodule that only repeats another (`torch.cuda.memory.empty_cache`) gives a row of its own with the
+    submodule kept. None for what is no CUDA name, and for CUDA names the table does not know.
+    """
+    table = apis()
+    words = name.split(".")
+    for length in range(len(words), 1, -1):
+        row = table.get(".".join(words[:length]))
+        if row is None:
+            continue
+        rest = ".".join(words[length:])
+        if row.module and rest:
+            inner = find(f"{row.module}.{rest}")
+            if inner is None or inner[0].name == row.module:
+                return None
+            return _in_submodule(row, inner[0]), inner[1]
+        if rest and row.name in ("torch.cuda", "torch.cuda.amp"):
+            return None
+        return row, rest
+    return None
+
+
+def _in_submodule(module: Api, row: Api) -> Api:
+    tail = row.name.removeprefix(module.module)
+    submodule = module.name.removeprefix(module.module)
+    if not row.npu.endswith(tail):
+        return row
+    return dataclasses.replace(
+        row, name=f"{module.name}{tail}", npu=f"{row.npu.removesuffix(tail)}{submodule}{tail}"
+    )

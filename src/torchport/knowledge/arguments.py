@@ -1,0 +1,34 @@
+"""`arguments.toml`: which arguments are devices or communication backends."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Role:
+    """Where values of one meaning go: keywords, positions of functions and of methods, telling names."""
+
+    name: str
+    keywords: frozenset[str]
+    names: re.Pattern[str]
+    positions: Mapping[str, tuple[int, ...]]
+    methods: Mapping[str, tuple[int, ...]]
+
+
+@functools.cache
+def role(name: str) -> Role:
+    """The role "device" or "backend"."""
+    row = tomllib.loads(resources.files(__package__).joinpath("arguments.toml").read_text("utf-8"))[name]
+    return Role(
+        name,
+        frozenset(row["keywords"]),
+        re.compile(row["names"]),
+        {key: tuple(value) for key, value in row["positions"].items()},
+        {key: tuple(value) for key, value in row["methods"].items()},
+    )

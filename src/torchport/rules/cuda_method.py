@@ -1,0 +1,113 @@
+"""TP120: `.cuda()` of tensors and modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.knowledge.arguments import role
+from torchport.rules import Rule, Style
+from torchport.rules.receivers import Owner, Receivers
+from torchport.rules.roles import Roles
+from torchport.source.module import Module
+
+_KEYWORDS = {"device", "non_blocking", "memory_format"}
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every call of a method `cuda` that is torch's or may be."""
+    receivers = Receivers(module, "cuda")
+    roles: Roles | None = None
+    for call in module.all(ast.Call):
+        method = call.func
+        if not isinstance(method, ast.Attribute) or method.attr != "cuda" or not _fits(call):
+            continue
+        owner = receivers.owner(method.value)
+        if owner in (Owner.USER, Owner.OTHER):
+            continue
+        if owner is Owner.UNKNOWN:
+            yield RULE.finding(
+                module, call, "a class of this file has a method cuda of its own, and nothing shows whose this is",
+                hint="If the object is a tensor or a torch module, write npu() here.",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+            continue
+        roles = roles or Roles(module, role("device"))
+        yield _finding(module, call, method, roles, style)
+
+
+def _finding(module: Module, call: ast.Call, method: ast.Attribute, roles: Roles, style: Style) -> Finding:
+    device = _device(call)
+    by_name = device is not None and roles.holds_name(device)
+    if style is Style.AGNOSTIC:
+        return _agnostic(module, call, method, by_name)
+    if by_name and len(call.args) < 2:
+        # Module.npu() takes an index only; to() takes what a device is written as, for tensors and modules.
+        return RULE.finding(
+            module, call, "cuda(device) is to(device) on the NPU", [module.attribute_edit(method, "to")]
+        )
+    return RULE.finding(module, call, "cuda() is npu() on the NPU", [module.attribute_edit(method, "npu")])
+
+
+def _agnostic(module: Module, call: ast.Call, method: ast.Attribute, by_name: bool) -> Finding:
+    _, end = module.text.span(method)
+    target = "torch.accelerator.current_accelerator()"
+    edits: list[Edit | None] = [module.attribute_edit(method, "to")]
+    if not call.args and not any(keyword.arg == "device" for keyword in call.keywords):
+        opening = module.text.slice(end, module.text.span(call)[1]).find("(")
+        edits.append(
+            Edit(end + opening + 1, end + opening + 1, (target + (", " if call.keywords else "")).encode())
+        )
+    elif not by_name:
+        return RULE.finding(
+            module, call, "cuda(index) has no device-agnostic form", safety=Safety.REPORT, severity=Severity.WARNING,
+            hint="Pass a torch.device to to() instead of an index.",
+        )  # fmt: skip
+    return RULE.finding(module, call, "cuda() is to(device) on any device", edits)
+
+
+def _fits(call: ast.Call) -> bool:
+    """Whether the arguments are those of torch's method."""
+    return len(call.args) <= 2 and all(keyword.arg in _KEYWORDS for keyword in call.keywords)
+
+
+def _device(call: ast.Call) -> ast.expr | None:
+    if call.args:
+        return call.args[0]
+    return next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
+
+
+RULE = Rule(
+    code="TP120",
+    title=".cuda() of tensors and modules becomes .npu()",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="torch_npu gives tensors, modules and storages a method npu(). A class of the script that has a method cuda of "
+    "its own keeps it.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    check=check,
+    rewrites=(
+        ("import torch\nx = torch.ones(2).cuda()\n", "import torch\nx = torch.ones(2).npu()\n"),
+        ("def f(x):\n    return x.cuda(non_blocking=True)\n", "def f(x):\n    return x.npu(non_blocking=True)\n"),
+        ("def f(model, args):\n    model.cuda(args.gpu)\n", "def f(model, args):\n    model.npu(args.gpu)\n"),
+        ("import torch\nd = torch.device('cpu')\nmodel.cuda(d)\n",
+         "import torch\nd = torch.device('cpu')\nmodel.to(d)\n"),
+        ("xs = [x.cuda() for x in xs]\n", "xs = [x.npu() for x in xs]\n"),
+        ("from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().cuda(d)\n",
+         "from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().npu(d)\n"),
+        ("import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.cuda()\n",
+         "import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.npu()\n"),
+    ),
+    unchanged=(
+        "import numba\nnumba.cuda(3)\n",
+        "def cuda(x):\n    return x\ncuda(3)\n",
+        "class Q:\n    def cuda(self):\n        return self\nQ().cuda()\n",
+        "class Q:\n    def cuda(self):\n        return self\nq = Q()\nq.cuda()\n",
+        "class Q:\n    def cuda(self):\n        return self\n    def go(self):\n        return self.cuda()\n",
+        "class Q:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n",
+        "if args.cuda:\n    pass\n",
+        "x.cuda(1, 2, 3)\n",
+        "x.npu()\n",
+    ),
+)  # fmt: skip

@@ -1,0 +1,142 @@
+"""TP110: device strings ("cuda", "cuda:0", f"cuda:{rank}") where they are devices."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.knowledge.arguments import role
+from torchport.rules import Rule, Style
+from torchport.rules.roles import Proof, Roles
+from torchport.source.module import Module
+
+_WHOLE = re.compile(r"cuda(?::\d+)?")
+# "cuda:" + str(i), "cuda:%d" % i, "cuda:{}".format(i)
+_TEMPLATE = re.compile(r"cuda:(?:%[dsi]|\{[^{}]*\})?")
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every literal that has the form of a CUDA device; an edit where it is used as one."""
+    if style is not Style.NPU:
+        return
+    literals = list(_literals(module))
+    if not literals:
+        return
+    roles = Roles(module, role("device"))
+    for node, text in literals:
+        proof = roles.proof(node)
+        if proof is Proof.NONE:
+            if _WHOLE.fullmatch(text) and not _is_name_of_attribute(module, node):
+                yield RULE.finding(
+                    module, node, f"{text!r} has the form of a device, but nothing here uses it as one",
+                    hint="If it is a device, write it as npu; if it is a name of something else, leave it.",
+                    safety=Safety.REPORT, severity=Severity.WARNING,
+                )  # fmt: skip
+            continue
+        named = proof is Proof.NAMED
+        yield RULE.finding(
+            module,
+            node,
+            f"the device {text!r} is {'npu' + text[4:]!r} on the NPU",
+            [module.string_edit(node, "cuda", "npu")],
+            hint="Only the name says that this is a device: check it."
+            if named
+            else _option_hint(module, node),
+            safety=Safety.REVIEW if named else Safety.SAFE,
+        )
+
+
+def _literals(module: Module) -> Iterator[tuple[ast.Constant | ast.JoinedStr, str]]:
+    for constant in module.all(ast.Constant):
+        text = constant.value
+        if not isinstance(text, str) or not text.startswith("cuda"):
+            continue
+        if isinstance(module.parent(constant), ast.Expr | ast.JoinedStr | ast.FormattedValue):
+            continue
+        if _WHOLE.fullmatch(text) or (_TEMPLATE.fullmatch(text) and _is_template(module, constant)):
+            yield constant, text
+    for joined in module.all(ast.JoinedStr):
+        first = joined.values[0] if joined.values else None
+        if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+            continue
+        if first.value == "cuda:" or (len(joined.values) == 1 and _WHOLE.fullmatch(first.value)):
+            yield joined, first.value
+
+
+def _is_template(module: Module, node: ast.Constant) -> bool:
+    above = module.parent(node)
+    if isinstance(above, ast.BinOp):
+        return above.left is node
+    return isinstance(above, ast.Attribute) and above.attr == "format"
+
+
+def _is_name_of_attribute(module: Module, node: ast.expr) -> bool:
+    """Whether the word is the "cuda" of `getattr(torch, "cuda")` or `torch.__dict__["cuda"]` (TP101's)."""
+    above = module.parent(node)
+    if not isinstance(above, ast.Call | ast.Subscript):
+        return False
+    return (module.qualified(above) or "").startswith("torch.")
+
+
+def _option_hint(module: Module, node: ast.expr) -> str:
+    for above in module.names.ancestors(node):
+        if (
+            isinstance(above, ast.Call)
+            and isinstance(above.func, ast.Attribute)
+            and above.func.attr == "add_argument"
+        ):
+            return "Launch lines that pass cuda to this option have to pass npu."
+    return ""
+
+
+RULE = Rule(
+    code="TP110",
+    title="device strings name the NPU",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="torch calls the device npu. A string is rewritten where it reaches torch (an argument, through variables, "
+    "options and attributes) or is compared with what does; all such strings of one value change together.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    check=check,
+    rewrites=(
+        ("import torch\nd = torch.device('cuda')\n", "import torch\nd = torch.device('npu')\n"),
+        ("import torch\nd = torch.device(\"cuda:0\" if ok else \"cpu\")\n",
+         "import torch\nd = torch.device(\"npu:0\" if ok else \"cpu\")\n"),
+        ("import torch\nx = torch.zeros(2, device=f'cuda:{rank}')\n",
+         "import torch\nx = torch.zeros(2, device=f'npu:{rank}')\n"),
+        ("import torch\nx = torch.zeros(2).to('cuda:%d' % rank)\n",
+         "import torch\nx = torch.zeros(2).to('npu:%d' % rank)\n"),
+        ("import torch\nd = torch.device('cuda:{}'.format(rank))\n",
+         "import torch\nd = torch.device('npu:{}'.format(rank))\n"),
+        ("import torch\nd = torch.device('{}:{}'.format('cuda', r))\n",
+         "import torch\nd = torch.device('{}:{}'.format('npu', r))\n"),
+        ("import torch\nd = torch.device('cuda:' + str(r))\n", "import torch\nd = torch.device('npu:' + str(r))\n"),
+        ("import torch\nd = torch.device(f'cuda')\n", "import torch\nd = torch.device(f'npu')\n"),
+        ("import torch\nname = 'cuda'\nif name == 'cuda':\n    x = torch.ones(1, device=name)\n",
+         "import torch\nname = 'npu'\nif name == 'npu':\n    x = torch.ones(1, device=name)\n"),
+        ("p.add_argument('--where', default='cuda', choices=['cuda', 'cpu'])\nx.to(p.parse_args().where)\n",
+         "p.add_argument('--where', default='npu', choices=['npu', 'cpu'])\nx.to(p.parse_args().where)\n"),
+        ("if x.device.type == 'cuda':\n    pass\n", "if x.device.type == 'npu':\n    pass\n"),
+        ("import torch\nwith torch.autocast('cuda', dtype=torch.float16):\n    pass\n",
+         "import torch\nwith torch.autocast('npu', dtype=torch.float16):\n    pass\n"),
+        ("import torch\nm = torch.load('cuda/m.pt', map_location={'cuda:1': 'cuda:0'})\n",
+         "import torch\nm = torch.load('cuda/m.pt', map_location={'npu:1': 'npu:0'})\n"),
+    ),
+    unchanged=(
+        "import torch\nd = torch.device('cpu')\n",
+        "import torch\nprint('cuda')\n",
+        "import torch\nname = 'cuda'\nprint(name)\n",
+        "import torch\nm = torch.load('/x/cuda_dir/m.pt')\n",
+        "import torch\nm = torch.load('cuda')\n",
+        "import cupy\nx = cupy.zeros(2, device='cuda')\n",
+        "import torch\nraise SystemExit('please install cuda: see https://x/torch.cuda.html')\n",
+        "'cuda'\nimport torch\n",
+        "import torch\ntags = {'gpu': 'cuda'}\nprint(tags['gpu'])\n",
+        "import torch\nlog(f'cuda: {x}')\n",
+        "import torch\np.add_argument('--cuda', action='store_true')\n",
+        "import torch\nd = torch.device('npu:0')\n",
+        "import torch\nx = torch.zeros(2, device=f'{kind}:{rank}')\n",
+    ),
+)  # fmt: skip

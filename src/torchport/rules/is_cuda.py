@@ -1,0 +1,76 @@
+"""TP121: `.is_cuda` of tensors and storages."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.rules.receivers import Owner, Receivers
+from torchport.source.module import Module
+
+_SCRIPTED = ("torch.jit.script", "torch.jit.script_method", "torch.jit.export")
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every read of `is_cuda` that is torch's or may be."""
+    if style is not Style.NPU:
+        return
+    receivers = Receivers(module, "is_cuda")
+    for node in module.all(ast.Attribute):
+        if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or module.qualified(node) is not None:
+            continue
+        owner = receivers.owner(node.value)
+        if owner is Owner.UNKNOWN:
+            yield RULE.finding(
+                module, node, "a class of this file has its own is_cuda, and nothing shows whose this is",
+                hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+        elif owner is Owner.TORCH and _is_scripted(module, node):
+            start, end = module.text.span(node)
+            value = module.source(node.value)
+            yield RULE.finding(
+                module, node, "TorchScript knows no is_npu: the device type is compared instead",
+                [Edit(start, end, f'({value}.device.type == "npu")'.encode(module.text.encoding))],
+            )  # fmt: skip
+        elif owner is Owner.TORCH:
+            yield RULE.finding(
+                module, node, "is_cuda is is_npu on the NPU", [module.attribute_edit(node, "is_npu")]
+            )
+
+
+def _is_scripted(module: Module, node: ast.AST) -> bool:
+    for above in module.names.ancestors(node):
+        if isinstance(above, ast.FunctionDef):
+            if any(module.qualified(decorator) in _SCRIPTED for decorator in above.decorator_list):
+                return True
+            for call in module.all(ast.Call):
+                scripted = module.qualified(call.func) in _SCRIPTED and call.args
+                if scripted and module.names.definition(call.args[0]) is above:
+                    return True
+    return False
+
+
+RULE = Rule(
+    code="TP121",
+    title=".is_cuda of tensors becomes .is_npu",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="is_cuda is False for a tensor on the NPU, so the GPU branch would be skipped silently.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    check=check,
+    rewrites=(
+        ("import torch\nassert x.is_cuda\n", "import torch\nassert x.is_npu\n"),
+        ("def f(x):\n    return not x.is_cuda\n", "def f(x):\n    return not x.is_npu\n"),
+        ("import torch\n@torch.jit.script\ndef f(x):\n    return x.is_cuda\n",
+         "import torch\n@torch.jit.script\ndef f(x):\n    return (x.device.type == \"npu\")\n"),
+    ),
+    unchanged=(
+        "class Q:\n    is_cuda = True\nQ().is_cuda\n",
+        "class Q:\n    is_cuda = True\n    def f(self):\n        return self.is_cuda\n",
+        "class Q:\n    def __init__(self):\n        self.is_cuda = True\nq = Q()\nprint(q.is_cuda)\n",
+        "x.is_npu\n",
+        "is_cuda = True\nprint(is_cuda)\n",
+    ),
+)  # fmt: skip

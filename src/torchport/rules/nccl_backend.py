@@ -1,0 +1,74 @@
+"""TP201: the communication backend "nccl"."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.knowledge.arguments import role
+from torchport.rules import Rule, Style
+from torchport.rules.roles import Proof, Roles
+from torchport.source.module import Module
+
+_PER_DEVICE = re.compile(r"(?:\w+:\w+,)*cuda:nccl(?:,\w+:\w+)*")
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every string that is the name of the backend, or may be."""
+    if style is not Style.NPU:
+        return
+    roles: Roles | None = None
+    for constant in module.all(ast.Constant):
+        text = constant.value
+        if not isinstance(text, str) or isinstance(module.parent(constant), ast.Expr | ast.JoinedStr):
+            continue
+        per_device = _PER_DEVICE.fullmatch(text) is not None
+        if text not in ("nccl", "NCCL") and not per_device:
+            continue
+        roles = roles or Roles(module, role("backend"))
+        proof = roles.proof(constant)
+        if proof is Proof.NONE and not per_device:
+            yield RULE.finding(
+                module, constant, f"{text!r} names CUDA's communication library, but nothing here uses it as a backend",
+                hint="If it is the backend of torch.distributed, write hccl.",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+            continue
+        new = text.replace("cuda:nccl", "npu:hccl").replace("nccl", "hccl").replace("NCCL", "HCCL")
+        named = proof is Proof.NAMED
+        edits: list[Edit | None] = [module.string_edit(constant, text, new)]
+        yield RULE.finding(
+            module, constant, f"the backend {text!r} is {new!r} on the NPU", edits,
+            hint="Only the name says that this is the backend: check it." if named else "",
+            safety=Safety.REVIEW if named else Safety.SAFE,
+        )  # fmt: skip
+
+
+RULE = Rule(
+    code="TP201",
+    title="the communication backend nccl becomes hccl",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="torch_npu registers HCCL as the backend hccl; get_backend() then answers hccl, so comparisons change with it.",
+    reference="https://hiascend.com/document/detail/zh/Pytorch/60RC3/ptmoddevg/trainingmigrguide/PT_LMTMOG_0013.html",
+    check=check,
+    rewrites=(
+        ("import torch.distributed as dist\ndist.init_process_group('nccl')\n",
+         "import torch.distributed as dist\ndist.init_process_group('hccl')\n"),
+        ("import torch.distributed as dist\ndist.init_process_group(backend='cpu:gloo,cuda:nccl')\n",
+         "import torch.distributed as dist\ndist.init_process_group(backend='cpu:gloo,npu:hccl')\n"),
+        ("import torch.distributed as dist\nassert dist.get_backend() == 'nccl'\n",
+         "import torch.distributed as dist\nassert dist.get_backend() == 'hccl'\n"),
+        ("import torch.distributed as d\np.add_argument('--b', default='nccl')\nd.new_group(backend=args.b)\n",
+         "import torch.distributed as d\np.add_argument('--b', default='hccl')\nd.new_group(backend=args.b)\n"),
+    ),
+    unchanged=(
+        "import torch.distributed as dist\ndist.init_process_group('gloo')\n",
+        "print('nccl')\n",
+        "'nccl'\n",
+        "log('nccl error: see https://x/nccl')\n",
+        "import torch.distributed as dist\ndist.init_process_group('hccl')\n",
+    ),
+)  # fmt: skip

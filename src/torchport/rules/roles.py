@@ -1,0 +1,136 @@
+"""What string values mean: whether they get to where a device (or a backend) is expected."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+from collections.abc import Hashable, Iterator
+
+from torchport.knowledge.arguments import Role
+from torchport.source.module import Module
+
+# Libraries whose `device=` is not torch's.
+_OTHER_DEVICES = frozenset(
+    {"cupy", "numba", "tensorflow", "jax", "onnxruntime", "paddle", "mxnet", "warp", "pycuda"}
+)
+
+
+class Proof(enum.IntEnum):
+    """How well it is known that a value has a role."""
+
+    NONE = 0
+    NAMED = 1  # a variable or keyword of a telling name
+    PROVEN = 2  # it reaches an argument that has the role
+
+
+class Roles:
+    """The value classes of one file that have one role."""
+
+    def __init__(self, module: Module, role: Role) -> None:
+        self._module = module
+        self._role = role
+        self._proofs: dict[Hashable, Proof] = {}
+        for node, proof in self._uses():
+            self._raise(node, proof)
+        for dictionary in module.all(ast.Dict):  # map_location={"cuda:1": "cuda:0"}
+            if (proof := self.proof(dictionary)) is not Proof.NONE:
+                for part in (*dictionary.keys, *dictionary.values):
+                    if part is not None:
+                        self._raise(part, proof)
+
+    def _raise(self, node: Hashable, proof: Proof) -> None:
+        root = self._module.flow.find(node)
+        self._proofs[root] = max(proof, self._proofs.get(root, Proof.NONE))
+
+    def proof(self, node: ast.expr) -> Proof:
+        """How well it is known that the value of `node` has the role."""
+        return self._proofs.get(self._module.flow.find(node), Proof.NONE)
+
+    def holds_name(self, node: ast.expr) -> bool:
+        """Whether the value is a `torch.device` or a device string somewhere, not only an index."""
+        return self._module.flow.find(node) in self._texts
+
+    @functools.cached_property
+    def _texts(self) -> frozenset[Hashable]:
+        module = self._module
+        texts = {
+            module.flow.find(call)
+            for call in module.all(ast.Call)
+            if module.qualified(call.func) == "torch.device"
+        }
+        for kind in (ast.Constant, ast.JoinedStr):
+            for node in module.all(kind):
+                if not isinstance(node, ast.Constant) or isinstance(node.value, str):
+                    texts.add(module.flow.find(node))
+        return frozenset(texts)
+
+    def _uses(self) -> Iterator[tuple[Hashable, Proof]]:
+        module, role = self._module, self._role
+        for call in module.all(ast.Call):
+            yield from self._arguments(call)
+        for attribute in module.all(ast.Attribute):
+            if role.name == "device" and attribute.attr == "type" and _is_device_attribute(attribute.value):
+                yield attribute, Proof.PROVEN
+            elif role.names.match(attribute.attr) and module.qualified(attribute) is None:
+                yield attribute, Proof.NAMED
+        for name in module.all(ast.Name):
+            if role.names.match(name.id):
+                yield name, Proof.NAMED
+        for dictionary in module.all(ast.Dict):
+            for key, value in zip(dictionary.keys, dictionary.values, strict=True):
+                if (
+                    isinstance(key, ast.Constant)
+                    and isinstance(key.value, str)
+                    and role.names.match(key.value)
+                ):
+                    yield value, Proof.NAMED
+        functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
+            *module.all(ast.FunctionDef),
+            *module.all(ast.AsyncFunctionDef),
+        ]
+        for function in functions:
+            arguments = [*function.args.posonlyargs, *function.args.args]
+            for argument, default in zip(reversed(arguments), reversed(function.args.defaults), strict=False):
+                if role.names.match(argument.arg):
+                    yield default, Proof.NAMED
+            for argument, keyword_default in zip(
+                function.args.kwonlyargs, function.args.kw_defaults, strict=True
+            ):
+                if keyword_default is not None and role.names.match(argument.arg):
+                    yield keyword_default, Proof.NAMED
+
+    def _arguments(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:
+        module, role = self._module, self._role
+        called = module.qualified(call.func) or ""
+        positions = role.positions.get(called)
+        ours = called.startswith("torch.") or positions is not None
+        if positions is None and not called and isinstance(call.func, ast.Attribute):
+            positions = role.methods.get(call.func.attr)
+            if positions is not None and module.flow.function_called(call) is None:
+                ours = True
+        if called == "torch.device" or (role.name == "backend" and called == "torch.distributed.get_backend"):
+            yield call, Proof.PROVEN
+        for position in positions or ():
+            if ours and position < len(call.args):
+                yield call.args[position], Proof.PROVEN
+        for keyword in call.keywords:
+            if keyword.arg in role.keywords and called.partition(".")[0] not in _OTHER_DEVICES:
+                yield keyword.value, Proof.PROVEN if ours else Proof.NAMED
+            elif (
+                keyword.arg == "default"
+                and isinstance(call.func, ast.Attribute)
+                and call.func.attr == "add_argument"
+            ):
+                yield from self._option(call)
+
+    def _option(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:
+        words = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+        for word in words:
+            name = str(word).lstrip("-").replace("-", "_")
+            if self._role.names.match(name):
+                yield self._module.flow.option(name), Proof.NAMED
+
+
+def _is_device_attribute(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "device"

@@ -1,0 +1,94 @@
+"""TP130: type names of CUDA tensors in strings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+_TYPE = re.compile(r"torch\.cuda\.(\w+)Tensor")
+_DTYPES = {
+    "Float": "", "Half": "torch.float16", "BFloat16": "torch.bfloat16", "Double": "torch.float64",
+}  # fmt: skip
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """Findings for "torch.cuda.FloatTensor" as a whole string, and for `set_default_tensor_type`."""
+    if style is not Style.NPU:
+        return
+    for call in module.all(ast.Call):
+        if module.qualified(call.func) in (
+            "torch.set_default_tensor_type",
+            "torch.tensor.set_default_tensor_type",
+        ):
+            yield from _default_type(module, call)
+    for constant in module.all(ast.Constant):
+        text = constant.value
+        if not isinstance(text, str) or not _TYPE.fullmatch(text) or _is_default_type(module, constant):
+            continue
+        if not isinstance(module.parent(constant), ast.Expr):
+            yield RULE.finding(
+                module,
+                constant,
+                f"{text} is {text.replace('cuda', 'npu')} on the NPU",
+                [module.string_edit(constant, "torch.cuda", "torch.npu")],
+            )
+
+
+def _is_default_type(module: Module, node: ast.expr) -> bool:
+    above = module.parent(node)
+    return isinstance(above, ast.Call) and module.qualified(above.func) == "torch.set_default_tensor_type"
+
+
+def _default_type(module: Module, call: ast.Call) -> Iterator[Finding]:
+    argument = call.args[0] if len(call.args) == 1 else None
+    if argument is None:
+        return
+    name = str(argument.value if isinstance(argument, ast.Constant) else module.qualified(argument))
+    found = _TYPE.fullmatch(name)
+    if found is None or not isinstance(call.func, ast.Attribute):
+        return
+    dtype = _DTYPES.get(found[1])
+    torch = module.source(call.func.value)
+    edits: list[Edit | None] = [None]
+    if dtype is not None and isinstance(module.parent(call), ast.Expr):
+        start, end = module.text.span(call)
+        text = f'{torch}.set_default_device("npu")'
+        if dtype:
+            text += f"; {torch}.set_default_dtype({dtype.replace('torch', torch, 1)})"
+        edits = [Edit(start, end, text.encode(module.text.encoding))]
+    yield RULE.finding(
+        module, call, f"set_default_tensor_type refuses {name}: the default device and dtype are set instead", edits,
+        hint="New tensors are then on the NPU, those of DataLoader workers too: check where that is not wanted.",
+        safety=Safety.REVIEW, severity=Severity.WARNING,
+    )  # fmt: skip
+
+
+RULE = Rule(
+    code="TP130",
+    title="names of CUDA tensor types become those of NPU tensors",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why='x.type() answers "torch.npu.FloatTensor" for a tensor on the NPU; set_default_tensor_type knows only CPU and '
+    "CUDA types.",
+    reference="https://docs.pytorch.org/docs/stable/generated/torch.set_default_device.html",
+    check=check,
+    rewrites=(
+        ("x = x.type('torch.cuda.FloatTensor')\n", "x = x.type('torch.npu.FloatTensor')\n"),
+        ("if x.type() == 'torch.cuda.HalfTensor':\n    pass\n", "if x.type() == 'torch.npu.HalfTensor':\n    pass\n"),
+        ("import torch\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\n",
+         "import torch\ntorch.set_default_device(\"npu\")\n"),
+        ("import torch\ntorch.set_default_tensor_type(torch.cuda.HalfTensor)\n",
+         "import torch\ntorch.set_default_device(\"npu\"); torch.set_default_dtype(torch.float16)\n"),
+    ),
+    unchanged=(
+        "import torch\ntorch.set_default_tensor_type('torch.FloatTensor')\n",
+        "text = 'a torch.cuda.FloatTensor is needed'\n",
+        "'torch.cuda.FloatTensor'\n",
+        "x = x.type('torch.FloatTensor')\n",
+    ),
+)  # fmt: skip

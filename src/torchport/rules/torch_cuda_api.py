@@ -1,0 +1,192 @@
+"""TP101: names of `torch.cuda` (and what belongs to it) become those of `torch.npu`, by the interface table."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.knowledge.api import Api, Status, find
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+_ROOTS = ("torch.cuda", "torch.backends.cuda", "torch.backends.cudnn")
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """Findings for every expression that means a CUDA name; imports are TP102's."""
+    for attribute in module.all(ast.Attribute):
+        if not _is_whole(module, attribute):
+            continue
+        name = module.qualified(attribute)
+        if name is not None and (finding := _judge(module, attribute, name, style)) is not None:
+            yield finding
+    for call in module.all(ast.Call):
+        yield from _indirect(module, call, call.args[-1] if call.args else None, style)
+    for subscript in module.all(ast.Subscript):
+        yield from _indirect(module, subscript, subscript.slice, style)
+
+
+def _is_whole(module: Module, node: ast.Attribute) -> bool:
+    """Whether the attribute is the longest part of its chain that has a meaning."""
+    above = module.parent(node)
+    return not (isinstance(above, ast.Attribute) and module.qualified(above) is not None)
+
+
+def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Finding | None:
+    found = find(name)
+    if found is None:
+        if any(name.startswith(f"{root}.") for root in _ROOTS):
+            return RULE.finding(
+                module,
+                node,
+                f"{name} is not in the interface table: nothing is known about it on the NPU",
+                hint="Look for a counterpart in torch.npu, or guard it so that only CUDA reaches it.",
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
+        return None
+    row, rest = found
+    if row.status is Status.MISSING:
+        return RULE.finding(
+            module, node, f"{row.name} does not exist on the NPU", hint=_sentence(row.note),
+            safety=Safety.REPORT, severity=Severity.ERROR,
+        )  # fmt: skip
+    if row.status is Status.KEEP:
+        return RULE.finding(
+            module, node, f"{row.name} is kept: {row.note}", safety=Safety.REPORT, severity=Severity.INFO
+        )
+    target = target_of(row, style) + (f".{rest}" if rest else "")
+    if target == name:
+        return None
+    edits = chain_edits(module, node, name, target, style)
+    if not edits:
+        return None
+    review = row.status is Status.REVIEW
+    return RULE.finding(
+        module,
+        node,
+        f"{name} is {target} on the NPU" + (f", but {row.note}" if review else ""),
+        edits,
+        hint="Check this use." if review else "",
+        safety=Safety.REVIEW if review else Safety.SAFE,
+        severity=Severity.WARNING if review else Severity.INFO,
+    )
+
+
+def target_of(row: Api, style: Style) -> str:
+    """What a row's name is in the chosen style."""
+    return row.npu if style is Style.NPU else row.agnostic
+
+
+def convert_name(name: str, style: Style) -> str:
+    """A dotted name after conversion; the name itself where nothing is known about it."""
+    found = find(name)
+    if found is None or found[0].status in (Status.MISSING, Status.KEEP):
+        return name
+    return target_of(found[0], style) + (f".{found[1]}" if found[1] else "")
+
+
+def chain_edits(
+    module: Module, node: ast.Attribute, name: str, target: str, style: Style
+) -> list[Edit | None]:
+    """Edits that make the chain `node`, which means `name`, mean `target`; None among them where that is impossible.
+
+    What the chain starts with is converted where it is bound (an import, an assignment), so only the words after it
+    are replaced; a chain that starts with `torch` itself is replaced as a whole if the number of words changes.
+    """
+    attributes: list[ast.Attribute] = []
+    base: ast.expr = node
+    while isinstance(base, ast.Attribute):
+        attributes.insert(0, base)
+        base = base.value
+    start = convert_name(module.qualified(base) or "", style).split(".")
+    words = target.split(".")
+    old = name.split(".")[-len(attributes) :]
+    new = words[len(start) :]
+    if words[: len(start)] == start and len(new) == len(old):
+        return [
+            module.attribute_edit(attribute, after)
+            for attribute, before, after in zip(attributes, old, new, strict=True)
+            if before != after
+        ]
+    if (
+        isinstance(base, ast.Name)
+        and module.qualified(base) == "torch"
+        and words[0] in ("torch", "torch_npu")
+    ):
+        begin, end = module.text.span(node)
+        if module.text.slice(begin, end).replace(" ", "") != ".".join([base.id, *old]):
+            return [None]
+        return [
+            Edit(begin, end, ".".join([base.id if words[0] == "torch" else words[0], *words[1:]]).encode())
+        ]
+    return [None]
+
+
+def _indirect(module: Module, node: ast.expr, word: ast.expr | None, style: Style) -> Iterator[Finding]:
+    """`getattr(torch, "cuda")`, `import_module("torch.cuda.amp")`, `torch.__dict__["cuda"]`."""
+    if not isinstance(word, ast.Constant) or not isinstance(word.value, str):
+        return
+    name = module.qualified(node)
+    if name is None or not name.endswith(word.value):
+        return
+    target = convert_name(name, style)
+    if target == name or "(" in target:
+        return
+    if word.value == name:
+        new = target if target.count(".") == 1 else target.replace("torch.npu.", "torch_npu.npu.", 1)
+    elif target.count(".") == name.count("."):
+        new = target.split(".")[-1]
+    else:
+        return
+    yield RULE.finding(
+        module, node, f"{name} is {target} on the NPU", [module.string_edit(word, word.value, new)]
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+RULE = Rule(
+    code="TP101",
+    title="torch.cuda names become torch.npu names",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="torch.npu offers the interface of torch.cuda. Calling torch.cuda without a GPU raises or answers False.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    check=check,
+    rewrites=(
+        ("import torch\nok = torch.cuda.is_available()\n", "import torch\nok = torch.npu.is_available()\n"),
+        ("import torch\nt = torch.cuda\nt.synchronize()\n", "import torch\nt = torch.npu\nt.synchronize()\n"),
+        ("import torch\ng = torch.cuda.CUDAGraph()\n", "import torch\ng = torch.npu.NPUGraph()\n"),
+        ("import torch\nwith torch.cuda.amp.autocast():\n    pass\n",
+         "import torch\nwith torch.npu.amp.autocast():\n    pass\n"),
+        ("import torch\nf = getattr(torch, 'cuda').Stream\n", "import torch\nf = getattr(torch, 'npu').Stream\n"),
+        ("import torch\nd = torch.__dict__['cuda']\n", "import torch\nd = torch.__dict__['npu']\n"),
+        ("import importlib\nm = importlib.import_module('torch.cuda.amp')\n",
+         "import importlib\nm = importlib.import_module('torch_npu.npu.amp')\n"),
+        ("import torch\ntry:\n    pass\nexcept torch.cuda.OutOfMemoryError:\n    pass\n",
+         "import torch\ntry:\n    pass\nexcept torch.OutOfMemoryError:\n    pass\n"),
+        ("import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
+         "import torch\ntorch.npu.matmul.allow_hf32 = True\n"),
+        ("import torch\ntorch.cuda.nvtx.range_push('x')\n", "import torch\ntorch.npu.mstx.range_push('x')\n"),
+        ("import torch\nprint(f'{torch.cuda.memory_allocated() / 2**20:.1f} MiB')\n",
+         "import torch\nprint(f'{torch.npu.memory_allocated() / 2**20:.1f} MiB')\n"),
+    ),
+    unchanged=(
+        "import torch\nok = torch.npu.is_available()\n",
+        "import numba\nnumba.cuda.synchronize()\n",
+        "import cupy as torch\ntorch.cuda.Device(0).use()\n",
+        "import torch\ntorch.backends.cudnn.benchmark = True\n",
+        "import torch\nmajor = torch.cuda.get_arch_list()\n",
+        "import torch\nassert torch.version.cuda\n",
+        "import torch\nmodel.cuda_stream.synchronize()\n",
+        "class torch:\n    class cuda:\n        pass\ntorch.cuda.is_available\n",
+        "def torch():\n    pass\ntorch.cuda.is_available()\n",
+        "import torch\ntext = 'see https://download.pytorch.org/whl/torch.cuda.html'\n",
+        "import torch  # torch.cuda.is_available() is not called here\n",
+        "import torch\nd = {'torch': torch, 'cuda': 1}['cuda']\n",
+    ),
+)  # fmt: skip

@@ -1,0 +1,200 @@
+"""TP102: imports from `torch.cuda`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.knowledge.api import Api, Status, find
+from torchport.rules import Rule, Style
+from torchport.rules.torch_cuda_api import target_of
+from torchport.source.module import Module
+from torchport.source.names import Binds
+
+_FROM = re.compile(r"from(\s+)([\w.]+)(\s+)import\b")
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """One finding per import statement that names something of CUDA."""
+    for plain in module.all(ast.Import):
+        yield from _check_import(module, plain, style)
+    for statement in module.all(ast.ImportFrom):
+        if statement.level == 0 and (statement.module or "").partition(".")[0] == "torch":
+            yield from _check_from(module, statement, style)
+
+
+def _check_import(module: Module, node: ast.Import, style: Style) -> Iterator[Finding]:
+    edits: list[Edit | None] = []
+    for alias in node.names:
+        if alias.name != "torch.cuda" and not alias.name.startswith("torch.cuda."):
+            continue
+        found = find(alias.name)
+        row = found[0] if found is not None and not found[1] else None
+        if row is None or row.status is Status.MISSING:
+            yield _report(module, node, alias.name, row)
+        elif style is Style.NPU:
+            start, _ = module.text.span(alias)
+            end = start + len(alias.name)
+            # torch.npu is an attribute of torch, its submodules are importable as torch_npu.npu.* only.
+            new = importable(row.npu) if alias.asname else "torch.npu"
+            edits.append(
+                Edit(start, end, new.encode()) if module.text.slice(start, end) == alias.name else None
+            )
+    if edits:
+        yield RULE.finding(module, node, "the module is torch.npu on the NPU", edits)
+
+
+def importable(target: str) -> str:
+    """The module path under which Python can import a name of the NPU interface."""
+    return target if target in ("torch.npu", "torch") else re.sub(r"^torch\.npu\b", "torch_npu.npu", target)
+
+
+def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[Finding]:
+    source = node.module or ""
+    if [alias.name for alias in node.names] == ["*"]:
+        if source == "torch.cuda" and style is Style.NPU:
+            yield RULE.finding(
+                module, node, "what `import *` brings is not the same in torch.npu",
+                [_module_edit(module, node, "torch.npu")], hint="Name what the file uses.", safety=Safety.REVIEW,
+                severity=Severity.WARNING,
+            )  # fmt: skip
+        return
+    targets: dict[ast.alias, tuple[str, str]] = {}
+    for alias in node.names:
+        name = f"{source}.{alias.name}"
+        found = find(name)
+        row = found[0] if found is not None and not found[1] else None
+        if row is not None and row.status not in (Status.MISSING, Status.KEEP):
+            target = target_of(row, style)
+            if "(" in target:
+                yield _report(module, node, name, None)
+            elif target != name:
+                path, _, word = target.rpartition(".")
+                targets[alias] = (importable(path), word)
+        elif source.startswith("torch.cuda") or row is not None:
+            yield _report(module, node, name, row)
+    if targets:
+        yield RULE.finding(module, node, _summary(source, targets), _from_edits(module, node, targets))
+
+
+def _summary(source: str, targets: dict[ast.alias, tuple[str, str]]) -> str:
+    names = ", ".join(f"{source}.{alias.name} is {path}.{word}" for alias, (path, word) in targets.items())
+    return f"{names} on the NPU"
+
+
+def _from_edits(
+    module: Module, node: ast.ImportFrom, targets: dict[ast.alias, tuple[str, str]]
+) -> list[Edit | None]:
+    paths = {path for path, _ in targets.values()}
+    edits: list[Edit | None] = []
+    uses: dict[ast.alias, list[Edit | None] | None] = {}
+    for alias, (_, word) in targets.items():
+        renamed = word != alias.name and alias.asname is None
+        uses[alias] = _rename_uses(module, node, alias.name, word) if renamed else None
+        edits += uses[alias] or []
+    if len(paths) == 1 and (len(targets) == len(node.names) or paths == {node.module}):
+        if paths != {node.module}:
+            edits.append(_module_edit(module, node, paths.pop()))
+        for alias, (_, word) in targets.items():
+            if word != alias.name:
+                start, _ = module.text.span(alias)
+                new = word if alias.asname or uses[alias] is not None else f"{word} as {alias.name}"
+                edits.append(Edit(start, start + len(alias.name), new.encode()))
+        return edits
+    return [*edits, _split(module, node, targets, uses)]
+
+
+def _module_edit(module: Module, node: ast.ImportFrom, new: str) -> Edit | None:
+    start, end = module.text.span(node)
+    found = _FROM.match(module.text.slice(start, end))
+    if found is None or found[2] != node.module:
+        return None
+    begin = start + found.start(2)
+    return Edit(begin, begin + len(found[2]), new.encode())
+
+
+def _rename_uses(module: Module, node: ast.ImportFrom, old: str, new: str) -> list[Edit | None] | None:
+    """Edits that rename every use of an imported name; None where a use may be out of sight or `new` is taken."""
+    owner = module.names.scope_of(node).owner(old)
+    if owner is None or len(owner.bindings[old]) != 1 or owner.bindings[old][0].how is not Binds.IMPORT:
+        return None
+    names = list(module.all(ast.Name))
+    exported = any(constant.value == old for constant in module.all(ast.Constant))
+    if exported or any(name.id == new for name in names) or new in owner.bindings:
+        return None
+    return [module.name_edit(name, new) for name in names if name.id == old and _owner(module, name) is owner]
+
+
+def _owner(module: Module, name: ast.Name) -> object:
+    return module.names.scope_of(name).owner(name.id)
+
+
+def _split(
+    module: Module,
+    node: ast.ImportFrom,
+    targets: dict[ast.alias, tuple[str, str]],
+    uses: dict[ast.alias, list[Edit | None] | None],
+) -> Edit | None:
+    """The statement as several, one per module, where its names no longer come from one."""
+    start, end = module.text.span(node)
+    _, line_start = module.text.line_at(start)
+    indent = module.text.slice(line_start, start)
+    place = module.text.location(start, end)
+    rest = module.text.lines[place.end_line - 1][place.end_column - 1 :]
+    if "#" in module.text.slice(start, end) or indent.strip() or rest.strip():
+        return None
+    groups: dict[str, list[str]] = {}
+    for alias in node.names:
+        path, word = targets.get(alias, (node.module or "", alias.name))
+        known_as = alias.asname or (alias.name if uses.get(alias) is None and word != alias.name else None)
+        groups.setdefault(path, []).append(f"{word} as {known_as}" if known_as else word)
+    statements = [f"from {path} import {', '.join(names)}" for path, names in groups.items()]
+    return Edit(start, end, f"{module.text.newline}{indent}".join(statements).encode())
+
+
+def _report(module: Module, node: ast.stmt, name: str, row: Api | None) -> Finding:
+    if row is None:
+        message, hint = (
+            f"{name} cannot be imported from the NPU interface",
+            "Find its counterpart in torch.npu by hand.",
+        )
+    else:
+        message, hint = f"{name} does not exist on the NPU", row.note[:1].upper() + row.note[1:] + "."
+    return RULE.finding(module, node, message, hint=hint, safety=Safety.REPORT, severity=Severity.ERROR)
+
+
+RULE = Rule(
+    code="TP102",
+    title="imports from torch.cuda become imports from torch.npu",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="torch.npu is an attribute of torch once torch_npu is imported; its submodules are importable as "
+    "torch_npu.npu.*.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    check=check,
+    rewrites=(
+        ("from torch import cuda as tc\ntc.synchronize()\n", "from torch import npu as tc\ntc.synchronize()\n"),
+        ("from torch import cuda\ncuda.synchronize()\n", "from torch import npu\nnpu.synchronize()\n"),
+        ("from torch import cuda, nn\n", "from torch import npu, nn\n"),
+        ("import torch.cuda as C\nC.synchronize()\n", "import torch.npu as C\nC.synchronize()\n"),
+        ("import torch.cuda.amp as amp\n", "import torch_npu.npu.amp as amp\n"),
+        ("from torch.cuda import is_available, Event\nis_available()\n",
+         "from torch.npu import is_available, Event\nis_available()\n"),
+        ("from torch.cuda.amp import autocast, GradScaler\n", "from torch_npu.npu.amp import autocast, GradScaler\n"),
+        ("from torch.cuda import CUDAGraph as G\n", "from torch.npu import NPUGraph as G\n"),
+        ("from torch.cuda import nvtx\nnvtx.range_push('a')\n", "from torch.npu import mstx\nmstx.range_push('a')\n"),
+    ),
+    unchanged=(
+        "import torch\n",
+        "from torch import nn, optim\n",
+        "import torch.cuda.nccl as nccl\n",
+        "from numba import cuda\n",
+        "from .torch import cuda\n",
+        "import numba.cuda as cuda\n",
+        "from torch.cuda import get_arch_list\n",
+        "from torch.cuda import comm\n",
+        "import torch_npu\nfrom torch import npu\n",
+    ),
+)  # fmt: skip

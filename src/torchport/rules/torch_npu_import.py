@@ -1,0 +1,126 @@
+"""TP001: `import torch_npu`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """One insertion at module level, where the file was changed, imports torch, and does not import torch_npu there."""
+    if style is not Style.NPU:
+        return
+    body = module.tree.body
+    if any(_imports(statement, "torch_npu") for statement in body) or not _imports_torch(module):
+        return
+    first = next((statement for statement in body if _imports(statement, "torch")), None)
+    if first is not None and not _needs_npu(first):
+        offset, before = _line_end(module, first), False
+    elif first is not None:
+        offset, before = module.text.offset(first.lineno, 0), True
+    else:
+        offset, before = _after_header(module), False
+    yield _finding(module, first or (body[0] if body else None), offset, before)
+
+
+def _finding(module: Module, near: ast.stmt | None, offset: int, before: bool) -> Finding:
+    newline = module.text.newline
+    text = f"import torch_npu{newline}"
+    if not before and offset == len(module.text.data) and not module.text.data.endswith((b"\n", b"\r")):
+        text = f"{newline}import torch_npu"
+    message = "torch_npu is imported once, at module level: it adds the NPU to torch"
+    assert near is not None
+    return RULE.finding(module, near, message, [Edit(offset, offset, text.encode(module.text.encoding))])
+
+
+def _imports(statement: ast.stmt, package: str) -> bool:
+    if isinstance(statement, ast.Import):
+        return any(alias.name.partition(".")[0] == package for alias in statement.names)
+    return (
+        isinstance(statement, ast.ImportFrom)
+        and statement.level == 0
+        and ((statement.module or "").partition(".")[0] == package)
+    )
+
+
+def _imports_torch(module: Module) -> bool:
+    return any(_imports(node, "torch") for kind in (ast.Import, ast.ImportFrom) for node in module.all(kind))
+
+
+def _needs_npu(statement: ast.stmt) -> bool:
+    """Whether the statement, after conversion, imports from torch.npu and so needs torch_npu before it."""
+    if isinstance(statement, ast.ImportFrom):
+        return (statement.module or "").startswith("torch.cuda") or any(
+            alias.name == "cuda" for alias in statement.names
+        )
+    return isinstance(statement, ast.Import) and any(
+        alias.name.startswith("torch.cuda") for alias in statement.names
+    )
+
+
+def _line_end(module: Module, statement: ast.stmt) -> int:
+    """The offset after the line on which the statement ends; statements that share its lines come along."""
+    last = statement.end_lineno or statement.lineno
+    for other in module.tree.body:
+        if other.lineno <= last:
+            last = max(last, other.end_lineno or other.lineno)
+    return module.text.offset(last, 0) + len(module.text.lines[last - 1].encode(module.text.encoding))
+
+
+def _after_header(module: Module) -> int:
+    """The offset after the docstring and the `from __future__` imports; torch is imported further inside only."""
+    offset = 0
+    for index, statement in enumerate(module.tree.body):
+        docstring = (
+            index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        )
+        future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        if not docstring and not future:
+            return module.text.offset(_first_line(statement), 0)
+        offset = _line_end(module, statement)
+    return offset
+
+
+def _first_line(statement: ast.stmt) -> int:
+    """The line of the statement with its decorators."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return min([statement.lineno, *(decorator.lineno for decorator in statement.decorator_list)])
+    return statement.lineno
+
+
+RULE = Rule(
+    code="TP001",
+    title="torch_npu is imported",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="torch_npu registers the NPU with torch. torch from 2.5 on imports it by itself, unless "
+    "TORCH_DEVICE_BACKEND_AUTOLOAD=0; before that, nobody does.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    check=check,
+    rewrites=(
+        ("import torch\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
+        ("'''Doc.'''\nfrom __future__ import annotations\nimport torch\nx.cuda()\n",
+         "'''Doc.'''\nfrom __future__ import annotations\nimport torch\nimport torch_npu\nx.npu()\n"),
+        ("from torch.cuda import Event\n", "import torch_npu\nfrom torch.npu import Event\n"),
+        ("'Doc.'\ndef f():\n    import torch\n    return torch.cuda.Event()\n",
+         "'Doc.'\nimport torch_npu\ndef f():\n    import torch\n    return torch.npu.Event()\n"),
+        ("try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nx.cuda()\n",
+         "try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nimport torch_npu\nx.npu()\n"),
+        ("import os; import torch; x.cuda()\ny = 1", "import os; import torch; x.npu()\nimport torch_npu\ny = 1"),
+        ("import torch\nimport torch_npu\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
+    ),
+    unchanged=(
+        "import torch\nx = torch.ones(2)\n",
+        "import torchvision\n",
+        "import mytorchutils\nx = 1\n",
+        "from . import torch\n",
+        "import os\n",
+        "import torch\nimport torch_npu\nx.npu()\n",
+        "from torch import nn\n",
+    ),
+    last=True,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Read Python sources without running them: bytes, syntax tree, names and values, edits."""

@@ -1,0 +1,367 @@
+"""Which expressions hold the same value: classes of variables, attributes, parameters and literals.
+
+Two expressions are in one class when one is assigned to, passed as, returned as or compared with the other. A rule
+that knows what one member is (an argument of `torch.device`) then knows it of all, and rewrites the literals of a
+class all or none, so that `if args.device == "cuda"` and `default="cuda"` never drift apart.
+
+Flow-insensitive and per file. Attributes of `self` belong to their class; attributes of other objects are told
+apart by name only (`args.device` in one function is `args.device` in the next).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterator
+
+from torchport.source.names import Binds, Function, Names, Scope
+
+_SAME_TEXT = frozenset(
+    {"lower", "upper", "strip", "lstrip", "rstrip", "split", "rsplit", "partition", "removeprefix"}
+)
+_AFFIX = frozenset({"startswith", "endswith", "find", "index", "count"})
+_DEFAULTED = frozenset({"get", "pop", "setdefault", "getenv"})
+_MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "args", "kwargs", "__dict__"})
+# Two rounds find the elements of a container that is reached through a variable of another container.
+_ROUNDS = 2
+
+
+class Flow:
+    """Value classes of one file."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._parent: dict[Hashable, Hashable] = {}
+        self._owners: dict[ast.ClassDef, ast.ClassDef] = {}
+        self._methods = self._unique_methods()
+        for node in names.nodes:
+            self._connect(node)
+        for _ in range(_ROUNDS):
+            for node in names.nodes:
+                self._connect_elements(node)
+
+    def find(self, key: Hashable) -> Hashable:
+        """The class of an expression (or of another key of this module): an opaque value to compare."""
+        root = key
+        while (above := self._parent.get(root, root)) != root:
+            root = above
+        while self._parent.get(key, key) != root:
+            self._parent[key], key = root, self._parent[key]
+        return root
+
+    def same(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two expressions are known to hold the same value."""
+        return self.find(one) == self.find(other)
+
+    def option(self, name: str) -> Hashable:
+        """The key of `args.<name>` for an object that is not `self`."""
+        return ("attribute", None, name)
+
+    def _unite(self, one: Hashable, *others: Hashable) -> None:
+        root = self.find(one)
+        for other in others:
+            self._parent[self.find(other)] = root
+            root = self.find(root)
+
+    # -- plain values ------------------------------------------------------------------------------------------
+
+    def _connect(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name():
+                self._unite(node, self._variable(node.id, self._names.scope_of(node)))
+            case ast.Attribute():
+                self._connect_attribute(node)
+            case ast.Assign():
+                for target in node.targets:
+                    self._assign(target, node.value)
+            case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
+                self._assign(node.target, node.value)
+            case ast.IfExp():
+                self._unite(node, node.body, node.orelse)
+            case ast.BoolOp():
+                self._unite(node, *node.values)
+            case ast.BinOp(op=ast.Add()) if _is_text(node.left) or _is_text(node.right):
+                self._unite(node, node.left)
+            case ast.BinOp(op=ast.Mod()) if _is_text(node.left):
+                self._unite(node, node.left)
+            case ast.JoinedStr(values=[ast.FormattedValue(value=value), *_]):
+                self._unite(node, value)
+            case ast.Compare():
+                self._connect_comparison(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                self._connect_function(node)
+            case ast.Return() if node.value is not None:
+                function = self._function_around(node)
+                if function is not None:
+                    self._unite(("returns", function), node.value)
+            case ast.Call():
+                self._connect_call(node)
+            case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="split" | "rsplit" | "partition"))):
+                self._unite(node, node.value)
+            case ast.Match():
+                for case in node.cases:
+                    for pattern in ast.walk(case.pattern):
+                        if isinstance(pattern, ast.MatchValue):
+                            self._unite(node.subject, pattern.value)
+            case _:
+                pass
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        self._unite(target, value)
+        pairs = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
+        if pairs and len(target.elts) == len(value.elts):  # type: ignore[attr-defined]
+            for item, part in zip(target.elts, value.elts, strict=True):  # type: ignore[attr-defined]
+                self._assign(item, part)
+
+    def _connect_attribute(self, node: ast.Attribute) -> None:
+        if node.attr == "type":  # device.type: the same word as the device itself
+            self._unite(node, node.value)
+            return
+        owner = self.class_of(node.value)
+        if owner is not None:
+            self._unite(node, ("attribute", self._owner(owner), node.attr))
+        elif node.attr not in _MANY_MEANINGS and self._names.qualified(node) is None:
+            self._unite(node, self.option(node.attr))
+
+    def _connect_comparison(self, node: ast.Compare) -> None:
+        left = node.left
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(operator, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+                if not any(isinstance(side, ast.Constant) and not _is_text(side) for side in (left, right)):
+                    self._unite(left, right)
+            elif isinstance(operator, ast.In | ast.NotIn):
+                if isinstance(right, ast.Tuple | ast.List | ast.Set):
+                    self._unite(left, *right.elts)
+                elif _is_text(left):
+                    self._unite(left, right)  # "cuda" in device
+            left = right
+
+    def _connect_function(self, node: Function) -> None:
+        scope = self._names.scopes[node]
+        arguments = node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = list(
+            zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
+        )
+        pairs += [
+            (name, value)
+            for name, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+            if value
+        ]
+        for argument, default in pairs:
+            self._unite(self._variable(argument.arg, scope), default)
+        if isinstance(node, ast.Lambda):
+            self._unite(("returns", node), node.body)
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _connect_call(self, node: ast.Call) -> None:
+        called = self._names.qualified(node.func)
+        if called in ("torch.device", "builtins.str", "os.path.expandvars") and node.args:
+            self._unite(node, node.args[0])
+        elif called == "builtins.getattr" and len(node.args) >= 2:
+            self._unite(node, *node.args[2:])
+            if isinstance(node.args[1], ast.Constant):
+                self._unite(node, self.option(str(node.args[1].value)))
+        elif called == "os.getenv":
+            self._unite(node, *node.args[1:])
+        elif isinstance(node.func, ast.Attribute):
+            self._connect_method(node, node.func)
+        function = self.function_called(node)
+        if function is not None:
+            self._pass_arguments(node, function)
+
+    def _connect_method(self, node: ast.Call, method: ast.Attribute) -> None:
+        name, receiver = method.attr, method.value
+        if name in _SAME_TEXT:
+            self._unite(node, receiver)
+        elif name in _AFFIX and node.args:
+            self._unite(receiver, node.args[0])
+        elif name == "format" and isinstance(receiver, ast.Constant):
+            first = node.args[:1] if str(receiver.value).startswith("{") else []
+            self._unite(node, receiver, *first)
+        elif name in _DEFAULTED and len(node.args) == 2:
+            self._unite(node, node.args[1])
+        elif name == "add_argument":
+            self._connect_option(node)
+
+    def _connect_option(self, node: ast.Call) -> None:
+        """`parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])`."""
+        flags = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+        words = [flag for flag in flags if isinstance(flag, str)]
+        if not words:
+            return
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        long_words = [word for word in words if word.startswith("--")] or words
+        name = long_words[0].lstrip("-").replace("-", "_")
+        if isinstance(given := keywords.get("dest"), ast.Constant):
+            name = str(given.value)
+        for key in ("default", "const"):
+            if key in keywords:
+                self._unite(self.option(name), keywords[key])
+        choices = keywords.get("choices")
+        if isinstance(choices, ast.List | ast.Tuple | ast.Set):
+            self._unite(self.option(name), *choices.elts)
+
+    def _pass_arguments(self, node: ast.Call, function: Function) -> None:
+        scope = self._names.scopes[function]
+        names = [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]
+        inside_class = isinstance(self._names.parents.get(function), ast.ClassDef)
+        static = not isinstance(function, ast.Lambda) and any(
+            self._names.qualified(decorator) == "builtins.staticmethod"
+            for decorator in function.decorator_list
+        )
+        if inside_class and not static and not self._through_class(node):
+            names = names[1:]
+        for name, argument in zip(names, node.args, strict=False):
+            if isinstance(argument, ast.Starred):
+                break
+            self._unite(self._variable(name, scope), argument)
+        for keyword in node.keywords:
+            if keyword.arg in scope.bindings:
+                self._unite(self._variable(str(keyword.arg), scope), keyword.value)
+        if not (isinstance(function, ast.FunctionDef) and function.name == "__init__"):
+            self._unite(node, ("returns", function))
+
+    def _through_class(self, node: ast.Call) -> bool:
+        """Whether this is `Class.method(instance, ...)`."""
+        return isinstance(node.func, ast.Attribute) and isinstance(
+            self._names.definition(node.func.value), ast.ClassDef
+        )
+
+    def function_called(self, node: ast.Call) -> Function | None:
+        """The function of this file that a call runs (a class's `__init__` for a class), where that is known."""
+        if isinstance(node.func, ast.Name):
+            found = self._names.bindings(node.func)
+            if len(found) == 1 and isinstance(found[0].value, ast.Lambda):
+                return found[0].value
+            definition = self._names.definition(node.func)
+            if isinstance(definition, ast.ClassDef):
+                return self.method(definition, "__init__")
+            return definition
+        if isinstance(node.func, ast.Attribute):
+            owner = self.class_of(node.func.value)
+            if owner is not None:
+                return self.method(owner, node.func.attr)
+            if self._names.qualified(node.func) is None:
+                return self._methods.get(node.func.attr)
+        return None
+
+    # -- classes -----------------------------------------------------------------------------------------------
+
+    def class_of(self, node: ast.expr) -> ast.ClassDef | None:
+        """The class of this file that an expression is an instance of (or is), where that is proven."""
+        if isinstance(node, ast.Call):
+            definition = self._names.definition(node.func)
+            return definition if isinstance(definition, ast.ClassDef) else None
+        if not isinstance(node, ast.Name):
+            return None
+        found = self._names.bindings(node)
+        if len(found) != 1:
+            return None
+        binding = found[0]
+        if isinstance(binding.node, ast.ClassDef):
+            return binding.node
+        if binding.how is Binds.PARAMETER:
+            return self._receiver_class(node, binding.node)
+        if binding.how is Binds.VALUE and isinstance(binding.value, ast.Call):
+            return self.class_of(binding.value)
+        return None
+
+    def _receiver_class(self, node: ast.Name, parameter: ast.AST) -> ast.ClassDef | None:
+        """The class whose method has `parameter` as its first one: what `self` is."""
+        owner = self._names.scope_of(node).owner(node.id)
+        function = owner.node if owner is not None else None
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        first = [*function.args.posonlyargs, *function.args.args][:1]
+        around = self._names.parents.get(function)
+        return around if isinstance(around, ast.ClassDef) and first == [parameter] else None
+
+    def bases(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
+        """The class itself and its base classes in this file, nearest first."""
+        seen: list[ast.ClassDef] = []
+        waiting = [node]
+        while waiting:
+            current = waiting.pop(0)
+            if current in seen:
+                continue
+            seen.append(current)
+            yield current
+            for base in current.bases:
+                definition = self._names.definition(base)
+                if isinstance(definition, ast.ClassDef):
+                    waiting.append(definition)
+
+    def method(self, node: ast.ClassDef, name: str) -> Function | None:
+        """The method that an instance of the class answers with, if it is defined in this file."""
+        for current in self.bases(node):
+            for statement in current.body:
+                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
+                    return statement
+        return None
+
+    def _owner(self, node: ast.ClassDef) -> ast.ClassDef:
+        """The outermost base class in this file: attributes of a family of classes are one attribute."""
+        if node not in self._owners:
+            *_, self._owners[node] = self.bases(node)
+        return self._owners[node]
+
+    def _unique_methods(self) -> dict[str, Function]:
+        found: dict[str, list[Function]] = {}
+        for node in self._names.nodes:
+            in_class = isinstance(self._names.parents.get(node), ast.ClassDef)
+            if in_class and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.setdefault(node.name, []).append(node)
+        common = {"to", "cuda", "cpu", "forward", "step", "get", "update", "__init__", "__call__"}
+        return {
+            name: functions[0]
+            for name, functions in found.items()
+            if len(functions) == 1 and name not in common
+        }
+
+    # -- keys --------------------------------------------------------------------------------------------------
+
+    def _variable(self, name: str, scope: Scope) -> Hashable:
+        owner = scope.owner(name)
+        if owner is not None and isinstance(owner.node, ast.ClassDef):
+            return ("attribute", self._owner(owner.node), name)
+        return ("variable", owner, name)
+
+    def _function_around(self, node: ast.AST) -> Function | None:
+        for above in self._names.ancestors(node):
+            if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return above
+        return None
+
+    def _connect_elements(self, node: ast.AST) -> None:
+        match node:
+            case ast.Dict():
+                container = self.find(node)
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if key is not None:
+                        self._unite(key, ("keys", container))
+                    if isinstance(key, ast.Constant):
+                        self._unite(value, ("item", container, key.value))
+            case ast.List(ctx=ast.Load()) | ast.Tuple(ctx=ast.Load()) | ast.Set() if node.elts:
+                self._unite(("elements", self.find(node)), *node.elts)
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                self._unite(node.target, ("elements", self.find(node.iter)))
+            case ast.Subscript(slice=ast.Constant(value=str(word))):
+                self._unite(node, ("item", self.find(node.value), word))
+            case ast.Subscript() if not isinstance(node.slice, ast.Slice | ast.Tuple | ast.Constant):
+                self._unite(node.slice, ("keys", self.find(node.value)))
+            case ast.Call(func=ast.Attribute(attr="get", value=value), args=[key, *_]):
+                self._unite(key, ("keys", self.find(value)))
+            case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
+                for keyword in keywords:
+                    self._unite(keyword.value, ("item", self.find(node), keyword.arg))
+            case ast.Compare(
+                ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() | ast.Attribute() as right]
+            ):
+                self._unite(node.left, ("elements", self.find(right)))
+            case _:
+                pass
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))

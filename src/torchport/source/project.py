@@ -1,0 +1,67 @@
+"""Walk a project: which files there are, and which of them are Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchport.errors import TorchportError
+
+PRIVATE = ".torchport"  # where torchport keeps what it needs to undo a conversion
+_NOT_SOURCE = frozenset(
+    {".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", PRIVATE}
+)
+_NOT_OURS = frozenset({".venv", "venv", "node_modules", "site-packages", ".tox", ".nox", ".eggs"})
+
+
+def require(root: Path) -> None:
+    """Raise TorchportError unless there is something at `root`."""
+    if not root.exists():
+        raise TorchportError(
+            f"there is no file or folder {root}", hint="Give the script or the folder of the project."
+        )
+
+
+def display_name(path: Path, root: Path) -> str:
+    """How a file is named in findings: relative to the folder that was given, with forward slashes."""
+    return path.relative_to(root).as_posix() if path != root else path.name
+
+
+def files(root: Path, *, apart_from: Path | None = None) -> Iterator[Path]:
+    """Every file and link below `root` in a fixed order, without version control and caches.
+
+    Links are given as they are and never followed. `apart_from` names a folder that is left out (an output folder
+    inside the project). A `root` that is a file is given itself.
+    """
+    if not root.is_dir():
+        yield root
+        return
+    for folder, names, leaves in os.walk(root):
+        here = Path(folder)
+        links = [name for name in names if (here / name).is_symlink()]
+        names[:] = sorted(
+            name
+            for name in names
+            if name not in _NOT_SOURCE
+            and name not in links
+            and (apart_from is None or here / name != apart_from)
+        )
+        for leaf in sorted([*leaves, *links]):
+            yield here / leaf
+
+
+def is_foreign(path: Path, root: Path) -> bool:
+    """Whether the file belongs to an environment or a package inside the project, not to the project."""
+    return not _NOT_OURS.isdisjoint(path.relative_to(root).parts) if path != root else False
+
+
+def is_python(path: Path) -> bool:
+    """Whether the file is Python source: by its suffix, or by a `#!` line that names python. Raises OSError."""
+    if path.suffix in (".py", ".pyw"):
+        return True
+    if path.suffix or path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        first = stream.readline(200)
+    return first.startswith(b"#!") and b"python" in first
