@@ -1,0 +1,151 @@
+"""Each way to switch the virtual NPU on, with the real torch_npu, each in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from torchport import vnpu
+
+SOURCE = Path(vnpu.__file__).parents[2]
+ADD = "(torch.ones(2, 2).npu() + 1).sum().item()"
+
+
+def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `command` in a clean environment: nothing of this process's activation reaches it."""
+    keep = ("PATH", "HOME", "VNPU_LIBRARIES", "LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS")
+    environ = {name: os.environ[name] for name in keep if name in os.environ}
+    environ |= {"PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1", **variables}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=110)
+
+
+def python(code: str, **variables: str) -> str:
+    """Run `code` in a fresh Python; return its stdout. It must print nothing on stderr."""
+    result = run([sys.executable, "-c", code], **variables)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    return result.stdout
+
+
+def test_in_a_process_and_its_import_prints_nothing() -> None:
+    output = python(f"import torchport.vnpu; torchport.vnpu.activate(); import torch; print({ADD})")
+    assert output == "8.0\n"
+
+
+def test_activation_again_and_after_the_import_is_harmless() -> None:
+    output = python(
+        f"""
+import torchport.vnpu
+first = torchport.vnpu.activate(); torchport.vnpu.activate()
+import torch
+print(torchport.vnpu.activate() == first, {ADD})
+"""
+    )
+    assert output == "True 8.0\n"
+
+
+def test_in_a_shell() -> None:
+    script = f"""
+eval "$({sys.executable} -m torchport vnpu env)"
+unset PYTHONPATH
+{sys.executable} -c 'import torch; print(torch.npu.device_count(), {ADD})'
+"""
+    result = run(["bash", "-euc", script], VNPU_DEVICES="3")
+    assert (result.stdout, result.stderr) == ("3 8.0\n", "")
+
+
+def test_enabled_for_plain_python(tmp_path: Path) -> None:
+    venv.create(tmp_path / "environment", symlinks=True)
+    executable = str(tmp_path / "environment/bin/python")
+    (site,) = tmp_path.glob("environment/lib/python*/site-packages")
+    (site / "__editable__.torchport.pth").write_text(f"{SOURCE}\n{sysconfig.get_path('purelib')}\n")
+    assert run([executable, "-m", "torchport", "vnpu", "enable"], PYTHONPATH="").returncode == 0
+    result = run([executable, "-c", f"import torch; print({ADD})"], PYTHONPATH="")
+    assert (result.stdout, result.stderr) == ("8.0\n", "")
+
+
+def test_spawned_data_loader_worker_inherits(tmp_path: Path) -> None:
+    script = tmp_path / "spawn.py"
+    script.write_text(
+        f"""
+class Squares:
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        import torch
+        return (torch.tensor([float(i)]).npu() ** 2 + {ADD}).cpu()
+
+if __name__ == "__main__":
+    import torchport.vnpu
+    torchport.vnpu.activate()
+    import torch
+    loader = torch.utils.data.DataLoader(Squares(), num_workers=1, multiprocessing_context="spawn")
+    print([batch.item() for batch in loader], torch.ones(1).npu().item())
+"""
+    )
+    result = run([sys.executable, str(script)])
+    assert result.stdout == "[8.0, 9.0, 12.0, 17.0] 1.0\n", result.stderr
+
+
+def test_forked_child_gets_the_error_of_hardware() -> None:
+    output = python(
+        f"""
+import multiprocessing
+import torchport.vnpu
+torchport.vnpu.activate()
+import torch
+
+def child():
+    try:
+        print({ADD})
+    except RuntimeError as error:
+        print("forked" in str(error) and "spawn" in str(error))
+
+torch.ones(1).npu()
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join(60)
+print(process.exitcode)
+"""
+    )
+    assert output == "True\n0\n"
+
+
+def test_torchrun_inherits(tmp_path: Path) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(
+        f"""
+import os, sys, torch
+torch.npu.set_device(int(os.environ["LOCAL_RANK"]))
+sys.stdout.write(f"rank {{torch.npu.current_device()}} {{{ADD}}}\\n")
+"""
+    )
+    result = run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", str(script)],
+        **vnpu.environment({}),
+        OMP_NUM_THREADS="1",
+    )
+    assert sorted(result.stdout.splitlines()) == ["rank 0 8.0", "rank 1 8.0"], result.stderr
+
+
+def test_doctor_is_content() -> None:
+    result = run([sys.executable, "-m", "torchport", "doctor", "--json"])
+    report = json.loads(result.stdout)
+    assert (result.returncode, report["healthy"]) == (0, True), report
+    assert report["checks"][-1]["detail"] == "1+1 on npu:0 of 8 (Ascend910B1)"
+
+
+@pytest.mark.parametrize("soc", ["Ascend910B4", "Ascend910B3"])
+def test_chip_is_the_selected_one(soc: str) -> None:
+    output = python(
+        "import torchport.vnpu; torchport.vnpu.activate(); import torch\n"
+        "print(torch.npu.get_device_name(), torch.npu.get_device_properties().total_memory >> 30)",
+        VNPU_SOC=soc,
+    )
+    assert output == {"Ascend910B4": "Ascend910B4 32\n", "Ascend910B3": "Ascend910B3 64\n"}[soc]
