@@ -73,14 +73,10 @@ def check(
     """
     reference = function if reference is None else reference
     for dtype in dtypes:
-        rounded = [_map(value, lambda t, d=dtype: _round(t, d)) for value in inputs]
-        exact = [
-            _map(value, lambda t: place(t, _wide(t.dtype), "cpu").requires_grad_(_wants(t, grad)))
-            for value in rounded
-        ]
-        device = [_map(value, lambda t: place(t).requires_grad_(_wants(t, grad))) for value in rounded]
-        expected = _tensors(_call(reference, exact))
-        actual = _tensors(_call(function, device))
+        rounded = [_map(value, lambda t, to=dtype: _round(t, to)) for value in inputs]
+        exact = [_map(value, lambda t: _leaf(place(t, _wide(t.dtype), "cpu"), grad)) for value in rounded]
+        device = [_map(value, lambda t: _leaf(place(t), grad)) for value in rounded]
+        expected, actual = _tensors(reference(*exact)), _tensors(function(*device))
         where = f"{_source(function)} in {dtype}"
         assert len(actual) == len(expected), f"{where}: {len(actual)} results, expected {len(expected)}"
         for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
