@@ -15,7 +15,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
-import os
 import shutil
 import zipfile
 from pathlib import Path
@@ -44,8 +43,6 @@ def can_compile() -> bool:
 
 def _wheel(settings: Settings | None) -> Settings:
     if can_compile():
-        # CMake asks Python where torch is; without this that import would try to load torch_npu.
-        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         return dict(settings or {})
     print("torchport: no torch and torch_npu here: building a pure-Python wheel without the virtual NPU")
     return {**(settings or {}), "wheel.cmake": "false"}
