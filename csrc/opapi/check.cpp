@@ -139,6 +139,16 @@ void same_length(const Operands &a, const Operands &b) {
              b.size(), b.parameter());
 }
 
+void same_dtypes(const Operands &list) {
+    for (const Operand &tensor : list) same_dtype(tensor, list.front());
+}
+
+void one_element(const Operand &tensor) {
+    present(tensor);
+    if (tensor.numel() != 1)
+        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected one element", tensor.parameter(), text(tensor.sizes()));
+}
+
 void dimension(int64_t dim, const Operand &tensor) {
     present(tensor);
     const int64_t rank = std::max<int64_t>(tensor.dim(), 1);

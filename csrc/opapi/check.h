@@ -40,6 +40,8 @@ void floating(const Operand &tensor);   // float16, bfloat16, float32, float64
 void integral(const Operand &tensor);   // with bool
 void same_dtype(const Operand &a, const Operand &b);
 void same_length(const Operands &a, const Operands &b);
+void same_dtypes(const Operands &list);  // throughout the list
+void one_element(const Operand &tensor);
 // dim in [-rank, rank) (a 0-dim tensor counts as 1-dim).
 void dimension(int64_t dim, const Operand &tensor);
 // Throws NullArgument for the first argument that is null and not optional.

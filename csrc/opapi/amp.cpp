@@ -1,0 +1,37 @@
+// Loss scaling: what GradScaler calls. An overflow in fp16 stays an infinity (CANN's INF_NAN mode), so looking at the
+// gradients is enough.
+#include "opapi/op.h"
+
+namespace vnpu::opapi {
+namespace {
+
+void one_float(const Operand &tensor) {
+    dtype(tensor, {at::kFloat});
+    one_element(tensor);
+}
+
+void check_unscale(const Operands &grads, const Operand &found_inf, const Operand &inverse_scale) {
+    one_float(found_inf);
+    one_float(inverse_scale);
+    for (const Operand &grad : grads) dtype(grad, {at::kFloat, at::kHalf, at::kBFloat16});
+    same_dtypes(grads);
+}
+
+void check_update(const Operand &scale, const Operand &tracker, const Operand &found_inf) {
+    one_float(scale);
+    one_float(found_inf);
+    dtype(tracker, {at::kInt});
+    one_element(tracker);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnForeachNonFiniteCheckAndUnscale, check_unscale(scaledGrads, foundInf, invScale),
+   at::_amp_foreach_non_finite_check_and_unscale_(scaledGrads.tensors(), foundInf, invScale))
+
+// The tracker counts steps without an overflow; the scale grows after growthInterval of them, unless to infinity.
+OP(aclnnAmpUpdateScale, check_update(currentScale, growthTracker, foundInf);
+   check_update(updatedScale, updatedGrowthTracker, foundInf), updatedScale.copy_(currentScale);
+   updatedGrowthTracker.copy_(growthTracker);
+   at::_amp_update_scale_(updatedScale, updatedGrowthTracker, foundInf, growthFactor, backoffFactor, growthInterval))
