@@ -1,4 +1,4 @@
-"""Do something right before a module is imported for the first time.
+"""Do something right before, or right after, a module is imported for the first time.
 
 Light on purpose: `torchport vnpu enable` makes every start of an environment's Python load it.
 """
@@ -10,6 +10,9 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 
 class BeforeImport:
@@ -41,3 +44,56 @@ def activate_with_torch() -> None:
             vnpu.activate()
 
     before_import(("torch", "torch_npu"), activate)
+
+
+class AfterImport:
+    """A finder on `sys.meta_path` that hooks the loader which the other finders give for `name`."""
+
+    def __init__(self, name: str, action: Callable[[ModuleType], object]) -> None:
+        self._name = name
+        self._action = action
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        """Called by the import system for each module that is not loaded yet."""
+        if fullname != self._name:
+            return None
+        from importlib.util import find_spec  # here: needed once, costs every start of Python otherwise
+
+        position = sys.meta_path.index(self)
+        self.cancel()
+        try:
+            spec = find_spec(fullname)
+        finally:
+            sys.meta_path.insert(position, self)
+        loader: Any = None if spec is None else spec.loader
+        if loader is None:
+            return spec
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module  # the instance attribute set below; the class's own method is back
+            execute(module)
+            self.cancel()
+            self._action(module)
+
+        loader.exec_module = exec_module
+        return spec
+
+    def cancel(self) -> None:
+        """Stop waiting; harmless when the module has been imported."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+
+def after_import(name: str, action: Callable[[ModuleType], object]) -> Callable[[], None]:
+    """Call `action(module)` once the top-level module `name` has been executed; at once if it already has.
+
+    Gives back a function that cancels the wait. What `action` raises, the import statement raises.
+    """
+    module = sys.modules.get(name)
+    if module is not None:
+        action(module)
+        return lambda: None
+    finder = AfterImport(name, action)
+    sys.meta_path.insert(0, finder)
+    return finder.cancel

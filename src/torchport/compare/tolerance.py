@@ -1,0 +1,57 @@
+"""How far two training runs may differ before we say that they differ.
+
+Two devices round differently, and training amplifies the difference: a perturbation of 1e-7 in the weights of
+a ResNet-18 grew to the size of the gradient within 20 steps. So the first steps are held to a tight bound,
+the run as a whole to a loose one, and runs that draw random numbers on the device only to what chance
+explains.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Bounds for one precision. Errors are relative to the reference's loss, or to `floor` times its first
+    loss where the loss has become smaller than that."""
+
+    dtype: str
+    first_steps: int  # how many steps the tight bound covers
+    first: float  # relative error of the loss in each of the first steps
+    run: float  # relative error of the loss in each step of the run
+    points: float  # difference of a final metric given in percent, in points
+    metric: float  # relative difference of any other final metric
+    floor: float = 1e-3
+
+
+# float32: the tightest that two fp32 devices are held to in this project's acceptance tests.
+# bfloat16 and float16 run against an fp32 reference: half a unit in the last place is 2^-9 and 2^-12 relative
+# for each rounding, and a loss is the sum of many.
+TOLERANCES = {
+    row.dtype: row
+    for row in (
+        Tolerance("float32", 50, first=1e-4, run=1e-2, points=0.5, metric=1e-2),
+        Tolerance("float16", 50, first=5e-2, run=2e-1, points=1.5, metric=1e-1),
+        Tolerance("bfloat16", 50, first=1e-1, run=3e-1, points=1.5, metric=1e-1),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Statistical:
+    """Bounds for runs with random numbers of their own: the mean loss of each window of the run.
+
+    Means may differ by `sigmas` standard errors of the step-to-step noise, plus `relative` of the reference's
+    mean: the runs also walk different ways, which noise within a window does not show.
+    """
+
+    windows: int = 10
+    least: int = 5  # steps that a window has at least
+    sigmas: float = 4.0
+    relative: float = 0.10
+    points: float = 2.0
+    metric: float = 0.15
+
+
+STATISTICAL = Statistical()

@@ -1,0 +1,121 @@
+"""Make two runs of a script start from the same numbers, whatever device drew them.
+
+The first run saves parameters, buffers and the state of the CPU's random generator: as each optimizer is
+built, and again when the model is called for the first time (a script may initialise or load weights in
+between). The second run loads them at the same places. After the first `backward()` only parameters that were
+never seen are exchanged, for an optimizer that is built later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torchport.auto.patches import Patches
+from torchport.record.recording import Journal
+
+
+class EqualStart:
+    """Saves to `directory`, or with `load` loads from it; `torch` is the imported module."""
+
+    def __init__(self, torch: Any, directory: Path, journal: Journal, *, load: bool) -> None:
+        self._torch = torch
+        self._directory = directory
+        self._transfer = self._load if load else self._save
+        self._journal = journal
+        self._known = torch.utils.weak.WeakIdKeyDictionary()
+        self._counts = {"optimizer": 0, "module": 0}
+        self._started = False
+        self._hook: Any = None
+        if not load:
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def install(self, patches: Patches) -> None:
+        """Watch optimizers being built and the model's first call."""
+
+        def construct(original: Any) -> Any:
+            def init(this: Any, *args: Any, **kwargs: Any) -> None:
+                original(this, *args, **kwargs)
+                self.optimizer_built(this)
+
+            return init
+
+        patches.wrap(self._torch.optim.Optimizer, "__init__", construct)
+        self._hook = self._torch.nn.modules.module.register_module_forward_pre_hook(self._called)
+
+    def optimizer_built(self, optimizer: Any) -> None:
+        """Exchange the parameters that `optimizer` will train."""
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._journal.write("optimizer", name=type(optimizer).__name__, parameters=len(parameters))
+        named = {str(number): parameter for number, parameter in enumerate(parameters)}
+        if self._started:
+            named = {name: parameter for name, parameter in named.items() if parameter not in self._known}
+        self._exchange("optimizer", named)
+
+    def training_started(self) -> None:
+        """The first `backward()` is about to run: from now on weights belong to the runs."""
+        self._started = True
+        self.remove()
+
+    def remove(self) -> None:
+        """Stop watching the model."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _called(self, module: Any, inputs: Any) -> None:
+        named = dict(module.named_parameters())
+        if any(parameter not in self._known or not self._known[parameter] for parameter in named.values()):
+            named.update(module.named_buffers())
+            self._exchange("module", named)
+            for parameter in named.values():
+                self._known[parameter] = True  # called: its children need no exchange of their own
+
+    def _exchange(self, kind: str, named: Mapping[str, Any]) -> None:
+        plain = {
+            name: tensor
+            for name, tensor in named.items()
+            if tensor.layout == self._torch.strided and tensor.device.type != "meta"
+        }
+        for tensor in plain.values():
+            self._known.setdefault(tensor, False)
+            if tensor.dtype in (self._torch.float16, self._torch.bfloat16):
+                self._journal.write("precision", dtype=str(tensor.dtype).removeprefix("torch."))
+        name = f"{kind}-{self._counts[kind]}"
+        self._counts[kind] += 1
+        if plain:
+            self._transfer(name, plain)
+
+    def _save(self, name: str, tensors: Mapping[str, Any]) -> None:
+        path = self._directory / f"{name}.pt"
+        aside = path.with_suffix(".unfinished")
+        values = {key: tensor.detach().cpu().clone() for key, tensor in tensors.items()}
+        self._torch.save({"tensors": values, "generator": self._torch.get_rng_state()}, aside)
+        os.replace(aside, path)
+        self._journal.write("weights", name=name, action="saved", detail=f"{len(values)} tensors")
+
+    def _load(self, name: str, tensors: Mapping[str, Any]) -> None:
+        path = self._directory / f"{name}.pt"
+        if not path.exists():
+            self._journal.write(
+                "weights", name=name, action="mismatch", detail="the reference run has no such step"
+            )
+            return
+        stored = self._torch.load(path, map_location="cpu", weights_only=True)
+        values = stored["tensors"]
+        shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+        expected = {key: tuple(value.shape) for key, value in values.items()}
+        if shapes != expected:
+            differing = sorted(
+                key for key in shapes.keys() | expected.keys() if shapes.get(key) != expected.get(key)
+            )
+            detail = f"names or shapes differ, first {differing[0]!r}"
+            self._journal.write("weights", name=name, action="mismatch", detail=detail)
+            return
+        with self._torch.no_grad():
+            for key, tensor in tensors.items():
+                tensor.copy_(values[key])
+        self._torch.set_rng_state(stored["generator"])
+        self._journal.write("weights", name=name, action="loaded", detail=f"{len(values)} tensors")
