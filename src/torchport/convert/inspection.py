@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 
 from torchport.findings import Edit, Finding, Location, Safety, Severity
+from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style, rules
 from torchport.source.module import Module
 from torchport.source.text import SourceError
 
-# A file without any of these bytes holds nothing that a rule looks for.
-_OF_INTEREST = re.compile(rb"cuda|nccl", re.IGNORECASE)
 _IGNORE = re.compile(r"#\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
@@ -21,7 +21,7 @@ def inspect_source(data: bytes, path: str, style: Style = Style.NPU) -> tuple[Fi
     The edits of the findings do not overlap. A file that cannot be read or parsed, and a rule that fails, are
     findings too (TP901 to TP903); nothing is raised.
     """
-    if not _OF_INTEREST.search(data):
+    if not _of_interest().search(data):
         return ()
     try:
         module = Module(path, data)
@@ -30,6 +30,15 @@ def inspect_source(data: bytes, path: str, style: Style = Style.NPU) -> tuple[Fi
         return (_about_file(error.code, path, error.message, error.line, error.column),)
     except (RecursionError, MemoryError):
         return (_about_file("TP901", path, "the code is nested too deeply to be analysed", 1, 1),)
+
+
+@functools.cache
+def _of_interest() -> re.Pattern[bytes]:
+    """A file in which this finds nothing holds nothing that a rule looks for."""
+    packages = "|".join(re.escape(name) for name in libraries())
+    imported = rf"^[ \t]*(?:import|from)[ \t]+(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b"
+    words = r"(?i:cuda|nccl|nvidia|nvtx)|cpp_extension|DataParallel"
+    return re.compile(f"{words}|{imported}".encode(), re.MULTILINE)
 
 
 def _inspect(module: Module, style: Style) -> list[Finding]:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from torchport.findings import Finding, Safety, Severity
+from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
 from torchport.rules.roles import Proof, Roles
@@ -15,6 +15,8 @@ from torchport.source.module import Module
 _WHOLE = re.compile(r"cuda(?::\d+)?")
 # "cuda:" + str(i), "cuda:%d" % i, "cuda:{}".format(i)
 _TEMPLATE = re.compile(r"cuda:(?:%[dsi]|\{[^{}]*\})?")
+
+Literal = ast.Constant | ast.JoinedStr | ast.BinOp
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
@@ -40,7 +42,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             module,
             node,
             f"the device {text!r} is {'npu' + text[4:]!r} on the NPU",
-            [module.string_edit(node, "cuda", "npu")],
+            [_edit(module, node, text)],
             hint="Only the name says that this is a device: check it."
             if named
             else _option_hint(module, node),
@@ -48,7 +50,15 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         )
 
 
-def _literals(module: Module) -> Iterator[tuple[ast.Constant | ast.JoinedStr, str]]:
+def _edit(module: Module, node: Literal, text: str) -> Edit | None:
+    if isinstance(node, ast.BinOp):
+        start, end = module.text.span(node)
+        quote = module.text.slice(start, end)[0]
+        return Edit(start, end, f"{quote}npu{text[4:]}{quote}".encode()) if quote in "'\"" else None
+    return module.string_edit(node, "cuda", "npu")
+
+
+def _literals(module: Module) -> Iterator[tuple[Literal, str]]:
     for constant in module.all(ast.Constant):
         text = constant.value
         if not isinstance(text, str) or not text.startswith("cuda"):
@@ -57,6 +67,11 @@ def _literals(module: Module) -> Iterator[tuple[ast.Constant | ast.JoinedStr, st
             continue
         if _WHOLE.fullmatch(text) or (_TEMPLATE.fullmatch(text) and _is_template(module, constant)):
             yield constant, text
+    for sum_ in module.all(ast.BinOp):
+        match sum_:
+            case ast.BinOp(ast.Constant(value=str(left)), ast.Add(), ast.Constant(value=str(right))):
+                if _WHOLE.fullmatch(left + right) and left != "cuda:":
+                    yield sum_, left + right
     for joined in module.all(ast.JoinedStr):
         first = joined.values[0] if joined.values else None
         if not isinstance(first, ast.Constant) or not isinstance(first.value, str):

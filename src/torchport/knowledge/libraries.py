@@ -1,0 +1,53 @@
+"""`libraries.toml`: Python packages of the CUDA world and what they are on an NPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+
+
+class Support(enum.StrEnum):
+    """Whether a package can be used on an NPU."""
+
+    WORKS = "works"
+    PORT = "port"
+    REPLACE = "replace"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Library:
+    """One package by its import name; `uses` holds what is to be said of single functions of it."""
+
+    name: str
+    status: Support
+    note: str
+    install: str
+    link: str
+    uses: Mapping[str, str]
+
+
+@functools.cache
+def libraries() -> Mapping[str, Library]:
+    """All packages by import name. Raises ValueError for a row that breaks the schema in `libraries.toml`."""
+    rows = tomllib.loads(resources.files(__package__).joinpath("libraries.toml").read_text("utf-8"))
+    for name, row in rows.items():
+        if unknown := set(row) - {"status", "note", "install", "link", "uses"}:
+            raise ValueError(f"libraries.toml: {name} has unknown keys {sorted(unknown)}")
+        if stray := [use for use in row.get("uses", {}) if not use.startswith(f"{name}.")]:
+            raise ValueError(f"libraries.toml: {stray} do not belong to {name}")
+    return {
+        name: Library(
+            name,
+            Support(row["status"]),
+            row["note"],
+            row.get("install", ""),
+            row.get("link", ""),
+            row.get("uses", {}),
+        )
+        for name, row in rows.items()
+    }

@@ -1,0 +1,106 @@
+"""TP401: packages that are made for CUDA."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.knowledge.libraries import Library, Support, libraries
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+_SEVERITY = {
+    Support.WORKS: Severity.INFO,
+    Support.PORT: Severity.WARNING,
+    Support.REPLACE: Severity.WARNING,
+    Support.UNSUPPORTED: Severity.ERROR,
+}
+_SAYS = {
+    Support.WORKS: "works on an NPU",
+    Support.PORT: "needs its Ascend version",
+    Support.REPLACE: "has to be replaced on an NPU",
+    Support.UNSUPPORTED: "does not exist on an NPU",
+}
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """One finding per import statement and package, and one per use of a function that needs more to be said."""
+    for statement in module.all(ast.Import):
+        for root in {alias.name.partition(".")[0] for alias in statement.names}:
+            yield from _import(module, statement, root)
+    for origin in module.all(ast.ImportFrom):
+        if origin.level == 0:
+            yield from _import(module, origin, (origin.module or "").partition(".")[0])
+    for call in module.all(ast.Call):
+        yield from _use(module, call, call.func)
+    for function in module.all(ast.FunctionDef):
+        for decorator in function.decorator_list:
+            yield from _use(module, decorator, decorator)
+
+
+def _import(module: Module, node: ast.stmt, root: str) -> Iterator[Finding]:
+    library = libraries().get(root)
+    if library is None:
+        return
+    optional = _is_optional(module, node)
+    yield RULE.finding(
+        module,
+        node,
+        f"{root} {_SAYS[library.status]}" + (", and the script can do without it" if optional else ""),
+        hint=_hint(library),
+        severity=Severity.INFO if optional else _SEVERITY[library.status],
+        link=library.link,
+    )
+
+
+def _use(module: Module, node: ast.expr, function: ast.expr) -> Iterator[Finding]:
+    name = module.qualified(function)
+    library = libraries().get((name or "").partition(".")[0])
+    if name is None or library is None:
+        return
+    for use, text in library.uses.items():
+        # A name is found where its package defines it or re-exports it: flash_attn.flash_attn_interface.flash_attn_func
+        if name == use or name.rpartition(".")[2] == use.rpartition(".")[2]:
+            yield RULE.finding(
+                module, node, f"{use} is not there on an NPU", hint=text, severity=Severity.WARNING
+            )
+
+
+def _hint(library: Library) -> str:
+    return f"{library.note} Install: {library.install}" if library.install else library.note
+
+
+def _is_optional(module: Module, node: ast.stmt) -> bool:
+    """Whether the import stands in a `try` that goes on without the package."""
+    inner: ast.AST = node
+    for above in module.names.ancestors(node):
+        if isinstance(above, ast.Try) and inner in above.body:
+            caught = {ast.unparse(handler.type) if handler.type else "" for handler in above.handlers}
+            if any(
+                not text or "ImportError" in text or "ModuleNotFound" in text or "Exception" in text
+                for text in caught
+            ):
+                return not any(
+                    isinstance(last, ast.Raise) for handler in above.handlers for last in handler.body
+                )
+        inner = above
+    return False
+
+
+RULE = Rule(
+    code="TP401",
+    title="packages made for CUDA",
+    safety=Safety.REPORT,
+    severity=Severity.WARNING,
+    why="A package with CUDA kernels cannot be installed, or fails at its first call, where there is no GPU.",
+    reference="https://github.com/Ascend/pytorch",
+    check=check,
+    rewrites=(),
+    unchanged=(
+        "import flash_attn\n",
+        "from apex import amp\nmodel, opt = amp.initialize(model, opt)\n",
+        "try:\n    import xformers.ops\nexcept ImportError:\n    xformers = None\n",
+        "import numpy\n",
+    ),
+)

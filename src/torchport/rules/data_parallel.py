@@ -1,0 +1,43 @@
+"""TP202: `torch.nn.DataParallel`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+_NAMES = (
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.data_parallel.DataParallel",
+)
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every call."""
+    for call in module.all(ast.Call):
+        if module.qualified(call.func) in _NAMES:
+            yield RULE.finding(
+                module, call, "DataParallel does not run on NPUs",
+                hint="Use DistributedDataParallel, one process per NPU, started with torchrun; for one NPU drop it.",
+            )  # fmt: skip
+
+
+RULE = Rule(
+    code="TP202",
+    title="DataParallel has to become DistributedDataParallel",
+    safety=Safety.REPORT,
+    severity=Severity.ERROR,
+    why="DataParallel drives several devices from one process with CUDA's broadcast and gather; the NPU has no such "
+    "path.",
+    reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+    check=check,
+    rewrites=(),
+    unchanged=(
+        "import torch.nn as nn\nmodel = nn.DataParallel(model.cpu())  # cuda\n",
+        "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(model)  # cuda\n",
+    ),
+)  # fmt: skip

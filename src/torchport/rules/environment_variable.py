@@ -1,0 +1,85 @@
+"""TP160: environment variables of CUDA and NCCL."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.knowledge.environment import Variable, variables
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+_LOOKS_LIKE_ONE = re.compile(
+    r"(?:TORCH_)?(?:CUDA|NCCL|NVIDIA|CUDNN|CUBLAS)_[A-Z0-9_]+|PYTORCH_[A-Z_]*CUDA[A-Z_]*"
+)
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every string that is exactly the name of such a variable, wherever it stands."""
+    if style is not Style.NPU:
+        return
+    for constant in module.all(ast.Constant):
+        text = constant.value
+        if not isinstance(text, str) or isinstance(module.parent(constant), ast.Expr):
+            continue
+        variable = variables().get(text)
+        if variable is not None:
+            yield _finding(module, constant, variable)
+        elif _LOOKS_LIKE_ONE.fullmatch(text):
+            yield RULE.finding(
+                module, constant, f"{text} looks like a variable of CUDA, and nothing is known about it on the NPU",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+    for keyword in module.all(ast.keyword):  # dict(os.environ, CUDA_VISIBLE_DEVICES="0")
+        if keyword.arg is not None and keyword.arg in variables():
+            yield RULE.finding(
+                module, keyword.value, f"{keyword.arg} is set here for another process",
+                hint=f"On an NPU it is {variables()[keyword.arg].npu or 'not needed'}.",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+
+
+def _finding(module: Module, node: ast.Constant, variable: Variable) -> Finding:
+    if not variable.npu or variable.npu == variable.name:
+        return RULE.finding(
+            module, node, f"{variable.name} has no effect on an NPU",
+            hint=variable.note[:1].upper() + variable.note[1:] + ".", safety=Safety.REPORT, severity=Severity.INFO,
+        )  # fmt: skip
+    return RULE.finding(
+        module,
+        node,
+        f"{variable.name} is {variable.npu} on the NPU" + (f"; {variable.note}" if variable.note else ""),
+        [module.string_edit(node, variable.name, variable.npu)],
+        hint="Check the value." if variable.note else "",
+        safety=Safety.REVIEW if variable.note else Safety.SAFE,
+        severity=Severity.WARNING if variable.note else Severity.INFO,
+    )
+
+
+RULE = Rule(
+    code="TP160",
+    title="environment variables of CUDA and NCCL become those of Ascend and HCCL",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="CUDA_VISIBLE_DEVICES and its kind have no effect on an NPU: the script would use the wrong devices silently.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    check=check,
+    rewrites=(
+        ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n",
+         "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0,1'\n"),
+        ("import os\nn = os.getenv('CUDA_LAUNCH_BLOCKING', '0')\n",
+         "import os\nn = os.getenv('ASCEND_LAUNCH_BLOCKING', '0')\n"),
+        ("import os\nos.environ.setdefault('PYTORCH_CUDA_ALLOC_CONF', 'max_split_size_mb:128')\n",
+         "import os\nos.environ.setdefault('PYTORCH_NPU_ALLOC_CONF', 'max_split_size_mb:128')\n"),
+        ("env = {'NCCL_SOCKET_IFNAME': 'eth0'}\n", "env = {'HCCL_SOCKET_IFNAME': 'eth0'}\n"),
+    ),
+    unchanged=(
+        "print('set CUDA_VISIBLE_DEVICES first')\n",
+        "import os\nos.environ['NCCL_DEBUG'] = 'INFO'\n",
+        "CUDA_VISIBLE_DEVICES = 3\n",
+        "'CUDA_VISIBLE_DEVICES'\n",
+        "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0'\n",
+    ),
+)  # fmt: skip
