@@ -3,6 +3,6 @@
 Pure functions from recordings to findings; torch is not needed.
 """
 
-from torchport.compare.judge import compare
+from torchport.compare.judge import compare, ending
 
-__all__ = ["compare"]
+__all__ = ["compare", "ending"]

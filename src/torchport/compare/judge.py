@@ -32,8 +32,8 @@ def compare(reference: Recording, port: Recording) -> Result:
     spans = curves.windows(losses, ours, STATISTICAL) if _finite(losses) and _finite(ours) else []
     metrics = _metrics(reference, port, tolerance, statistical)
     findings = [
-        *_ends(reference, "the original"),
-        *_ends(port, "the port"),
+        *ending(reference, "the original"),
+        *ending(port, "the port"),
         *_weights(port),
         *(_information(reason, tolerance) for reason in chance),
         *_steps(reference, port),
@@ -95,14 +95,14 @@ def _information(reason: str, tolerance: Tolerance) -> Finding:
     )
 
 
-def _ends(recording: Recording, who: str) -> Iterator[Finding]:
+def ending(recording: Recording, who: str) -> Iterator[Finding]:
+    """A finding where the run that is called `who` did not end well."""
     if recording.status == 0:
         return
     reached = f"after {len(recording.steps)} steps" if recording.steps else "before the first step"
-    evidence = {"stderr": recording.last_messages}
     ends = recording.of_kind("end")
     if not ends:
-        yield _error("TP310", f"{who} was stopped from outside {reached}", **evidence)
+        yield _error("TP310", f"{who} was stopped from outside {reached}", stderr=recording.last_messages)
         return
     end = ends[-1]
     place = Location(end["path"], end["line"], 1, end["line"], 1) if end["path"] else None
@@ -112,10 +112,12 @@ def _ends(recording: Recording, who: str) -> Iterator[Finding]:
         hint = (
             "The place is where its main thread was. Give a longer --timeout, or arguments for a shorter run."
         )
-        yield _error("TP311", message, hint, location=place, **evidence)
+        yield _error("TP311", message, hint, location=place, stderr=recording.last_messages)
         return
     how = f"exit status {end['status']}" if end["status"] > 0 else f"signal {_signal(-end['status'])}"
-    yield _error("TP310", f"{who} ended with {how} {reached}{cause}", location=place, **evidence)
+    yield _error(
+        "TP310", f"{who} ended with {how} {reached}{cause}", location=place, stderr=recording.last_messages
+    )
 
 
 def _signal(number: int) -> str:

@@ -185,5 +185,13 @@ def read_journal(path: Path) -> Iterator[Mapping[str, Any]]:
         yield event
 
 
+def parse(line: bytes) -> Mapping[str, Any]:
+    """One whole line of a journal. Raises ValueError for what is not one."""
+    event = json.loads(line)
+    if not isinstance(event, dict) or "kind" not in event:
+        raise ValueError("not an event")
+    return event
+
+
 def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

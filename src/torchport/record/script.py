@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import io
+import os
 import sys
 import traceback
 from importlib.machinery import SourceFileLoader
@@ -49,8 +50,9 @@ def run(path: str, arguments: list[str]) -> Outcome:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
-        sys.excepthook(type(error), error, frames)
+        if error.__traceback__ is not None:
+            error.__traceback__ = error.__traceback__.tb_next  # without our own frame
+        sys.excepthook(type(error), error, error.__traceback__)
         return _failed(error, path)
     return Outcome(0)
 
@@ -70,6 +72,12 @@ def _failed(error: BaseException, path: str) -> Outcome:
     own = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == path or folder in Path(frame.filename).resolve().parents
+        if frame.filename == path or is_own(Path(frame.filename), folder)
     ]
     return Outcome(1, text, own[-1].filename, own[-1].lineno or 0) if own else Outcome(1, text)
+
+
+def is_own(path: Path, folder: Path) -> bool:
+    """Whether a source file belongs to the script in `folder`, not to a package installed below it."""
+    inside = Path(os.path.relpath(path.resolve(), folder.resolve())).parts
+    return not {"..", "site-packages", "dist-packages"}.intersection(inside)

@@ -1,0 +1,118 @@
+"""What a port is asked to do, and where its files are.
+
+    OUT/convert/      result.json, tree/ (the converted script and the modules beside it that it imports)
+    OUT/reference/    result.json and a recording of the original on the CPU
+    OUT/npu/          result.json and a recording of the port
+    OUT/compare/      result.json
+    OUT/result.json   everything that matters, in one file
+
+A step works in OUT/<step>.unfinished, which becomes OUT/<step> when it is done. So what is there is always
+whole; and as each step only reads what earlier ones left, it can be repeated alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from torchport.errors import TorchportError
+from torchport.findings import Result, hash_bytes
+
+CONVERT, REFERENCE, NPU, COMPARE = STEPS = ("convert", "reference", "npu", "compare")
+RESULT = "result.json"
+UNFINISHED = ".unfinished"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """One port: `timeout` in seconds holds for each of the two runs; `start` is the first step to do
+    again."""
+
+    script: Path
+    arguments: tuple[str, ...]
+    out: Path
+    timeout: float | None = None
+    start: str = CONVERT
+
+    def folder(self, step: str) -> Path:
+        """Where a finished step's files are."""
+        return self.out / step
+
+    def inputs(self) -> dict[str, str]:
+        """The script and its hash."""
+        return {str(self.script): hash_bytes(self.script.read_bytes())}
+
+    def due(self) -> tuple[str, ...]:
+        """The steps to do."""
+        return STEPS[STEPS.index(self.start) :]
+
+    def kept(self, step: str) -> Result:
+        """What an earlier run left for `step`. Raises TorchportError unless it fits this plan."""
+        path = self.folder(step) / RESULT
+        again = "Leave --from out to do all steps."
+        if not path.exists():
+            raise TorchportError(
+                f"--from {self.start} needs the step {step}, and there is no {path}", hint=again
+            )
+        result = Result.read(path)
+        if result.inputs.get(str(self.script)) != self.inputs()[str(self.script)]:
+            raise TorchportError(f"{self.script} has changed since {path} was made", hint=again)
+        arguments = result.data.get("arguments", list(self.arguments))
+        if step in (REFERENCE, NPU) and arguments != list(self.arguments):
+            raise TorchportError(
+                f"{path} was made with other arguments for the script: {arguments}", hint=again
+            )
+        return result
+
+    @contextlib.contextmanager
+    def work(self, step: str) -> Iterator[Path]:
+        """An empty folder that becomes the step's when the block ends well, and goes away when it does not.
+
+        The results of later steps go when the step is done: they were made from its earlier files.
+        """
+        aside = self.out / (step + UNFINISHED)
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        try:
+            yield aside
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        (self.out / RESULT).unlink(missing_ok=True)
+        for stale in STEPS[STEPS.index(step) :]:
+            shutil.rmtree(self.folder(stale), ignore_errors=True)
+        aside.rename(self.folder(step))
+
+
+def check(plan: Plan) -> None:
+    """Raise TorchportError for what makes the plan impossible, before anything runs or is written."""
+    if not plan.script.is_file():
+        what = "a folder" if plan.script.is_dir() else "not there"
+        raise TorchportError(
+            f"the script {plan.script} is {what}",
+            hint="Give the path of the Python file that trains; its own arguments follow after `--`.",
+        )
+    try:
+        data = plan.script.read_bytes()
+    except OSError as error:
+        raise TorchportError(f"cannot read {plan.script}: {error.strerror}") from error
+    try:
+        compile(data, str(plan.script), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        text = f"\n    {error.text.strip()}" if error.text else ""
+        raise TorchportError(
+            f"{plan.script}:{error.lineno}: the script has a syntax error: {error.msg}{text}",
+            hint="Nothing was run. Correct the line; `python SCRIPT` shows the same error.",
+        ) from error
+    except ValueError as error:  # null bytes
+        raise TorchportError(f"{plan.script} is not Python source: {error}") from error
+
+
+def step_result(step: str, plan: Plan, data: Mapping[str, object]) -> Result:
+    """The result that a step leaves for the next."""
+    return Result(
+        step, (), {"script": str(plan.script), "arguments": list(plan.arguments), **data}, plan.inputs()
+    )
