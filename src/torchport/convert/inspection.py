@@ -12,6 +12,7 @@ from torchport.rules import Rule, Style, rules
 from torchport.source.module import Module
 from torchport.source.text import SourceError
 
+LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
 _IGNORE = re.compile(r"#\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
@@ -23,13 +24,19 @@ def inspect_source(data: bytes, path: str, style: Style = Style.NPU) -> tuple[Fi
     """
     if not _of_interest().search(data):
         return ()
+    if len(data) > LARGEST:
+        return (
+            about_file(
+                "TP904", path, f"the file is larger than {LARGEST // 2**20} MiB", "Convert it by hand."
+            ),
+        )
     try:
         module = Module(path, data)
         return _in_order(_inspect(module, style))
     except SourceError as error:
-        return (_about_file(error.code, path, error.message, error.line, error.column),)
+        return (about_file(error.code, path, error.message, line=error.line, column=error.column),)
     except (RecursionError, MemoryError):
-        return (_about_file("TP901", path, "the code is nested too deeply to be analysed", 1, 1),)
+        return (about_file("TP901", path, "the code is nested too deeply to be analysed"),)
 
 
 @functools.cache
@@ -68,11 +75,17 @@ def bug(path: str, message: str) -> Finding:
     return Finding("TP903", Severity.ERROR, Safety.REPORT, Location(path, 1, 1, 1, 1), message, hint)
 
 
-def _about_file(code: str, path: str, message: str, line: int, column: int) -> Finding:
-    hint = "The file is left as it is. Nothing is known about what it needs."
-    return Finding(
-        code, Severity.ERROR, Safety.REPORT, Location(path, line, column, line, column), message, hint
-    )
+def about_file(
+    code: str,
+    path: str,
+    message: str,
+    hint: str = "Nothing is known about what it needs.",
+    line: int = 1,
+    column: int = 1,
+) -> Finding:
+    """The finding for a file that cannot be converted as a whole."""
+    place = Location(path, line, column, line, column)
+    return Finding(code, Severity.ERROR, Safety.REPORT, place, message, f"The file is left as it is. {hint}")
 
 
 def _is_ignored(module: Module, finding: Finding) -> bool:

@@ -1,35 +1,26 @@
-"""The Python files of a project, and the sum of what was found in them."""
+"""The files of a project that can be converted, and the sum of what was found in them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from torchport.findings import Finding, Location, Safety, Severity
+from torchport.findings import Finding, Safety, Severity
 from torchport.source.project import display_name, files, is_foreign, is_python
 
 
-def python_files(
-    root: Path, findings: list[Finding], apart_from: Path | None = None
-) -> Iterator[tuple[Path, str, bytes]]:
-    """Path, name in findings and bytes of every Python file at or below `root`.
+def sources(root: Path, apart_from: Path | None = None) -> list[tuple[Path, str]]:
+    """Path and name in findings of every file at or below `root` that can be converted.
 
-    Environments inside the project are left out. A file that cannot be read becomes a finding (TP900) in `findings`.
+    Environments inside the project, and links, whose target is converted where it is, are left out.
     """
-    for path in files(root, apart_from=apart_from):
-        if is_foreign(path, root) or (path.is_symlink() and path != root):
-            continue  # what a link leads to is converted where it is
-        name = display_name(path, root)
-        try:
-            if is_python(path) and path.is_file():
-                yield path, name, path.read_bytes()
-        except OSError as error:
-            message = f"the file cannot be read: {error.strerror}"
-            place = Location(name, 1, 1, 1, 1)
-            hint = "Nothing is known about what it needs."
-            findings.append(Finding("TP900", Severity.ERROR, Safety.REPORT, place, message, hint))
+    return [
+        (path, display_name(path, root))
+        for path in files(root, apart_from=apart_from)
+        if not is_foreign(path, root) and (path == root or not path.is_symlink()) and is_python(path)
+    ]
 
 
 def summary(findings: Iterable[Finding], file_count: int) -> dict[str, Any]:

@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from torchport.convert.diff import unified_diff
-from torchport.convert.project import python_files, summary
-from torchport.convert.source import Conversion, convert_source
+from torchport.convert.project import sources, summary
+from torchport.convert.workers import Converted, convert_files
 from torchport.errors import TorchportError
-from torchport.findings import Finding, Result, hash_bytes, write_atomically
+from torchport.findings import Result, write_atomically
 from torchport.rules import Style
 from torchport.source.project import PRIVATE, display_name, files, require
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Converted:
-    """One Python file of a project, before and after."""
-
-    path: Path
-    name: str
-    data: bytes
-    conversion: Conversion
-
-    @property
-    def changed(self) -> bool:
-        return self.conversion.output != self.data
-
-
-def converted_files(
-    root: Path, style: Style, findings: list[Finding], apart_from: Path | None = None
-) -> Iterator[Converted]:
-    """Every Python file at or below `root` with its conversion; `findings` collects what was found on the way."""
-    for path, name, data in python_files(root, findings, apart_from):
-        conversion = convert_source(data, name, style)
-        findings += conversion.findings
-        yield Converted(path, name, data, conversion)
-
-
-def result_of(
-    root: Path, style: Style, converted: list[Converted], findings: list[Finding], **more: Any
-) -> Result:
+def result_of(root: Path, style: Style, converted: list[Converted], **more: Any) -> Result:
     """The result of a conversion, with its diff and the list of changed files."""
     changed = [one for one in converted if one.changed]
-    diff = b"".join(unified_diff(one.data, one.conversion.output, one.name) for one in changed)
+    findings = tuple(finding for one in converted for finding in one.findings)
+    diff = b"".join(unified_diff(one.data, one.output, one.name) for one in changed)
     data = {
         "root": str(root),
         "style": style.value,
@@ -56,15 +29,13 @@ def result_of(
         "diff": diff.decode("utf-8", "surrogateescape"),
         **more,
     }
-    return Result("convert", tuple(findings), data, {one.name: hash_bytes(one.data) for one in converted})
+    return Result("convert", findings, data, {one.name: one.digest for one in converted if one.digest})
 
 
 def preview_tree(source: Path, style: Style = Style.NPU) -> Result:
     """What converting would do: the findings, and the diff as `data["diff"]`; nothing is written."""
     require(source)
-    findings: list[Finding] = []
-    converted = list(converted_files(source, style, findings))
-    return result_of(source, style, converted, findings)
+    return result_of(source, style, list(convert_files(sources(source), style)))
 
 
 def convert_tree(source: Path, out: Path, style: Style = Style.NPU) -> Result:
@@ -76,21 +47,20 @@ def convert_tree(source: Path, out: Path, style: Style = Style.NPU) -> Result:
     """
     require(source)
     _check_out(source, out)
-    findings: list[Finding] = []
     try:
         (out / PRIVATE).mkdir(parents=True, exist_ok=True)
-        converted = {one.path: one for one in converted_files(source, style, findings, out)}
+        converted = {one.path: one for one in convert_files(sources(source, out), style)}
         for path in files(source, apart_from=out):
             target = out / display_name(path, source)
             target.parent.mkdir(parents=True, exist_ok=True)
             one = converted.get(path)
             if one is not None and one.changed:
-                write_atomically(target, one.conversion.output, path.stat().st_mode & 0o7777)
+                write_atomically(target, one.output, path.stat().st_mode & 0o7777)
             else:
                 _copy(path, target)
     except OSError as error:
         raise TorchportError(f"cannot write {error.filename or out}: {error.strerror}") from error
-    result = result_of(source, style, list(converted.values()), findings, out=str(out))
+    result = result_of(source, style, list(converted.values()), out=str(out))
     result.write(out / PRIVATE / "convert.json")
     return result
 

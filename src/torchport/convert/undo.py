@@ -9,9 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torchport.convert.tree import converted_files, result_of
+from torchport.convert.project import sources
+from torchport.convert.tree import result_of
+from torchport.convert.workers import convert_files
 from torchport.errors import TorchportError
-from torchport.findings import Edit, Finding, Result, hash_bytes, write_atomically
+from torchport.findings import Edit, Result, hash_bytes, write_atomically
 from torchport.rules import Style
 from torchport.source.edits import inverse, splice
 from torchport.source.project import PRIVATE, require
@@ -20,21 +22,20 @@ from torchport.source.project import PRIVATE, require
 def write_tree(source: Path, style: Style = Style.NPU) -> Result:
     """Convert the file or folder `source` in place. Raises TorchportError where it cannot be written."""
     require(source)
-    findings: list[Finding] = []
-    converted = list(converted_files(source, style, findings))
+    converted = list(convert_files(sources(source), style))
     back = {
         one.name: {
-            "before": hash_bytes(one.data),
-            "after": hash_bytes(one.conversion.output),
+            "before": one.digest,
+            "after": hash_bytes(one.output),
             "edits": [
                 [edit.start, edit.end, edit.replacement.decode("latin-1")]
-                for edit in inverse(one.data, one.conversion.edits)
+                for edit in inverse(one.data, one.edits)
             ],
         }
         for one in converted
         if one.changed
     }
-    result = result_of(source, style, converted, findings, undo=back)
+    result = result_of(source, style, converted, undo=back)
     if not back:
         return result
     folder = _folder(source)
@@ -43,7 +44,7 @@ def write_tree(source: Path, style: Style = Style.NPU) -> Result:
         result.write(folder / f"write-{_last(folder) + 1}.json")
         for one in converted:
             if one.changed:
-                write_atomically(one.path, one.conversion.output)
+                write_atomically(one.path, one.output)
     except OSError as error:
         raise TorchportError(
             f"cannot write {error.filename}: {error.strerror}",

@@ -57,11 +57,17 @@ def is_foreign(path: Path, root: Path) -> bool:
 
 
 def is_python(path: Path) -> bool:
-    """Whether the file is Python source: by its suffix, or by a `#!` line that names python. Raises OSError."""
+    """Whether the file is Python source: by its suffix, or by a `#!` line that names python.
+
+    A file without a suffix that cannot be read counts as one, so that reading it says why.
+    """
     if path.suffix in (".py", ".pyw"):
         return True
     if path.suffix or path.is_symlink() or not path.is_file():
         return False
-    with path.open("rb") as stream:
-        first = stream.readline(200)
+    try:
+        with path.open("rb") as stream:
+            first = stream.readline(200)
+    except OSError:
+        return True
     return first.startswith(b"#!") and b"python" in first

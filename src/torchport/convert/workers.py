@@ -1,0 +1,188 @@
+"""Convert many files at once, each on its own: none can stop, slow down or crash the others.
+
+Files go one by one to worker processes. A worker that needs too long or dies is replaced, and its file becomes a
+finding. Workers parse with a large stack, so that deep but honest code is no problem.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from torchport.convert.inspection import about_file, bug
+from torchport.convert.source import convert_source
+from torchport.findings import Edit, Finding, hash_bytes
+from torchport.rules import Style
+
+SECONDS_PER_FILE = 20.0
+# Parsing needs about 1 KiB of stack per level; the memory is only taken when it is used.
+_STACK = 512 * 2**20
+_RECURSION = 20_000
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Converted:
+    """One file of a project; `data` and `output` only where they differ, `digest` always."""
+
+    path: Path
+    name: str
+    digest: str
+    findings: tuple[Finding, ...] = ()
+    data: bytes = b""
+    output: bytes = b""
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.edits)
+
+
+def convert_file(path: Path, name: str, style: Style) -> Converted:
+    """Read and convert one file. One that cannot be read is a finding (TP900)."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return Converted(
+            path, name, "", (about_file("TP900", name, f"the file cannot be read: {error.strerror}"),)
+        )
+    conversion = convert_source(data, name, style)
+    if conversion.output == data:
+        return Converted(path, name, hash_bytes(data), conversion.findings)
+    return Converted(
+        path, name, hash_bytes(data), conversion.findings, data, conversion.output, conversion.edits
+    )  # fmt: skip
+
+
+def convert_files(
+    files: Sequence[tuple[Path, str]],
+    style: Style,
+    *,
+    seconds: float = SECONDS_PER_FILE,
+    processes: int | None = None,
+) -> Iterator[Converted]:
+    """Convert (path, name) pairs; the results come in the same order, whatever happens to a file."""
+    count = min(processes or os.cpu_count() or 1, 8, max(len(files), 1))
+    done: dict[int, Converted] = {}
+    workers = [_Worker(style) for _ in range(count)]
+    waiting = iter(range(len(files)))
+    try:
+        for worker in workers:
+            _give(worker, waiting, files, seconds)
+        for index in range(len(files)):
+            while index not in done:
+                _collect(workers, waiting, files, seconds, done)
+            yield done.pop(index)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]], seconds: float) -> None:
+    index = next(waiting, None)
+    if index is not None:
+        worker.start(index, files[index], seconds)
+
+
+def _collect(
+    workers: list[_Worker],
+    waiting: Iterator[int],
+    files: Sequence[tuple[Path, str]],
+    seconds: float,
+    done: dict[int, Converted],
+) -> None:
+    """Wait for the next answer, death or time limit; note the outcome and hand out the next file."""
+    busy = [worker for worker in workers if worker.index is not None]
+    next_limit = min(worker.limit for worker in busy)
+    wait([worker.pipe for worker in busy], max(0.0, next_limit - time.monotonic()))
+    for worker in busy:
+        if worker.index is None:
+            continue
+        path, name = files[worker.index]
+        outcome = worker.answer()
+        if outcome is None and time.monotonic() > worker.limit:
+            hint = "Split the file, or convert it by hand."
+            outcome = Converted(
+                path, name, "", (about_file("TP904", name, f"it took more than {seconds:g} s", hint),)
+            )
+        elif outcome is None and not worker.alive():
+            outcome = Converted(path, name, "", (bug(name, "the process that converted the file died"),))
+        if outcome is not None:
+            done[worker.index] = outcome
+            worker.rest()
+            _give(worker, waiting, files, seconds)
+
+
+class _Worker:
+    """One worker process, started when it gets its first file and again after it was lost."""
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self.pipe: Connection
+        self.index: int | None = None
+        self.limit = 0.0
+
+    def start(self, index: int, file: tuple[Path, str], seconds: float) -> None:
+        if self._process is None:
+            # A copy of this process starts in milliseconds, but only a process without threads may be copied.
+            alone = threading.active_count() == 1
+            self.pipe, theirs = multiprocessing.Pipe()
+            process = multiprocessing.get_context("fork").Process if alone else _SPAWN.Process
+            self._process = process(target=_work, args=(theirs, self._style), daemon=True)
+            self._process.start()
+            theirs.close()
+        self.index, self.limit = index, time.monotonic() + seconds
+        self.pipe.send(file)
+
+    def answer(self) -> Converted | None:
+        """The finished file; None while there is none."""
+        try:
+            if not self.pipe.poll():
+                return None
+            answer = self.pipe.recv()
+        except (EOFError, OSError):
+            return None
+        assert isinstance(answer, Converted)
+        return answer
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
+    def rest(self) -> None:
+        """Be free for the next file; a process that was lost or is too late is ended."""
+        self.index = None
+        if time.monotonic() > self.limit or not self.alive():
+            self.stop()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self.pipe.close()
+            self._process = None
+
+
+def _work(pipe: Connection, style: Style) -> None:
+    """Convert files until the other end of the pipe is gone."""
+    sys.setrecursionlimit(_RECURSION)
+    threading.stack_size(_STACK)
+    thread = threading.Thread(target=_serve, args=(pipe, style))
+    thread.start()
+    thread.join()
+
+
+def _serve(pipe: Connection, style: Style) -> None:
+    while True:
+        try:
+            path, name = pipe.recv()
+        except (EOFError, OSError):
+            return
+        pipe.send(convert_file(path, name, style))

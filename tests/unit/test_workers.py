@@ -1,0 +1,90 @@
+"""Many files at once: order, isolation, time limit, death of a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from torchport.convert import workers
+from torchport.convert.workers import Converted, convert_files
+from torchport.rules import Style
+
+
+def make(folder: Path, count: int) -> list[tuple[Path, str]]:
+    files = []
+    for index in range(count):
+        path = folder / f"f{index}.py"
+        path.write_text(f"import torch\ntorch.cuda.set_device({index})\n")
+        files.append((path, path.name))
+    return files
+
+
+def test_order_and_content(tmp_path: Path) -> None:
+    files = make(tmp_path, 40)
+    done = list(convert_files(files, Style.NPU, processes=3))
+    assert [one.name for one in done] == [name for _, name in files]
+    assert all(f"torch.npu.set_device({index})".encode() in one.output for index, one in enumerate(done))
+
+
+def test_no_files() -> None:
+    assert list(convert_files([], Style.NPU)) == []
+
+
+def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make(tmp_path, 6)
+    honest = workers.convert_file
+
+    def slow(path: Path, name: str, style: Style) -> Converted:
+        while name == "f2.py":
+            time.sleep(0.01)
+        return honest(path, name, style)
+
+    monkeypatch.setattr(workers, "convert_file", slow)
+    done = list(convert_files(files, Style.NPU, seconds=1.0, processes=2))
+    assert [[finding.code for finding in one.findings if finding.code == "TP904"] for one in done] == [
+        [], [], ["TP904"], [], [], []
+    ]  # fmt: skip
+    assert [one.changed for one in done] == [True, True, False, True, True, True]
+
+
+def test_a_worker_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make(tmp_path, 6)
+    honest = workers.convert_file
+
+    def deadly(path: Path, name: str, style: Style) -> Converted:
+        if name == "f3.py":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return honest(path, name, style)
+
+    monkeypatch.setattr(workers, "convert_file", deadly)
+    done = list(convert_files(files, Style.NPU, processes=2))
+    assert [one.changed for one in done] == [True, True, True, False, True, True]
+    assert [finding.code for finding in done[3].findings] == ["TP903"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("import torch\nx = " + " + ".join(["y"] * 5_000) + "\ntorch.cuda.init()\n", None),
+        ("import torch\nx = " + " + ".join(["y"] * 200_000) + "\ntorch.cuda.init()\n", "TP901"),
+        ("# cuda\nx = " + "[" * 5_000 + "]" * 5_000 + "\n", "TP901"),
+        ("# cuda\n" + "x = 1\n" * 2_000_000, "TP904"),
+        ("# cuda\n" + "".join(f"{' ' * depth}if x:\n" for depth in range(150)), "TP901"),
+        ("# cuda\nx = " + "-" * 100_000 + "1\n", "TP901"),
+        ("# cuda\nx = " + "f(" * 3_000 + ")" * 3_000 + "\n", "TP901"),
+    ],
+    ids=["deep", "too deep", "brackets", "large", "indents", "minus", "calls"],
+)
+def test_hostile_files(tmp_path: Path, text: str, code: str | None) -> None:
+    path = tmp_path / "hostile.py"
+    path.write_text(text)
+    begin = time.monotonic()
+    (done,) = convert_files([(path, "hostile.py")], Style.NPU)
+    codes = {finding.code for finding in done.findings}
+    assert (code in codes) if code else done.changed
+    assert "TP903" not in codes
+    assert time.monotonic() - begin < 30
