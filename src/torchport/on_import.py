@@ -1,6 +1,6 @@
 """Do something right before, or right after, a module is imported for the first time.
 
-Light on purpose: `torchport vnpu enable` makes every start of an environment's Python load it.
+Light on purpose: an environment with `torchport vnpu enable` loads it at every start of Python.
 """
 
 from __future__ import annotations
@@ -32,18 +32,6 @@ class BeforeImport:
 def before_import(names: tuple[str, ...], action: Callable[[], object]) -> None:
     """Call `action` right before the first import of one of `names`; what it raises, that import raises."""
     sys.meta_path.insert(0, BeforeImport(names, action))
-
-
-def activate_with_torch() -> None:
-    """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
-
-    def activate() -> None:
-        from torchport import vnpu
-
-        if vnpu.detect().kind is not vnpu.Kind.NONE:  # else torch_npu itself says what it misses
-            vnpu.activate()
-
-    before_import(("torch", "torch_npu"), activate)
 
 
 class AfterImport:

@@ -1,7 +1,7 @@
 """`torchport vnpu enable` and `disable`: the virtual NPU for plain `python` in one environment.
 
 A .pth file in site-packages makes Python run one line at each start. That line waits for the import of torch
-(torchport.on_import) and cannot hurt a Python from which torchport has been removed.
+(torchport.startup) and cannot hurt a Python from which torchport has been removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torchport.errors import TorchportError
 FILE_NAME = "torchport_vnpu.pth"
 # site.py runs lines that start with `import`, and would report an exception at every start: hence `try`.
 LINE = (
-    r'import sys; exec("try:\n from torchport.on_import import activate_with_torch\n activate_with_torch()'
+    r'import sys; exec("try:\n from torchport.startup import activate_with_torch\n activate_with_torch()'
     r'\nexcept ImportError:\n pass")'
     "\n"
 )

@@ -1,0 +1,15 @@
+"""What Python runs at each start in an environment with `torchport vnpu enable`: wait for torch, then activate."""
+
+from torchport.on_import import before_import
+
+
+def _activate() -> None:
+    from torchport import vnpu  # here: programs that never import torch must not pay for it
+
+    if vnpu.detect().kind is not vnpu.Kind.NONE:  # else torch_npu itself says what it misses
+        vnpu.activate()
+
+
+def activate_with_torch() -> None:
+    """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
+    before_import(("torch", "torch_npu"), _activate)
