@@ -53,7 +53,7 @@ def test_analyze_exit_codes(tmp_path: Path, text: str, code: int) -> None:
     (tmp_path / "t.py").write_text(text)
     done = torchport("analyze", "t.py", cwd=tmp_path)
     assert done.returncode == code
-    assert "1 Python files" in done.stdout
+    assert "1 files" in done.stdout
 
 
 def test_missing_path(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         summary = result.data["summary"]
         print(
             render(result.findings)
-            + f"{summary['files']} Python files: {summary['automatic']} changes are automatic, "
+            + f"{summary['files']} files: {summary['automatic']} changes are automatic, "
             + f"{summary['review']} automatic but to be reviewed, {summary['decisions']} are decisions for you, "
             + f"{summary['blockers']} block the port"
         )

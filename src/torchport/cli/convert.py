@@ -79,6 +79,6 @@ def _text(result: Result, arguments: argparse.Namespace) -> str:
     where = f" in {arguments.output}" if arguments.output else " (nothing written)" if arguments.diff else ""
     return (
         render(result.findings)
-        + f"{len(changed)} of {summary['files']} Python files changed{where}: {summary['automatic']} safe changes, "
+        + f"{len(changed)} of {summary['files']} files changed{where}: {summary['automatic']} safe changes, "
         + f"{summary['review']} to review, {summary['decisions']} decisions left, {summary['blockers']} blockers\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Iterator
@@ -9,20 +10,23 @@ from collections.abc import Iterable, Iterator
 from torchport.findings import Edit, Finding, Location, Safety, Severity
 from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style, rules
+from torchport.rules.files import TextFile, file_rules
+from torchport.source.kinds import Kind, kind_of
 from torchport.source.module import Module
-from torchport.source.text import SourceError
+from torchport.source.notebook import Notebook
+from torchport.source.text import SourceError, SourceText
 
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
 _IGNORE = re.compile(r"#\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
 def inspect_source(data: bytes, path: str, style: Style = Style.NPU) -> tuple[Finding, ...]:
-    """All findings of one Python file in the order of their places.
+    """All findings of one file in the order of their places; `path` tells what kind of file it is.
 
     The edits of the findings do not overlap. A file that cannot be read or parsed, and a rule that fails, are
     findings too (TP901 to TP903); nothing is raised.
     """
-    if not _of_interest().search(data):
+    if kind_of(path) is not Kind.PACKAGES and not _of_interest().search(data):
         return ()
     if len(data) > LARGEST:
         return (
@@ -31,8 +35,12 @@ def inspect_source(data: bytes, path: str, style: Style = Style.NPU) -> tuple[Fi
             ),
         )
     try:
-        module = Module(path, data)
-        return _in_order(_inspect(module, style))
+        kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
+        if kind is Kind.PYTHON:
+            return _in_order(_inspect(Module(path, data), style))
+        if kind is Kind.NOTEBOOK:
+            return _in_order(_inspect_notebook(path, data, style))
+        return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style)))
     except SourceError as error:
         return (about_file(error.code, path, error.message, line=error.line, column=error.column),)
     except (RecursionError, MemoryError):
@@ -44,7 +52,7 @@ def _of_interest() -> re.Pattern[bytes]:
     """A file in which this finds nothing holds nothing that a rule looks for."""
     packages = "|".join(re.escape(name) for name in libraries())
     imported = rf"^[ \t]*(?:import|from)[ \t]+(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b"
-    words = r"(?i:cuda|nccl|nvidia|nvtx)|cpp_extension|DataParallel"
+    words = r"(?i:cuda|nccl|nvidia|nvtx|nvcc|nsys)|cpp_extension|DataParallel|\+cu\d|whl/cu\d|__global__|--gpus|--gres"
     return re.compile(f"{words}|{imported}".encode(), re.MULTILINE)
 
 
@@ -57,6 +65,33 @@ def _inspect(module: Module, style: Style) -> list[Finding]:
         if not rule.last:
             found = [finding for finding in found if not _is_ignored(module, finding)]
     return list(_without_overlaps(found))
+
+
+def _inspect_notebook(path: str, data: bytes, style: Style) -> Iterator[Finding]:
+    """The findings of the code cells, at their places in the file."""
+    notebook = Notebook(path, data)
+    module, file = Module(path, notebook.code), SourceText(path, data)
+    if notebook.skipped:
+        cells = ", ".join(map(str, notebook.skipped))
+        finding = about_file("TP901", path, f"code cells that are not Python were not looked at: {cells}")
+        yield dataclasses.replace(finding, severity=Severity.INFO)
+    for finding in _inspect(module, style):
+        edits = [notebook.edit(edit) for edit in finding.fix]
+        fix = tuple(edit for edit in edits if edit is not None)
+        where = finding.location
+        if where is not None:
+            column = len(module.text.lines[where.line - 1][: where.column - 1].encode())
+            start = notebook.place(module.text.offset(where.line, column))
+            where = file.location(start, start)
+        whole = len(fix) == len(edits)
+        safety = finding.safety if whole else Safety.REPORT
+        yield dataclasses.replace(finding, location=where, fix=fix if whole else (), safety=safety)
+
+
+def _inspect_text(file: TextFile, style: Style) -> Iterator[Finding]:
+    for rule in file_rules():
+        if file.kind in rule.kinds:
+            yield from rule.check(file, style)
 
 
 def _run(rule: Rule, module: Module, style: Style) -> list[Finding]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.findings import Finding, Safety, Severity
+from torchport.source.kinds import kind_of
 from torchport.source.project import display_name, files, is_foreign, is_python
 
 
@@ -19,7 +20,9 @@ def sources(root: Path, apart_from: Path | None = None) -> list[tuple[Path, str]
     return [
         (path, display_name(path, root))
         for path in files(root, apart_from=apart_from)
-        if not is_foreign(path, root) and (path == root or not path.is_symlink()) and is_python(path)
+        if not is_foreign(path, root)
+        and (path == root or not path.is_symlink())
+        and (kind_of(path.name) is not None or is_python(path))
     ]
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import tomllib
 import warnings
 
 from torchport.convert.inspection import bug, inspect_source
 from torchport.findings import Edit, Finding, Safety
 from torchport.rules import Style
 from torchport.source.edits import inverse, splice
+from torchport.source.kinds import Kind, kind_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Conversion:
 
 
 def convert_source(data: bytes, path: str, style: Style = Style.NPU) -> Conversion:
-    """Apply every safe and reviewable edit to one Python file.
+    """Apply every safe and reviewable edit to one file.
 
     Everything outside the edits is identical, the output compiles if the input did, and converting it again changes
     nothing. Where one of these does not hold, the output is the input and a finding (TP903) says that it is our bug.
@@ -47,8 +50,8 @@ def _problem(data: bytes, output: bytes, edits: tuple[Edit, ...], path: str, sty
     """What is wrong with the output; empty if nothing is."""
     if splice(output, inverse(data, edits)) != data:
         return "the conversion cannot be taken back to the original"
-    if (broken := _compile_error(output, path)) and not _compile_error(data, path):
-        return f"the converted file does not compile: {broken}"
+    if (broken := _load_error(output, path)) and not _load_error(data, path):
+        return f"the converted file cannot be read any more: {broken}"
     again = [finding for finding in inspect_source(output, path, style) if finding.fix]
     if again:
         where = again[0].location
@@ -56,11 +59,18 @@ def _problem(data: bytes, output: bytes, edits: tuple[Edit, ...], path: str, sty
     return ""
 
 
-def _compile_error(data: bytes, path: str) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes and the like are the script's own business
-        try:
-            compile(data, path, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return str(error) or type(error).__name__
+def _load_error(data: bytes, path: str) -> str:
+    """Why the file cannot be compiled or parsed; empty if it can, or if its kind has no parser here."""
+    kind = kind_of(path) or Kind.PYTHON
+    try:
+        if kind in (Kind.JSON, Kind.NOTEBOOK):
+            json.loads(data)
+        elif kind is Kind.SETTINGS and path.endswith(".toml"):
+            tomllib.loads(data.decode())
+        elif kind is Kind.PYTHON:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # invalid escapes and the like are the script's own business
+                compile(data, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return str(error) or type(error).__name__
     return ""

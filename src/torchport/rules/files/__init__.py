@@ -1,0 +1,99 @@
+"""Rules for files that are not Python: launch scripts, configurations, package lists, CUDA sources.
+
+One rule is one module in this folder with a `RULE`, found by scanning, like the rules for Python. It sees the text
+line by line; there is no syntax tree, so a rule matches whole words in places whose form says what they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Style
+from torchport.source.kinds import Kind
+from torchport.source.text import SourceText
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """One line: its text without the line end, and the byte offset of each of its characters."""
+
+    text: str
+    start: int
+    encoding: str
+
+    def offset(self, column: int) -> int:
+        """The byte offset in the file of the character at `column`, counted from 0."""
+        return self.start + len(self.text[:column].encode(self.encoding))
+
+
+class TextFile:
+    """A file of one kind, decoded. Raises SourceError where it is not text."""
+
+    def __init__(self, path: str, data: bytes, kind: Kind) -> None:
+        self.kind = kind
+        self.text = SourceText(path, data)
+
+    def lines(self) -> Iterator[Line]:
+        start = len(self.text.data) - sum(len(line.encode(self.text.encoding)) for line in self.text.lines)
+        for line in self.text.lines:
+            yield Line(line.rstrip("\r\n"), start, self.text.encoding)
+            start += len(line.encode(self.text.encoding))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileRule:
+    """What one rule does, why, and the function that does it. `rewrites` are (file name, before, after)."""
+
+    code: str
+    title: str
+    safety: Safety
+    severity: Severity
+    why: str
+    reference: str
+    kinds: frozenset[Kind]
+    check: Callable[[TextFile, Style], Iterable[Finding]]
+    rewrites: tuple[tuple[str, str, str], ...]
+    unchanged: tuple[tuple[str, str], ...]
+
+    def finding(
+        self,
+        file: TextFile,
+        line: Line,
+        columns: tuple[int, int],
+        message: str,
+        new: str | None = None,
+        *,
+        hint: str = "",
+        severity: Severity | None = None,
+        safety: Safety | None = None,
+    ) -> Finding:
+        """A finding about the columns [first, last) of a line; `new` replaces their text."""
+        start, end = line.offset(columns[0]), line.offset(columns[1])
+        fix = () if new is None else (Edit(start, end, new.encode(line.encoding)),)
+        return Finding(
+            code=self.code,
+            severity=severity or self.severity,
+            safety=safety or (self.safety if fix else Safety.REPORT),
+            location=file.text.location(start, end),
+            message=message,
+            hint=hint,
+            evidence={"source": line.text[columns[0] : columns[1]]},
+            fix=fix,
+            links=(self.reference,),
+        )
+
+
+@functools.cache
+def file_rules() -> tuple[FileRule, ...]:
+    """All rules for files, ordered by code."""
+    found = []
+    for entry in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{entry.name}")
+        if isinstance(rule := getattr(module, "RULE", None), FileRule):
+            found.append(rule)
+    return tuple(sorted(found, key=lambda rule: rule.code))

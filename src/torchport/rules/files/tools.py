@@ -1,0 +1,70 @@
+"""TP603: programs of the CUDA world in launch scripts and images."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.rules import Style
+from torchport.rules.files import FileRule, TextFile
+from torchport.source.kinds import Kind
+
+_COMMENT = re.compile(r"\s*#(?!SBATCH)")
+_TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
+    (re.compile(r"\bnvidia-smi\b(?:[ \t]+-[^|;&)\n]*)?"), "nvidia-smi is npu-smi info",
+     "Its queries differ: npu-smi info -t usages -i <id>, npu-smi info watch.", Severity.WARNING),
+    (re.compile(r"\bnvcc\b"), "there is no nvcc",
+     "Kernels for the NPU are built by CANN's compiler.", Severity.WARNING),
+    (re.compile(r"\b(?:nsys|ncu|nvprof)\s+\w+"), "NVIDIA's profilers do not see an NPU",
+     "Use torch_npu.profiler in the script, or msprof.", Severity.WARNING),
+    (re.compile(r"\bFROM\s+\S*(?:nvidia|cuda)\S*", re.IGNORECASE), "this image holds CUDA",
+     "Start from an image with CANN, such as quay.io/ascend/cann, and mount the driver.", Severity.ERROR),
+    (re.compile(r"--gpus[= ]\S+"), "docker --gpus knows NVIDIA's devices only",
+     "Use --device=/dev/davinci0 with davinci_manager, devmm_svm and hisi_hdc, or the Ascend container runtime.",
+     Severity.WARNING),
+    (re.compile(r"--gres[= ]gpu\S*|--gpus-per-\S+"), "Slurm is asked for GPUs",
+     "The name of the NPU resource is the site's own, often --gres=npu:8.", Severity.WARNING),
+    (re.compile(r"\bnvidia\.com/gpu\b"), "Kubernetes is asked for GPUs",
+     "The resource of the Ascend device plugin is huawei.com/Ascend910.", Severity.WARNING),
+    (re.compile(r"\bmodule\s+load\s+\S*(?:cuda|cudnn|nccl)\S*"), "a CUDA module is loaded",
+     "Load CANN instead: source /usr/local/Ascend/ascend-toolkit/set_env.sh.", Severity.WARNING),
+)  # fmt: skip
+
+
+def check(file: TextFile, style: Style) -> Iterator[Finding]:
+    """A finding for every mention outside comments."""
+    for line in file.lines():
+        if _COMMENT.match(line.text):
+            continue
+        for pattern, message, hint, severity in _TOOLS:
+            for found in pattern.finditer(line.text):
+                whole = found[0]
+                if whole == "nvidia-smi" and style is Style.NPU:
+                    span = (found.start(), found.start() + len(whole))
+                    yield RULE.finding(file, line, span, message, "npu-smi info", severity=Severity.INFO)
+                else:
+                    yield RULE.finding(file, line, found.span(), message, hint=hint, severity=severity)
+
+
+RULE = FileRule(
+    code="TP603",
+    title="programs and resources of the CUDA world",
+    safety=Safety.REVIEW,
+    severity=Severity.WARNING,
+    why="A launch script that calls nvidia-smi or asks for GPUs fails before the training starts.",
+    reference="https://github.com/Ascend/pytorch",
+    kinds=frozenset({Kind.SHELL, Kind.DOCKER, Kind.YAML}),
+    check=check,
+    rewrites=(
+        ("run.sh", "nvidia-smi\npython t.py\n", "npu-smi info\npython t.py\n"),
+        ("run.sh", "nvidia-smi | head\n", "npu-smi info | head\n"),
+    ),
+    unchanged=(
+        ("run.sh", "# nvidia-smi\n"),
+        ("run.sh", "nvidia-smi -L\n"),
+        ("Dockerfile", "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\n"),
+        ("job.sbatch", "#SBATCH --gres=gpu:8\n"),
+        ("run.sh", "npu-smi info\n"),
+    ),
+)  # fmt: skip

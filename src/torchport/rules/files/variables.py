@@ -1,0 +1,79 @@
+"""TP601: environment variables of CUDA and NCCL in launch scripts, images and configurations."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.knowledge.environment import variables
+from torchport.rules import Style
+from torchport.rules.files import FileRule, Line, TextFile
+from torchport.source.kinds import Kind
+
+_COMMENT = re.compile(r"\s*#(?!SBATCH)")
+_DEVICES = re.compile(r"\s*[=:]?\s*[\"']?(\d+(?:\s*,\s*\d+)+)")
+
+
+@functools.cache
+def _names() -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-])({'|'.join(sorted(variables(), key=len, reverse=True))})(?![\w-])")
+
+
+def check(file: TextFile, style: Style) -> Iterator[Finding]:
+    """A finding for every mention outside comments."""
+    if style is not Style.NPU:
+        return
+    for line in file.lines():
+        if _COMMENT.match(line.text):
+            continue
+        for found in _names().finditer(line.text):
+            yield _finding(file, line, found)
+
+
+def _finding(file: TextFile, line: Line, found: re.Match[str]) -> Finding:
+    variable = variables()[found[1]]
+    if not variable.npu or variable.npu == variable.name:
+        return RULE.finding(
+            file, line, found.span(1), f"{variable.name} has no effect on an NPU",
+            hint=variable.note[:1].upper() + variable.note[1:] + ".", severity=Severity.INFO,
+        )  # fmt: skip
+    hint = variable.note[:1].upper() + variable.note[1:] + "." if variable.note else ""
+    severity = Severity.WARNING if variable.note else Severity.INFO
+    devices = _DEVICES.match(line.text, found.end(1))
+    if variable.npu == "ASCEND_RT_VISIBLE_DEVICES" and devices is not None:
+        numbers = [int(number) for number in devices[1].split(",")]
+        if numbers != sorted(set(numbers)):
+            hint = f"The numbers {devices[1]} do not ascend: with that order no device is visible. Sort them."
+        else:
+            severity = Severity.INFO
+    return RULE.finding(
+        file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU", variable.npu,
+        hint=hint, severity=severity, safety=Safety.SAFE if severity is Severity.INFO else Safety.REVIEW,
+    )  # fmt: skip
+
+
+RULE = FileRule(
+    code="TP601",
+    title="environment variables of CUDA and NCCL become those of Ascend and HCCL",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="CUDA_VISIBLE_DEVICES and its kind have no effect on an NPU: a job would use the wrong devices silently.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    kinds=frozenset({Kind.SHELL, Kind.DOCKER, Kind.YAML, Kind.JSON, Kind.SETTINGS}),
+    check=check,
+    rewrites=(
+        ("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python t.py\n", "ASCEND_RT_VISIBLE_DEVICES=0,1 python t.py\n"),
+        ("run.sh", "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64\r\n",
+         "export PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:64\r\n"),
+        ("Dockerfile", "ENV CUDA_VISIBLE_DEVICES 0\n", "ENV ASCEND_RT_VISIBLE_DEVICES 0\n"),
+        ("job.yaml", "env:\n  NCCL_SOCKET_IFNAME: eth0\n", "env:\n  HCCL_SOCKET_IFNAME: eth0\n"),
+    ),
+    unchanged=(
+        ("run.sh", "# set CUDA_VISIBLE_DEVICES first\n"),
+        ("run.sh", "export NCCL_IB_DISABLE=1\n"),
+        ("run.sh", "export MY_CUDA_VISIBLE_DEVICES=1\n"),
+        ("notes.txt", "CUDA_VISIBLE_DEVICES\n"),
+    ),
+)  # fmt: skip

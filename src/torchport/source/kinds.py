@@ -1,0 +1,59 @@
+"""What kind of file a path is, by its name."""
+
+from __future__ import annotations
+
+import enum
+import re
+from pathlib import PurePath
+
+
+class Kind(enum.Enum):
+    """The kinds of files that rules look at."""
+
+    PYTHON = enum.auto()
+    NOTEBOOK = enum.auto()
+    SHELL = enum.auto()
+    DOCKER = enum.auto()
+    YAML = enum.auto()
+    JSON = enum.auto()
+    SETTINGS = enum.auto()  # toml, ini, env
+    PACKAGES = enum.auto()  # requirements, conda environments
+    CUDA_SOURCE = enum.auto()
+
+
+_SUFFIXES = {
+    ".py": Kind.PYTHON,
+    ".pyw": Kind.PYTHON,
+    ".ipynb": Kind.NOTEBOOK,
+    ".sh": Kind.SHELL,
+    ".bash": Kind.SHELL,
+    ".zsh": Kind.SHELL,
+    ".slurm": Kind.SHELL,
+    ".sbatch": Kind.SHELL,
+    ".pbs": Kind.SHELL,
+    ".dockerfile": Kind.DOCKER,
+    ".yaml": Kind.YAML,
+    ".yml": Kind.YAML,
+    ".json": Kind.JSON,
+    ".toml": Kind.SETTINGS,
+    ".ini": Kind.SETTINGS,
+    ".cfg": Kind.SETTINGS,
+    ".env": Kind.SETTINGS,
+    ".cu": Kind.CUDA_SOURCE,
+    ".cuh": Kind.CUDA_SOURCE,
+}
+_REQUIREMENTS = re.compile(
+    r"(?:.*[-_.])?requirements(?:[-_.].*)?\.(?:txt|in)|constraints.*\.txt|conda.*\.ya?ml|environment.*\.ya?ml"
+)
+
+
+def kind_of(path: str) -> Kind | None:
+    """The kind of a file, None for one that no rule looks at. Files without a suffix are not judged by name."""
+    name = PurePath(path).name
+    if _REQUIREMENTS.fullmatch(name.lower()):
+        return Kind.PACKAGES
+    if name.startswith(("Dockerfile", "Containerfile")):
+        return Kind.DOCKER
+    if name == ".env":
+        return Kind.SETTINGS
+    return _SUFFIXES.get(PurePath(name).suffix.lower())

@@ -1,0 +1,190 @@
+"""Notebooks: the code cells as one Python text, and the way from a place in it back into the JSON.
+
+The cells of a notebook share their names, so they are read as one module. Lines that are IPython's, not Python's
+(`%matplotlib inline`, `!pip install`), and cells that are not Python at all are blanked out in that text, byte by
+byte, so that everything else keeps its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import dataclasses
+import json
+import re
+
+from torchport.findings import Edit
+from torchport.source.text import SourceError
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
+_CHARACTER = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL
+)
+_MAGIC = re.compile(r"^([ \t]*)([%!?].*|[^\n'\"#]*\?{1,2}[ \t]*)$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """One JSON string of a cell's source: its character range in the file, with the quotes, and its text's start."""
+
+    raw_start: int
+    raw: str
+    text: str
+    start: int  # byte offset of the text in the module
+    cell: int
+
+
+class Notebook:
+    """The code of a notebook. Raises SourceError (TP902, TP901) for what is not JSON text."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        try:
+            self._file = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise SourceError("TP902", f"a notebook is UTF-8, and this is not: {error}") from error
+        self.pieces: list[Piece] = []
+        self.code = b""
+        self.skipped: list[int] = []  # numbers of cells that are not Python
+        for number, cell in enumerate(_code_cells(self._file), 1):
+            self._add(number, cell)
+        self._starts = [piece.start for piece in self.pieces]
+
+    def _add(self, number: int, cell: list[tuple[int, str]]) -> None:
+        texts = [_decoded(raw) for _, raw in cell]
+        position = len(self.code)
+        for (raw_start, raw), text in zip(cell, texts, strict=True):
+            self.pieces.append(Piece(raw_start, raw, text, position, number))
+            position += len(text.encode("utf-8", "surrogatepass"))
+        whole = "".join(texts)
+        python = _without_magic(whole)
+        if python is None:
+            self.skipped.append(number)
+            python = _blank(whole)
+        self.code += python.encode("utf-8", "surrogatepass") + b"\n"
+
+    def edit(self, edit: Edit) -> Edit | None:
+        """An edit of the code as an edit of the file; None where it does not lie in one JSON string."""
+        start, replacement = edit.start, edit.replacement.decode("utf-8")
+        index = bisect.bisect_right(self._starts, start) - 1
+        piece = self.pieces[max(index, 0)]
+        if start == edit.end == piece.start and index > 0 and self.pieces[index - 1].cell != piece.cell:
+            # A new line between two cells belongs at the end of the first.
+            piece = self.pieces[index - 1]
+            return self._insert_at_end(piece, replacement)
+        if start > piece.start + len(piece.text.encode()):
+            return self._insert_at_end(piece, replacement) if start == edit.end else None
+        first = self._character(piece, start)
+        last = self._character(piece, edit.end)
+        if first is None or last is None:
+            return None
+        return Edit(
+            self._bytes(first), self._bytes(last), json.dumps(replacement, ensure_ascii=False)[1:-1].encode()
+        )
+
+    def place(self, offset: int) -> int:
+        """The byte offset in the file of a byte offset in the code."""
+        index = max(bisect.bisect_right(self._starts, offset) - 1, 0)
+        if not self.pieces:
+            return 0
+        found = self._character(self.pieces[index], offset)
+        return self._bytes(found if found is not None else self.pieces[index].raw_start)
+
+    def _insert_at_end(self, piece: Piece, text: str) -> Edit:
+        end = self._bytes(piece.raw_start + len(piece.raw) - 1)
+        line = text.strip("\n")
+        text = f"{line}\n" if piece.text.endswith("\n") else f"\n{line}"
+        return Edit(end, end, json.dumps(text, ensure_ascii=False)[1:-1].encode())
+
+    def _character(self, piece: Piece, offset: int) -> int | None:
+        """The character offset in the file of a byte offset in the code, if that lies in the piece."""
+        inside = piece.text.encode("utf-8", "surrogatepass")[: offset - piece.start]
+        if offset - piece.start > len(piece.text.encode("utf-8", "surrogatepass")):
+            return None
+        count = len(inside.decode("utf-8", "surrogatepass"))
+        position = piece.raw_start + 1
+        for index, found in enumerate(_CHARACTER.finditer(piece.raw, 1, len(piece.raw) - 1)):
+            if index == count:
+                break
+            position = piece.raw_start + found.end()
+        return position
+
+    def _bytes(self, character: int) -> int:
+        return len(self._file[:character].encode("utf-8"))
+
+
+def _code_cells(text: str) -> list[list[tuple[int, str]]]:
+    """For each code cell the (character offset, raw token) of the strings that make up its source."""
+    cells: dict[int, list[tuple[int, str]]] = {}
+    kinds: dict[int, str] = {}
+    path: list[str | int] = []
+    key_next: list[bool] = []  # for each open container whether it is an object that expects a key
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if word in "{[":
+            path.append("" if word == "{" else 0)
+            key_next.append(word == "{")
+        elif word in "}]":
+            if not path:
+                raise SourceError("TP901", "the notebook is not JSON")
+            path.pop()
+            key_next.pop()
+        elif word == "," and path:
+            last = path[-1]
+            if isinstance(last, int):
+                path[-1] = last + 1
+            else:
+                key_next[-1] = True
+        elif word[0] == '"' and path:
+            if key_next[-1]:
+                path[-1] = _decoded(word)
+                key_next[-1] = False
+            elif path[0] == "cells":
+                _note(path, token.start(), word, cells, kinds)
+    return [cells[index] for index in sorted(cells) if kinds.get(index) == "code"]
+
+
+def _note(
+    path: list[str | int],
+    start: int,
+    word: str,
+    cells: dict[int, list[tuple[int, str]]],
+    kinds: dict[int, str],
+) -> None:
+    match path:
+        case ["cells", int(index), "cell_type"]:
+            kinds[index] = _decoded(word)
+        case ["cells", int(index), "source"] | ["cells", int(index), "source", int()]:
+            cells.setdefault(index, []).append((start, word))
+        case _:
+            pass
+
+
+def _decoded(raw: str) -> str:
+    try:
+        return str(json.loads(raw, strict=False))
+    except ValueError as error:
+        raise SourceError("TP901", f"the notebook is not JSON: {error}") from error
+
+
+def _without_magic(cell: str) -> str | None:
+    """The cell with IPython's lines blanked out; None where it is not Python."""
+    if re.match(r"\s*%%(?!time\b|timeit\b|capture\b|prun\b)", cell):
+        return None
+    python = _MAGIC.sub(lambda found: found[1] + _pass(found[2]), cell)
+    try:
+        ast.parse(python)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return python
+
+
+def _pass(line: str) -> str:
+    """A statement that does nothing, of the same length in bytes."""
+    length = len(line.encode("utf-8", "surrogatepass"))
+    return f"pass{'#' * (length - 4)}" if length >= 4 else ";".join("0" * ((length + 1) // 2)).ljust(length)
+
+
+def _blank(cell: str) -> str:
+    return "".join(
+        "\n" if char == "\n" else " " * len(char.encode("utf-8", "surrogatepass")) for char in cell
+    )

@@ -1,0 +1,85 @@
+"""Files that are not Python: every rule does what its own examples say, and the rest of the file stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchport.convert import convert_source, convert_tree
+from torchport.findings import Safety, Severity
+from torchport.rules.files import FileRule, file_rules
+from torchport.source.kinds import Kind, kind_of
+
+CASES = [(rule, *case) for rule in file_rules() for case in rule.rewrites]
+NOOPS = [(rule, *case) for rule in file_rules() for case in rule.unchanged]
+
+
+@pytest.mark.parametrize(("rule", "name", "before", "after"), CASES)
+def test_rewrites(rule: FileRule, name: str, before: str, after: str) -> None:
+    conversion = convert_source(before.encode(), name)
+    assert conversion.output.decode() == after
+    assert rule.code in {finding.code for finding in conversion.findings}
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), NOOPS)
+def test_leaves_alone(rule: FileRule, name: str, text: str) -> None:
+    assert convert_source(text.encode(), name).output == text.encode()
+
+
+@pytest.mark.parametrize("rule", file_rules(), ids=lambda rule: rule.code)
+def test_has_as_many_noops_as_rewrites(rule: FileRule) -> None:
+    assert len(rule.unchanged) >= max(len(rule.rewrites), 1)
+    assert bool(rule.rewrites) == (rule.safety is not Safety.REPORT)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.py", Kind.PYTHON), ("n.ipynb", Kind.NOTEBOOK), ("run.sbatch", Kind.SHELL), ("Dockerfile.gpu", Kind.DOCKER),
+        ("requirements-dev.txt", Kind.PACKAGES), ("environment.yml", Kind.PACKAGES), ("config.yml", Kind.YAML),
+        ("k.cu", Kind.CUDA_SOURCE), ("notes.txt", None), ("README.md", None), ("data.bin", None),
+    ],
+)  # fmt: skip
+def test_kinds(name: str, kind: Kind | None) -> None:
+    assert kind_of(f"some/folder/{name}") is kind
+
+
+def test_descending_devices_are_said() -> None:
+    (finding,) = convert_source(b"CUDA_VISIBLE_DEVICES=3,1 python t.py\n", "run.sh").findings
+    assert finding.safety is Safety.REVIEW
+    assert "do not ascend" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("requirements.txt", "flash-attn==2.5\n", "flash-attn"),
+        ("requirements.txt", "bitsandbytes\ntriton>=2\n", "triton"),
+        ("Dockerfile", "FROM nvidia/cuda:12.1-devel\n", "image"),
+        ("run.slurm", "#SBATCH --gres=gpu:8\n", "Slurm"),
+        ("run.sh", "docker run --gpus all x\n", "docker"),
+        ("k.cu", "template <int N>\n__global__ void scan_kernel(float* x) {\n", "scan_kernel"),
+        ("environment.yml", "  - pytorch-cuda=12.1\n", "pytorch-cuda"),
+    ],
+)
+def test_what_is_only_said(name: str, text: str, word: str) -> None:
+    conversion = convert_source(text.encode(), name)
+    assert conversion.output == text.encode()
+    said = [finding for finding in conversion.findings if finding.severity is not Severity.INFO]
+    assert any(word in finding.message for finding in said)
+    assert all(finding.hint for finding in said)
+
+
+def test_a_whole_project(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    root.mkdir()
+    (root / "run.sh").write_text("CUDA_VISIBLE_DEVICES=0 python t.py --device cuda\n")
+    (root / "c.yaml").write_text("device: cuda\nname: mein cuda\n")
+    (root / "data.json").write_bytes(b"\xff\xfe not text: cuda")
+    (root / "t.py").write_text("import torch\ntorch.cuda.init()\n")
+    result = convert_tree(root, tmp_path / "out")
+    assert (tmp_path / "out" / "run.sh").read_text() == "ASCEND_RT_VISIBLE_DEVICES=0 python t.py --device npu\n"
+    assert (tmp_path / "out" / "c.yaml").read_text() == "device: npu\nname: mein cuda\n"
+    assert (tmp_path / "out" / "data.json").read_bytes() == b"\xff\xfe not text: cuda"
+    assert [one.code for one in result.findings if one.location and one.location.path == "data.json"] == ["TP902"]
