@@ -1,0 +1,317 @@
+"""Checks of rooms that patch torch, run by test_live_process.py in a process of its own: they need plain torch on the
+CPU, whatever the process that runs the tests has loaded. Prints {check: traceback or ""} as JSON.
+"""
+
+import json
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import numpy
+import torch
+import torch.nn.functional as functional
+
+from torchport.auto import reference
+from torchport.findings import Result
+from torchport.record.equal import EqualStart
+from torchport.record.recorder import Recorder
+from torchport.record.recording import HEAD, Journal, Recording, read_journal
+
+CUDA = torch.device("cuda:0")
+
+
+class Patched:
+    """The reference patch for the length of a block."""
+
+    def __enter__(self):
+        self.patches = reference.apply(torch)
+
+    def __exit__(self, *error):
+        self.patches.undo()
+
+
+def everything():
+    """Identity of each attribute of whatever torch module or class is loaded."""
+    owners = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.split(".")[0] in ("torch", "numpy", "random")
+    }
+    for module in list(owners.values()):
+        owners |= {f"{module.__name__}:{n}": v for n, v in vars(module).items() if isinstance(v, type)}
+    return {(name, key): id(value) for name, owner in owners.items() for key, value in vars(owner).items()}
+
+
+def changed(before):
+    after = everything()
+    return {key for key in before.keys() & after.keys() if before[key] != after[key]} | {
+        key for key in after.keys() - before.keys() if (key[0], "__name__") in before
+    }
+
+
+def check_undo_restores_every_attribute():
+    with Patched():
+        pass  # whatever importing on the way adds to packages is there now
+    before = everything()
+    with Patched():
+        assert len(changed(before)) > 100
+    assert changed(before) == set()
+
+
+def check_recorder_undo_restores_every_attribute():
+    recording(train)
+    before = everything()
+    recording(train)
+    assert changed(before) == set()
+
+
+def check_undo_twice_is_harmless():
+    patches = reference.apply(torch)
+    patches.undo()
+    patches.undo()
+    assert not torch.cuda.is_available()
+
+
+def check_queries_answer_for_one_device():
+    with Patched():
+        assert torch.cuda.is_available()
+        assert torch.cuda.device_count() == 1
+        assert torch.cuda.current_device() == 0
+        assert torch.cuda.get_device_properties(0).total_memory > 2**28
+        assert torch.cuda.get_device_capability() >= (8, 0)
+        assert torch.cuda.memory_allocated() == 0
+        torch.cuda.set_device(0)
+        torch.cuda.empty_cache()
+        torch.cuda.synchronize()
+    assert not torch.cuda.is_available()
+
+
+def check_every_way_to_a_device_ends_on_the_cpu():
+    with Patched():
+        x = torch.ones(2, 3)
+        moved = [
+            x.cuda(), x.cuda(0, non_blocking=True), x.to("cuda"), x.to(CUDA), x.to(0), x.to("cuda", torch.float64),
+            x.to(device="cuda:0", dtype=torch.float16), x.to(torch.float64), x.to(x), x.type("torch.cuda.FloatTensor"),
+            torch.zeros(3, device="cuda"), torch.tensor([1.0], device=CUDA), torch.arange(3, device=0),
+            torch.zeros_like(x, device="cuda"), torch.as_tensor(numpy.ones(2), device="cuda"),
+            x.new_zeros(2, device=CUDA),
+            torch.rand(2, device="cuda"), torch.randint(0, 5, (2,), device="cuda"), torch.cuda.FloatTensor([1.0, 2.0]),
+            torch.nn.Linear(2, 2, device="cuda").weight, torch.nn.Linear(2, 2).cuda().weight,
+            torch.nn.Linear(2, 2).to(0).weight, torch.nn.Linear(2, 2).to(CUDA, torch.float64).weight,
+            x.pin_memory(), torch.nn.DataParallel(torch.nn.Linear(3, 2)).cuda()(x),
+        ]  # fmt: skip
+        with torch.device("cuda"):
+            moved.append(torch.empty(2))
+        assert {tensor.device.type for tensor in moved} == {"cpu"}
+        assert CUDA.type == "cuda"
+        assert torch.Generator(device="cuda").device.type == "cpu"
+        assert isinstance(torch.Generator(), torch.Generator)
+
+
+def check_moving_copies_as_between_devices():
+    with Patched():
+        x = torch.ones(3)
+        for copy in (x.cuda(), x.cpu(), x.to("cuda"), x.to("cpu")):
+            copy.zero_()
+        assert x.sum() == 3
+        weight = torch.ones(3, requires_grad=True)
+        assert weight.cuda() is weight
+
+
+def check_device_random_numbers_leave_the_cpu_generator_alone():
+    with Patched():
+        torch.manual_seed(3)
+        expected = torch.rand(4)
+        torch.manual_seed(3)
+        torch.rand(5, device="cuda")
+        functional.dropout(torch.ones(100), 0.5)
+        assert torch.equal(torch.rand(4), expected)
+        torch.cuda.manual_seed_all(5)
+        first = torch.randn(3, device="cuda"), functional.dropout(torch.ones(100), 0.5)
+        state = torch.cuda.get_rng_state()
+        torch.cuda.manual_seed_all(5)
+        again = torch.randn(3, device="cuda"), functional.dropout(torch.ones(100), 0.5)
+        assert all(map(torch.equal, first, again))
+        after = torch.rand(3, device="cuda")
+        torch.cuda.set_rng_state(state)
+        assert torch.equal(torch.rand(3, device="cuda"), after)
+
+
+def check_streams_and_events():
+    with Patched():
+        stream = torch.cuda.Stream(priority=-1)
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        with torch.cuda.stream(stream):
+            assert torch.cuda.current_stream() is stream
+            begin.record()
+            stream.wait_stream(torch.cuda.default_stream())
+            end.record(stream)
+        assert torch.cuda.current_stream() is torch.cuda.default_stream()
+        torch.ones(1).record_stream(stream)
+        end.synchronize()
+        assert begin.elapsed_time(end) > 0
+        assert stream.query()
+        with torch.cuda.device(0), torch.cuda.stream(None):
+            pass
+
+
+def check_mixed_precision_is_fp32():
+    with Patched():
+        scaler, old = torch.amp.GradScaler("cuda"), torch.cuda.amp.GradScaler(init_scale=8.0)
+        for context in (torch.autocast("cuda", dtype=torch.float16), torch.cuda.amp.autocast()):
+            with context:
+                assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+        loss = torch.tensor(2.0, requires_grad=True)
+        assert scaler.scale(loss) is loss
+        assert old.scale(loss) is loss
+        assert not scaler.is_enabled()
+        with torch.autocast("cpu", dtype=torch.bfloat16):  # what is meant for the CPU stays
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+
+
+def check_checkpoints_load_on_the_cpu():
+    with Patched(), tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "checkpoint.pt")
+        torch.save({"weight": torch.ones(2)}, path)
+        for location in ("cuda:0", CUDA, None, {"cpu": "cuda:0"}, lambda storage, place: storage.cuda()):
+            assert torch.load(path, map_location=location)["weight"].device.type == "cpu"
+
+
+class Net(torch.nn.Module):
+    """A parameter, a buffer and dropout."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.fc = torch.nn.Linear(3, 1)
+        self.register_buffer("noise", torch.randn(3))
+        self.dropout = torch.nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.fc(self.dropout(x + self.noise))
+
+
+def train(dropout=0.0, steps=3, draw=0, scaler=None):
+    torch.rand(draw)
+    net = Net(dropout)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.nn.init.normal_(net.fc.weight)  # after the optimizer was built
+    losses = []
+    for _ in range(steps):
+        loss = net(torch.rand(8, 3)).square().mean()
+        optimizer.zero_grad()
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def recording(run, weights=None, load=False):
+    """Run `run` recorded; the recording and what `run` returned."""
+    folder = Path(tempfile.mkdtemp())
+    Result("record", data={"recording": 1}).write(folder / HEAD)
+    journal = Journal(folder)
+    equal = (lambda torch: EqualStart(torch, weights, journal, load=load)) if weights else None
+    recorder = Recorder(journal, 0, reference.apply, equal)
+    recorder.install()
+    try:
+        returned = run()
+    finally:
+        recorder.undo()
+        journal.close()
+    return Recording.read(folder), returned
+
+
+def check_losses_are_recorded():
+    recorded, losses = recording(train)
+    assert recorded.losses == losses
+    assert recorded.steps[0].seconds is None
+    assert all(step.seconds > 0 for step in recorded.steps[1:])
+    assert recorded.of_kind("random") == []
+
+
+def check_seeding_makes_runs_repeatable():
+    assert recording(train)[1] == recording(train)[1]
+    first, second = (recording(lambda: numpy.random.default_rng().random())[1] for _ in range(2))
+    assert first == second
+    recorded, _ = recording(lambda: torch.manual_seed(7) and None)
+    assert recorded.of_kind("seed")[-1]["value"] == "7"
+
+
+def check_scaled_losses_are_recorded_unscaled():
+    plain, _ = recording(train)
+    scaled, _ = recording(lambda: train(scaler=torch.amp.GradScaler("cpu", init_scale=1024.0)))
+    assert torch.amp.GradScaler("cpu").is_enabled()
+    assert scaled.losses[0] == plain.losses[0]
+
+
+def check_dropout_is_noticed():
+    recorded, _ = recording(lambda: train(dropout=0.5))
+    assert len(recorded.of_kind("random")) == 1
+
+
+def check_reentrant_backward_is_one_step():
+    def run():
+        x = torch.ones(2, requires_grad=True)
+        torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=True).sum().backward()
+
+    assert len(recording(run)[0].steps) == 1
+
+
+def check_equal_start_gives_weights_buffers_and_order():
+    weights = Path(tempfile.mkdtemp(), "weights")
+    saved, losses = recording(train, weights)
+    loaded, same = recording(lambda: train(draw=5), weights, load=True)
+    _, other = recording(lambda: train(draw=5))
+    assert same == losses != other
+    assert [event["action"] for event in saved.of_kind("weights")] == ["saved", "saved"]
+    assert [event["action"] for event in loaded.of_kind("weights")] == ["loaded", "loaded"]
+
+
+def check_other_weights_are_a_mismatch():
+    weights = Path(tempfile.mkdtemp(), "weights")
+    recording(lambda: torch.optim.SGD([torch.ones(3, requires_grad=True)]) and None, weights)
+    loaded, _ = recording(
+        lambda: torch.optim.SGD([torch.ones(4, requires_grad=True)]) and None, weights, load=True
+    )
+    assert loaded.of_kind("weights")[0]["action"] == "mismatch"
+
+
+def check_training_is_never_overwritten():
+    weights = Path(tempfile.mkdtemp(), "weights")
+
+    def run():
+        net = Net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+        net(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        value = net.fc.weight.detach().clone()
+        torch.optim.SGD(net.parameters(), lr=0.1)  # a second phase
+        net(torch.ones(1, 3))
+        return torch.equal(net.fc.weight, value)
+
+    recording(run, weights)
+    assert recording(run, weights, load=True)[1]
+
+
+def check_forked_children_write_nothing():
+    import os
+
+    folder = Path(tempfile.mkdtemp())
+    journal = Journal(folder)
+    if os.fork() == 0:
+        journal.write("step", step=0)
+        os._exit(0)
+    os.wait()
+    assert list(read_journal(folder / "steps.jsonl")) == []
+
+
+if __name__ == "__main__":
+    results = {}
+    for name, check in [(name, value) for name, value in globals().items() if name.startswith("check_")]:
+        try:
+            check()
+            results[name] = ""
+        except Exception:
+            results[name] = traceback.format_exc()
+    json.dump(results, sys.stdout)

@@ -1,0 +1,201 @@
+"""The verdict on two recordings: what each difference is called, and what is no difference."""
+
+import json
+import math
+import random
+import subprocess
+import sys
+
+import pytest
+
+from torchport.cli import main
+from torchport.compare import compare
+from torchport.compare.metrics import final_metrics
+from torchport.findings import Result
+from torchport.record import recording
+from torchport.record.recording import Journal, Recording
+from torchport.report import render_comparison
+
+CURVE = [2.3 * 0.97**step + 0.01 * math.sin(step) for step in range(120)]
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Makes a recording from losses, further events and printed text."""
+    count = iter(range(100))
+
+    def make(losses, *events, output="", status=0):
+        folder = tmp_path / str(next(count))
+        folder.mkdir()
+        Result("record", data={"recording": recording.VERSION}).write(folder / recording.HEAD)
+        journal = Journal(folder)
+        for event in events:
+            journal.write(**event)
+        for step, loss in enumerate(losses):
+            journal.write("step", step=step, loss=loss, seconds=0.1, elapsed=0.1 * step)
+        if status is not None:
+            journal.write("end", status=status, error="", path="", line=0, timeout=0)
+        journal.close()
+        (folder / recording.STDOUT).write_text(output)
+        return Recording.read(folder)
+
+    return make
+
+
+def scaled(factor, start=0):
+    return [loss * (factor if step >= start else 1) for step, loss in enumerate(CURVE)]
+
+
+def codes(result):
+    return [finding.code for finding in result.findings]
+
+
+@pytest.mark.parametrize(
+    ("port", "holds"),
+    [
+        (CURVE, True),
+        (scaled(1 + 9e-5), True),
+        (scaled(1 + 2e-4), False),  # too much for the first 50 steps
+        (scaled(1 + 2e-4, start=50), True),  # not for the rest
+        (scaled(1 + 2e-2, start=50), False),
+        (scaled(1 - 2e-2, start=119), False),
+    ],
+)
+def test_step_by_step_bounds(record, port, holds):
+    result = compare(record(CURVE), record(port))
+    assert result.data["holds"] is holds
+    assert codes(result) == ([] if holds else ["TP301"])
+
+
+def test_the_first_differing_step_is_named(record):
+    result = compare(record(CURVE), record(scaled(1.5, start=7)))
+    assert result.findings[0].evidence["step"] == 7
+    assert "from step 7 on" in result.findings[0].message
+
+
+@pytest.mark.parametrize(("dtype", "holds"), [("float32", False), ("float16", True), ("bfloat16", True)])
+def test_precision_widens_the_bounds(record, dtype, holds):
+    port = record(scaled(1.03), {"kind": "precision", "dtype": dtype})
+    assert compare(record(CURVE), port).data["holds"] is holds
+
+
+def test_nan_in_the_port_alone(record):
+    result = compare(record(CURVE), record([*CURVE[:9], math.nan, *CURVE[10:]]))
+    assert codes(result) == ["TP302"]
+    assert "NaN at step 9" in result.findings[0].message
+    assert not result.data["holds"]
+    assert "!" in render_comparison(result.data)
+    json.loads(result.text())
+
+
+def test_nan_in_both_is_the_originals_problem(record):
+    curve = [*CURVE[:9], math.nan, math.nan]
+    result = compare(record(curve), record(curve))
+    assert result.data["holds"]
+    assert "original's own loss" in result.findings[0].message
+
+
+def test_numbers_of_steps(record):
+    assert codes(compare(record(CURVE), record(CURVE[:100]))) == ["TP303"]
+
+
+def test_nothing_recorded(record):
+    result = compare(record([]), record([]))
+    assert codes(result) == ["TP304"]
+    assert render_comparison(result.data) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(3, "exit status 3"), (-11, "signal SIGSEGV"), (None, "stopped from")]
+)
+def test_a_run_that_ends_badly(record, status, words):
+    result = compare(record(CURVE), record(CURVE[:20], status=status))
+    assert codes(result) == ["TP310", "TP303"]
+    assert words in result.findings[0].message
+    assert "after 20 steps" in result.findings[0].message
+
+
+def test_weights_that_could_not_be_made_equal_are_a_warning(record):
+    event = {"kind": "weights", "name": "module-0", "action": "mismatch", "detail": "shapes differ"}
+    result = compare(record(CURVE), record(CURVE, event))
+    assert codes(result) == ["TP305"]
+    assert result.data["holds"]
+
+
+def noisy(seed, scale=1.0, noise=0.15):
+    draw = random.Random(seed)
+    return [loss * scale * (1 + draw.gauss(0, noise)) for loss in CURVE]
+
+
+DROPOUT = {"kind": "random", "detail": "dropout"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chance_is_not_a_difference(record, seed):
+    result = compare(record(noisy(seed), DROPOUT), record(noisy(seed + 1000), DROPOUT))
+    assert result.data["method"] == "statistical"
+    assert codes(result) == ["TP320"]
+    assert result.data["holds"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_difference_shows_through_chance(record, seed):
+    result = compare(record(noisy(seed), DROPOUT), record(noisy(seed + 1000, scale=1.5), DROPOUT))
+    assert codes(result) == ["TP320", "TP301"]
+    assert "<--" in render_comparison(result.data)
+
+
+def test_other_seeds_make_it_statistical(record):
+    seeds = ({"kind": "seed", "of": "torch", "value": value} for value in "12")
+    result = compare(*(record(CURVE, seed) for seed in seeds))
+    assert result.data["method"] == "statistical"
+
+
+@pytest.mark.parametrize(
+    ("reference", "port", "holds"),
+    [
+        ("test accuracy 97.50 %", "test accuracy 97.10 %", True),
+        ("test accuracy 97.50 %", "test accuracy 96.90 %", False),
+        ("Acc@1: 0.975", "Acc@1: 0.971", True),
+        ("Acc@1: 0.975", "Acc@1: 0.965", False),
+        ("val_loss=0.5000", "val_loss=0.5040", True),
+        ("val_loss=0.5000", "val_loss=0.5600", False),
+        ("accuracy: 0.1\naccuracy: 0.9", "accuracy: 0.8\naccuracy: 0.9", True),  # the last one counts
+        ("took 3.1 s, 812 images/s", "took 9.9 s, 15 images/s", True),  # not a metric of the model
+        ("loss nan", "loss nan", True),
+        ("loss 0.5", "loss nan", False),
+    ],
+)
+def test_final_metrics(record, reference, port, holds):
+    result = compare(record(CURVE, output=reference), record(CURVE, output=port))
+    assert result.data["holds"] is holds
+    assert codes(result) == ([] if holds else ["TP306"])
+
+
+def test_metrics_of_a_usual_line():
+    line = " * Epoch 2: train loss 0.0237, test loss 0.0417, test accuracy 99.17 % (9.1 s, 0.0 MiB)"
+    found = {name: (metric.value, metric.percent) for name, metric in final_metrics(line).items()}
+    assert found == {
+        "train loss": (0.0237, False),
+        "test loss": (0.0417, False),
+        "test accuracy": (99.17, True),
+    }
+
+
+def test_the_command_works_without_torch(record, tmp_path):
+    first, second = record(CURVE), record(scaled(2.0))
+    code = "import sys; sys.modules['torch'] = None; from torchport.cli import main; sys.exit(main(sys.argv[1:]))"
+    run = subprocess.run(
+        [sys.executable, "-c", code, "compare", first.path, second.path, "--json"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert json.loads(run.stdout)["data"]["holds"] is False
+
+
+def test_the_command_prints_verdict_and_usage_errors(record, tmp_path, capsys):
+    first = record(CURVE)
+    assert main(["compare", str(first.path), str(first.path)]) == 0
+    assert "the runs agree" in capsys.readouterr().out
+    assert main(["compare", str(first.path), str(tmp_path)]) == 2
+    assert "is not a recording" in capsys.readouterr().err
