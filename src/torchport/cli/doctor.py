@@ -15,6 +15,7 @@ import json
 import platform
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from torchport import __version__, vnpu
 from torchport.vnpu import wheels
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _checks(probe_timeout: float | None) -> Iterator[Check]:
     """The checks in order of need; the trial of the device only when everything it needs is there."""
-    yield Check("torchport", True, f"{__version__} in {vnpu.library_directory().parent.parent}")
+    yield Check("torchport", True, f"{__version__} in {Path(__file__).parents[1]}")
     yield Check("python", True, f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
     needed = [_torch(), _torch_npu(), _device()]
     yield from needed
