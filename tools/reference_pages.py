@@ -67,7 +67,7 @@ def chip_profiles() -> str:
             chip["clock_ghz"],
             chip["memory_gib"],
             f"{chip['bandwidth_gbs']:g}",
-            chip.get("l2_mib", "not known"),
+            chip["l2_mib"],
             "yes" if chip["bf16"] else "no",
             chip["source"],
         ]
