@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/reference: commands, variables, chips, operators.
+"""Write the generated pages of docs/reference: variables, chips, operators.
 
   python tools/reference_pages.py            write all
   python tools/reference_pages.py chips      write one
@@ -10,13 +10,12 @@ The operator page needs the built virtual NPU (operators.json).
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from torchport import cli, vnpu
+from torchport import vnpu
 from torchport.vnpu.chips import chips
 from torchport.vnpu.variables import VARIABLES
 
@@ -35,15 +34,6 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def page(title: str, source: str, *parts: str) -> str:
     """A page with its title and its origin."""
     return "\n\n".join([f"# {title}", f"Generated from {source} by `make docs`; do not edit.", *parts]) + "\n"
-
-
-def commands() -> str:
-    """One section per command: its docstring."""
-    parts = []
-    for name in cli.command_names():
-        text = (importlib.import_module(f"torchport.cli.{name}").__doc__ or "").rstrip()
-        parts.append(f"## torchport {name}\n\n```text\n{text}\n```")
-    return page("Commands", "the docstrings of `src/torchport/cli/`", *parts)
 
 
 def variables() -> str:
@@ -114,7 +104,6 @@ def operators() -> str:
 
 
 PAGES = {
-    "commands": commands,
     "variables": variables,
     "chips": chip_profiles,
     "operators": operators,
