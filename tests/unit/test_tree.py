@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("csrc", "src", "tests", "tools", "benchmarks", "examples")
 LANGUAGES = {".py", ".cpp", ".h"}
 # A name that says nothing about its purpose collects what has no purpose.
-NAMELESS = {"utils", "util", "common", "helpers", "helper", "core", "base", "misc", "tools", "const", "types"}
+NAMELESS = {"utils", "util", "common", "helpers", "helper", "core", "base", "misc"}
 LARGEST, MEDIAN, NEARLY_ALL = 600, 150, 400  # lines: any file, half of the files, 95 % of the files
 
 
