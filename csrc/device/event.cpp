@@ -19,11 +19,15 @@ void Event::record(Stream &stream) {
     }));
 }
 
-void Event::hold(Stream &stream) const {
+void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
     const uint64_t generation = state_->requested.load();
     if (state_->completed.load() >= generation) return;
-    stream.submit(make_task("EventWait", [state = state_, generation] {
-        state->bell.wait([&] { return state->completed.load() >= generation; });
+    state_->holding.fetch_add(1);
+    stream.submit(make_task("EventWait", [state = state_, generation, limit, id = id_] {
+        const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
+        const bool reached = state->bell.wait([&] { return state->completed.load() >= generation; }, deadline);
+        state->holding.fetch_sub(1);
+        if (!reached) fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
     }));
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <optional>
 
 #include "device/doorbell.h"
 #include "device/stream.h"
@@ -12,8 +14,11 @@ namespace vnpu {
 class Event {
   public:
     void record(Stream &stream);
-    // Later tasks of `stream` start only after the latest record() so far has run. Returns at once.
-    void hold(Stream &stream) const;
+    // Later tasks of `stream` start only after the latest record() so far has run; it fails with EventTimeout where that
+    // takes longer than `limit`. Returns at once.
+    void hold(Stream &stream, std::optional<std::chrono::milliseconds> limit = std::nullopt) const;
+    // Whether every hold() so far has let its stream go on.
+    bool holds_done() const noexcept { return state_->holding.load() == 0; }
     // Whether the latest record() has run; true when there was none.
     bool done() const noexcept;
     bool recorded() const noexcept { return state_->requested.load() != 0; }
@@ -29,6 +34,7 @@ class Event {
     struct State {  // outlives the event: tasks in flight hold it
         std::atomic<uint64_t> requested{0}, completed{0};
         std::atomic<Clock::rep> time{0};
+        std::atomic<uint32_t> holding{0};
         mutable Doorbell bell;
     };
     static uint64_t next_id() noexcept;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -74,6 +75,7 @@ uint64_t Heap::take(size_t size, bool physical) {
     live_.emplace(offset, Block{need, physical});
     freed_.erase(offset);
     used_ += need;
+    peak_ = std::max(peak_, used_);
     return offset;
 }
 
@@ -148,9 +150,17 @@ uint64_t Heap::used() const {
     return used_;
 }
 
+uint64_t Heap::peak() const {
+    const std::lock_guard lock(mutex_);
+    return peak_;
+}
+
 void Heap::clear() {
     const std::lock_guard lock(mutex_);
-    while (!live_.empty()) give(live_.begin());
+    for (auto it = live_.begin(); it != live_.end();) {
+        const auto block = it++;
+        if (!block->second.physical) give(block);
+    }
     freed_.clear();
 }
 

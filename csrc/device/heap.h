@@ -50,7 +50,8 @@ class Heap {
 
     uint64_t capacity() const noexcept { return capacity_; }
     uint64_t used() const;
-    // Frees whatever is still allocated (device reset).
+    uint64_t peak() const;  // the most that was ever in use
+    // Frees what is still allocated at an address (device reset). Physical memory belongs to its PhysicalMemory.
     void clear();
 
   private:
@@ -71,7 +72,7 @@ class Heap {
     std::map<uint64_t, Block> live_;              // offset -> block
     std::map<uint64_t, uint64_t> free_;           // offset -> size, neighbours merged
     std::unordered_set<uint64_t> freed_;          // bases freed and not given out again: tells a double free
-    uint64_t used_ = 0;
+    uint64_t used_ = 0, peak_ = 0;
 };
 
 }  // namespace vnpu

@@ -135,6 +135,11 @@ void Machine::drain(int device) {
     for (const auto &stream : streams_of(device)) stream->drain();
 }
 
+bool Machine::idle(int device) {
+    const auto streams = streams_of(device);
+    return std::all_of(streams.begin(), streams.end(), [](const auto &stream) { return stream->idle(); });
+}
+
 size_t Machine::extent(const void *address) {
     if (!space_.contains(address)) return 0;
     if (space_.in_window(address)) return mappings_.extent(address);

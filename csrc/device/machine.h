@@ -67,6 +67,8 @@ class Machine {
     void synchronize(int device, Deadline deadline = std::nullopt);
     // The same without reporting failures.
     void drain(int device);
+    // Whether every task submitted to the device so far has run.
+    bool idle(int device);
 
     // Bytes from the device address to the end of the live memory that holds it; 0 when there is none.
     size_t extent(const void *address);

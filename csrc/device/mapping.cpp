@@ -29,6 +29,14 @@ void Mappings::unmap(void *address) {
     live_.erase(it);
 }
 
+bool Mappings::any(const void *address, size_t size) const {
+    const std::lock_guard lock(mutex_);
+    const auto start = reinterpret_cast<uintptr_t>(address);
+    const auto next = live_.lower_bound(start);
+    if (next != live_.end() && next->first < start + size) return true;
+    return next != live_.begin() && std::prev(next)->first + std::prev(next)->second.size > start;
+}
+
 Mappings::Table::const_iterator Mappings::find(const void *address) const {
     const auto at = reinterpret_cast<uintptr_t>(address);
     auto it = live_.upper_bound(at);

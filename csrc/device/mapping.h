@@ -42,6 +42,8 @@ class Mappings {
     void map(void *address, size_t size, size_t offset, std::shared_ptr<PhysicalMemory> memory);
     // Faults InvalidAddress unless a mapping starts at `address`.
     void unmap(void *address);
+    // Whether anything is mapped in the `size` bytes at `address`.
+    bool any(const void *address, size_t size) const;
     // Bytes from `address` to the end of the mapped run that holds it (mappings that touch count as one);
     // 0 when it is not mapped.
     size_t extent(const void *address) const;

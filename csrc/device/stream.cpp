@@ -103,6 +103,9 @@ bool Stream::idle() const noexcept {
 }
 
 bool Stream::drain(Deadline deadline) {
+    if (worker_of == this)
+        fail(FaultKind::InvalidArgument,
+             "A host function on stream {} of virtual NPU {} waits for its own stream, which would never end.", id_, device_);
     const uint64_t goal = submitted_.load(std::memory_order_seq_cst);
     return done_.wait([&] { return completed_.load(std::memory_order_seq_cst) >= goal; }, deadline);
 }

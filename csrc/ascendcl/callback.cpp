@@ -1,0 +1,151 @@
+// Host functions in a stream: run by the stream itself (aclrtLaunchHostFunc), or by a thread of the program that
+// subscribed to the stream and calls aclrtProcessReport (aclrtLaunchCallback).
+#include <acl/acl_rt.h>
+#include <acl/error_codes/rt_error_codes.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "ascendcl/argument.h"
+#include "ascendcl/call.h"
+#include "device/doorbell.h"
+#include "device/machine.h"
+
+using namespace vnpu;
+
+namespace {
+
+// The reports of one subscribed thread.
+struct Mailbox {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    std::deque<std::function<void()>> reports;
+    int streams = 0;  // subscribed to it; guarded by Subscriptions
+};
+
+class Subscriptions {
+  public:
+    void add(uint64_t thread, const Stream &stream) {
+        const std::lock_guard lock(mutex_);
+        if (by_stream_.contains(&stream))
+            throw acl::Error(ACL_ERROR_RT_STREAM_SUBSCRIBE,
+                             fmt::format("Stream {} has a subscribed thread already.", stream.id()));
+        auto &mailbox = by_thread_[thread];
+        if (!mailbox) mailbox = std::make_shared<Mailbox>();
+        ++mailbox->streams;
+        by_stream_.emplace(&stream, std::pair(thread, mailbox));
+    }
+
+    void remove(uint64_t thread, const Stream &stream) {
+        const std::lock_guard lock(mutex_);
+        const auto it = by_stream_.find(&stream);
+        if (it == by_stream_.end() || it->second.first != thread)
+            throw acl::Error(ACL_ERROR_RT_STREAM_NO_CB_REG,
+                             fmt::format("Thread {} is not subscribed to stream {}.", thread, stream.id()));
+        if (--it->second.second->streams == 0) by_thread_.erase(thread);
+        by_stream_.erase(it);
+    }
+
+    std::shared_ptr<Mailbox> of(const Stream &stream) {
+        const std::lock_guard lock(mutex_);
+        const auto it = by_stream_.find(&stream);
+        if (it == by_stream_.end())
+            throw acl::Error(
+                ACL_ERROR_RT_STREAM_NO_CB_REG,
+                fmt::format("No thread is subscribed to stream {}: call aclrtSubscribeReport first.", stream.id()));
+        return it->second.second;
+    }
+
+    std::shared_ptr<Mailbox> of(uint64_t thread) {
+        const std::lock_guard lock(mutex_);
+        const auto it = by_thread_.find(thread);
+        if (it == by_thread_.end())
+            throw acl::Error(ACL_ERROR_RT_THREAD_SUBSCRIBE,
+                             fmt::format("Thread {} is not subscribed to any stream.", thread));
+        return it->second;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::unordered_map<const Stream *, std::pair<uint64_t, std::shared_ptr<Mailbox>>> by_stream_;
+    std::unordered_map<uint64_t, std::shared_ptr<Mailbox>> by_thread_;
+};
+
+Subscriptions &subscriptions() {
+    static auto *all = new Subscriptions;  // never destroyed: threads may wait in it while the process ends
+    return *all;
+}
+
+Stream &stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
+
+}  // namespace
+
+// threadId is what pthread_self() gives in the thread that will call aclrtProcessReport.
+aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
+    return VNPU_API(threadId, stream) { subscriptions().add(threadId, stream_of(stream)); };
+}
+
+aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
+    return VNPU_API(threadId, stream) { subscriptions().remove(threadId, stream_of(stream)); };
+}
+
+// With ACL_CALLBACK_BLOCK the stream goes on when the function has returned, else when it was handed over.
+aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream) {
+    return VNPU_API(fn, userData, blockType, stream) {
+        acl::present(reinterpret_cast<void *>(fn), "fn");
+        Stream &queue = stream_of(stream);
+        const bool block = blockType == ACL_CALLBACK_BLOCK;
+        queue.submit(make_task("Callback", [fn, userData, block, mailbox = subscriptions().of(queue)] {
+            struct Done {
+                std::atomic<bool> flag{false};
+                Doorbell bell;
+            };
+            const auto done = block ? std::make_shared<Done>() : nullptr;
+            {
+                const std::lock_guard lock(mailbox->mutex);
+                mailbox->reports.emplace_back([fn, userData, done] {
+                    fn(userData);
+                    if (!done) return;
+                    done->flag.store(true);
+                    done->bell.ring();
+                });
+            }
+            mailbox->arrived.notify_one();
+            if (done) done->bell.wait([&] { return done->flag.load(); });
+        }));
+    };
+}
+
+// Waits for a report to this thread and runs it.
+aclError aclrtProcessReport(int32_t timeout) {
+    return VNPU_API(timeout) {
+        const Deadline deadline = acl::deadline(timeout);
+        const auto mailbox = subscriptions().of(pthread_self());
+        std::function<void()> report;
+        {
+            std::unique_lock lock(mailbox->mutex);
+            const auto ready = [&] { return !mailbox->reports.empty(); };
+            if (!deadline)
+                mailbox->arrived.wait(lock, ready);
+            else if (!mailbox->arrived.wait_until(lock, *deadline, ready))
+                throw acl::Error(ACL_ERROR_RT_REPORT_TIMEOUT, fmt::format("No report came within {} ms.", timeout));
+            report = std::move(mailbox->reports.front());
+            mailbox->reports.pop_front();
+        }
+        report();
+    };
+}
+
+// Runs `fn` on the stream's own thread; the stream goes on when it has returned.
+aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args) {
+    return VNPU_API(stream, fn, args) {
+        acl::present(reinterpret_cast<void *>(fn), "fn");
+        stream_of(stream).submit(make_task("HostFunc", [fn, args] { fn(args); }));
+    };
+}

@@ -1,0 +1,143 @@
+// The library's life, devices, and which one a thread uses.
+#include <acl/acl_rt.h>
+#include <acl/error_codes/rt_error_codes.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "ascendcl/argument.h"
+#include "ascendcl/call.h"
+#include "ascendcl/visible_devices.h"
+#include "device/machine.h"
+
+using namespace vnpu;
+using acl::required;
+
+namespace {
+
+std::atomic<bool> initialized{false};
+
+Machine &machine() { return Machine::instance(); }
+
+// Fault InvalidDevice for a number that ASCEND_RT_VISIBLE_DEVICES hides.
+int visible(int device) {
+    const int count = acl::visible_device_count();
+    if (device < 0 || device >= count)
+        fail(FaultKind::InvalidDevice,
+             "There is no device {}: this process sees {} (VNPU_DEVICES, limited by ASCEND_RT_VISIBLE_DEVICES).",
+             device, count);
+    return device;
+}
+
+void reset_all() {
+    for (int i = 0; i < machine().settings().devices; ++i)
+        if (machine().active(i)) machine().reset(i);
+}
+
+}  // namespace
+
+// The configuration file's only widely used entry, "dump", asks for files on an AI Core exception, which has no
+// counterpart here (a failed kernel's message says what happened): the file is checked, not interpreted.
+aclError aclInit(const char *configPath) {
+    return VNPU_API(configPath) {
+        machine();
+        if (configPath != nullptr && *configPath != '\0' && access(configPath, R_OK) != 0)
+            throw acl::Error(ACL_ERROR_INVALID_FILE, fmt::format("{} cannot be read.", configPath));
+        if (initialized.exchange(true))
+            throw acl::Error(ACL_ERROR_REPEAT_INITIALIZE, "aclInit was called before in this process.");
+    };
+}
+
+// Resets every device in use: queued work runs to its end, the workers are joined, memory goes back.
+aclError aclFinalize() {
+    return VNPU_API() {
+        if (!initialized.exchange(false))
+            throw acl::Error(ACL_ERROR_REPEAT_FINALIZE, "aclFinalize was called without a preceding aclInit.");
+        reset_all();
+    };
+}
+
+aclError aclrtSetDevice(int32_t deviceId) {
+    return VNPU_API(deviceId) { machine().set_current(visible(deviceId)); };
+}
+
+aclError aclrtResetDevice(int32_t deviceId) {
+    return VNPU_API(deviceId) { machine().reset(visible(deviceId)); };
+}
+
+aclError aclrtResetDeviceForce(int32_t deviceId) {
+    return VNPU_API(deviceId) { machine().reset(visible(deviceId)); };
+}
+
+aclError aclrtGetDevice(int32_t *deviceId) {
+    return VNPU_API(deviceId) { required(deviceId, "deviceId") = machine().current().index(); };
+}
+
+aclError aclrtGetDeviceCount(uint32_t *count) {
+    return VNPU_API(count) { required(count, "count") = static_cast<uint32_t>(acl::visible_device_count()); };
+}
+
+aclError aclrtGetRunMode(aclrtRunMode *runMode) {
+    return VNPU_API(runMode) { required(runMode, "runMode") = ACL_HOST; };
+}
+
+aclError aclrtSynchronizeDevice() {
+    return VNPU_API() { machine().synchronize(machine().current().index()); };
+}
+
+aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
+    return VNPU_API(timeout) { machine().synchronize(machine().current().index(), acl::deadline(timeout)); };
+}
+
+aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {
+    return VNPU_API(deviceId, deviceStatus) {
+        visible(deviceId);
+        required(deviceStatus, "deviceStatus") = ACL_RT_DEVICE_STATUS_NORMAL;
+    };
+}
+
+aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active) {
+    return VNPU_API(deviceId, flags, active) {
+        visible(deviceId);
+        if (flags != nullptr) *flags = 0;  // torch_npu passes null
+        required(active, "active") = machine().active(deviceId) ? 1 : 0;
+    };
+}
+
+// The memory of all devices is one address space, so every device can reach every other.
+aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId) {
+    return VNPU_API(canAccessPeer, deviceId, peerDeviceId) {
+        required(canAccessPeer, "canAccessPeer") = visible(deviceId) != visible(peerDeviceId) ? 1 : 0;
+    };
+}
+
+aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
+    return VNPU_API(peerDeviceId, flags) {
+        if (flags != 0) fail(FaultKind::InvalidArgument, "flags is {}; it must be 0.", flags);
+        visible(peerDeviceId);
+        machine().current();
+    };
+}
+
+aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
+    return VNPU_API(peerDeviceId) {
+        visible(peerDeviceId);
+        fail(FaultKind::Unsupported, "Peer access between virtual NPUs cannot be taken away.");
+    };
+}
+
+aclError aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t *const logicDevId) {
+    return VNPU_API(userDevid, logicDevId) {
+        required(logicDevId, "logicDevId") = acl::physical_device(visible(userDevid));
+    };
+}
+
+// The process id as device and driver know it; in a container that is not the one getpid() gives, here it is.
+aclError aclrtDeviceGetBareTgid(int32_t *pid) {
+    return VNPU_API(pid) { required(pid, "pid") = getpid(); };
+}
+
+const char *aclrtGetSocName() {
+    return VNPU_API() { return machine().settings().chip->name; };
+}

@@ -1,0 +1,164 @@
+#include "ascendcl/host_memory.h"
+
+#include <acl/acl_rt.h>
+#include <acl/error_codes/rt_error_codes.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+
+#include "ascendcl/argument.h"
+#include "ascendcl/call.h"
+#include "device/machine.h"
+
+using namespace vnpu;
+using acl::required;
+
+namespace {
+
+constexpr size_t kPage = 4096;
+
+struct Free {
+    void operator()(void *memory) const noexcept { std::free(memory); }
+};
+
+struct Range {
+    size_t size;
+    std::unique_ptr<void, Free> memory;  // null: the program's own, registered
+};
+
+class PinnedRanges {
+  public:
+    void add(void *address, size_t size, bool ours) {
+        const std::unique_lock lock(mutex_);
+        const auto start = reinterpret_cast<uintptr_t>(address);
+        const auto next = ranges_.lower_bound(start);
+        const bool overlaps =
+            (next != ranges_.end() && next->first < start + size) ||
+            (next != ranges_.begin() && std::prev(next)->first + std::prev(next)->second.size > start);
+        if (overlaps)
+            throw acl::Error(ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+                             fmt::format("Host memory in the {} bytes at {} is pinned already.", size, address));
+        ranges_.emplace(start, Range{size, std::unique_ptr<void, Free>(ours ? address : nullptr)});
+    }
+
+    // Takes out the range that starts at `address` and was allocated (or registered) by us.
+    Range take(void *address, bool ours) {
+        const std::unique_lock lock(mutex_);
+        const auto it = ranges_.find(reinterpret_cast<uintptr_t>(address));
+        if (it == ranges_.end() || (it->second.memory != nullptr) != ours) {
+            const std::string text = fmt::format("{} is not host memory {}.", address,
+                                                 ours ? "given by aclrtMallocHost" : "registered by aclrtHostRegister");
+            if (ours) throw Fault(FaultKind::InvalidAddress, text);
+            throw acl::Error(ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, text);
+        }
+        Range range = std::move(it->second);
+        ranges_.erase(it);
+        return range;
+    }
+
+    bool covers(const void *address, size_t size) const {
+        const std::shared_lock lock(mutex_);
+        const auto start = reinterpret_cast<uintptr_t>(address);
+        auto it = ranges_.upper_bound(start);
+        if (it == ranges_.begin()) return false;
+        --it;
+        return start + size <= it->first + it->second.size;
+    }
+
+  private:
+    mutable std::shared_mutex mutex_;
+    std::map<uintptr_t, Range> ranges_;
+};
+
+PinnedRanges &ranges() {
+    static auto *all = new PinnedRanges;  // never destroyed: tensors are freed until the very end of the process
+    return *all;
+}
+
+void *allocate(size_t size) {
+    if (size == 0) fail(FaultKind::InvalidArgument, "An allocation of 0 bytes of host memory was asked for.");
+    const size_t rounded = (size + kPage - 1) / kPage * kPage;
+    void *memory = rounded < size ? nullptr : std::aligned_alloc(kPage, rounded);
+    if (memory == nullptr) fail(FaultKind::HostOutOfMemory, "{} bytes of host memory were asked for.", size);
+    std::unique_ptr<void, Free> owner(memory);
+    ranges().add(memory, size, true);
+    return owner.release();
+}
+
+// Work on any device may still read or write it.
+void settle() {
+    Machine &machine = Machine::instance();
+    for (int i = 0; i < machine.settings().devices; ++i)
+        if (machine.active(i)) machine.drain(i);
+}
+
+}  // namespace
+
+bool acl::pinned(const void *address, size_t size) { return ranges().covers(address, size); }
+
+aclError aclrtMallocHost(void **hostPtr, size_t size) {
+    return VNPU_API(hostPtr, size) { required(hostPtr, "hostPtr") = allocate(size); };
+}
+
+aclError aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig *cfg) {
+    return VNPU_API(ptr, size, cfg) { required(ptr, "ptr") = allocate(size); };
+}
+
+// Waits for the work queued on all devices first, as aclrtFree does for its device.
+aclError aclrtFreeHost(void *hostPtr) {
+    return VNPU_API(hostPtr) {
+        acl::present(hostPtr, "hostPtr");
+        settle();
+        ranges().take(hostPtr, true);
+    };
+}
+
+aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag) {
+    return VNPU_API(ptr, size, flag) {
+        acl::present(ptr, "ptr");
+        if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
+        if ((flag & (ACL_HOST_REG_MAPPED | ACL_HOST_REG_IOMEMORY)) != 0)
+            fail(FaultKind::Unsupported, "Host memory cannot be mapped into the virtual NPU's addresses (flag {:#x}).",
+                 flag);
+        ranges().add(ptr, size, false);
+    };
+}
+
+aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr) {
+    return VNPU_API(ptr, size, type, devPtr) {
+        fail(FaultKind::Unsupported,
+             "aclrtHostRegister gives a device address for host memory, which the virtual NPU does not have; register "
+             "it "
+             "with aclrtHostRegisterV2 and copy.");
+    };
+}
+
+aclError aclrtHostUnregister(void *ptr) {
+    return VNPU_API(ptr) {
+        acl::present(ptr, "ptr");
+        settle();
+        ranges().take(ptr, false);
+    };
+}
+
+aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes) {
+    return VNPU_API(ptr, attributes) {
+        acl::present(ptr, "ptr");
+        Machine &machine = Machine::instance();
+        aclrtPtrAttributes answer{};
+        if (machine.extent(ptr) != 0) {
+            answer.location = {static_cast<uint32_t>(machine.device_of(ptr)), ACL_MEM_LOCATION_TYPE_DEVICE};
+            answer.pageSize = kPage;
+        } else if (acl::pinned(ptr, 1)) {
+            answer.location = {0, ACL_MEM_LOCATION_TYPE_HOST};
+            answer.pageSize = kPage;
+        } else {
+            answer.location = {0, ACL_MEM_LOCATION_TYPE_UNREGISTERED};
+        }
+        required(attributes, "attributes") = answer;
+    };
+}

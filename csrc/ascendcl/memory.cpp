@@ -1,0 +1,100 @@
+// Device memory.
+#include <acl/acl_rt.h>
+
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "ascendcl/argument.h"
+#include "ascendcl/call.h"
+#include "ascendcl/visible_devices.h"
+#include "device/machine.h"
+
+using namespace vnpu;
+using acl::required;
+
+namespace {
+
+constexpr size_t kAlignment = 32;  // what CANN rounds sizes up to
+
+// torch_npu turns 207001 into OutOfMemoryError and drops our sentence; where the limit is ours and not the chip's, the
+// user would search in vain for what to change.
+void explain_once(const Fault &fault) {
+    static std::once_flag once;
+    std::call_once(once, [&] { std::fprintf(stderr, "torchport: %s\n", fault.what()); });
+}
+
+void *allocate(size_t size) {
+    if (size > SIZE_MAX - kAlignment)
+        fail(FaultKind::InvalidArgument, "{} bytes of device memory were asked for.", size);
+    try {
+        return Machine::instance().current().heap().allocate((size + kAlignment - 1) / kAlignment * kAlignment);
+    } catch (const Fault &fault) {
+        if (fault.kind() == FaultKind::HostLimit) explain_once(fault);
+        throw;
+    }
+}
+
+}  // namespace
+
+// Every policy (huge pages first, huge only, normal ...) gives the same memory: pages here have one size. An ONLY
+// policy can therefore not fail where hardware has run out of huge pages.
+aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
+    return VNPU_API(devPtr, size, policy) {
+        acl::present(devPtr, "devPtr");
+        *devPtr = allocate(size);
+    };
+}
+
+aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
+    return VNPU_API(devPtr, size, policy) {
+        acl::present(devPtr, "devPtr");
+        *devPtr = allocate(size);
+    };
+}
+
+aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
+    return VNPU_API(devPtr, size, policy) {
+        acl::present(devPtr, "devPtr");
+        *devPtr = allocate(size);
+    };
+}
+
+// Runs what is queued on the memory's device before the pages go back.
+aclError aclrtFree(void *devPtr) {
+    return VNPU_API(devPtr) {
+        acl::present(devPtr, "devPtr");
+        Machine &machine = Machine::instance();
+        const int device = machine.space().in_window(devPtr) ? -1 : machine.device_of(devPtr);
+        if (device < 0 || !machine.active(device))
+            fail(FaultKind::InvalidAddress, "{} is not memory given by aclrtMalloc.", devPtr);
+        machine.drain(device);
+        machine.device(device).heap().free(devPtr);
+    };
+}
+
+// `free` is what an allocation could get: the chip's memory or what VNPU_HOST_LIMIT leaves, whichever is less.
+aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total) {
+    return VNPU_API(attr, free, total) {
+        Machine &machine = Machine::instance();
+        const Heap &heap = machine.current().heap();
+        const uint64_t left = machine.budget().limit() - machine.budget().used();
+        required(free, "free") = std::min(heap.capacity() - heap.used(), left);
+        required(total, "total") = heap.capacity();
+    };
+}
+
+// One entry: all memory of the device, which only this process uses.
+aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum, size_t *outputNum) {
+    return VNPU_API(deviceId, inputNum, outputNum) {
+        acl::present(memUsageInfo, "memUsageInfo");
+        if (inputNum == 0) fail(FaultKind::InvalidArgument, "inputNum is 0.");
+        const Heap &heap = Machine::instance().device(deviceId).heap();
+        aclrtMemUsageInfo answer{};
+        std::strncpy(answer.name, "APP", sizeof answer.name - 1);
+        answer.curMemSize = heap.used();
+        answer.memPeakSize = heap.peak();
+        *memUsageInfo = answer;
+        required(outputNum, "outputNum") = 1;
+    };
+}

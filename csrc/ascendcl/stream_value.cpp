@@ -1,0 +1,64 @@
+// Writing a value to device memory and waiting for one, as tasks of a stream.
+#include <acl/acl_rt.h>
+
+#include <atomic>
+#include <thread>
+
+#include "ascendcl/argument.h"
+#include "ascendcl/call.h"
+#include "ascendcl/time_limits.h"
+#include "device/machine.h"
+
+using namespace vnpu;
+
+namespace {
+
+uint64_t *value_at(void *address) {
+    acl::present(address, "devAddr");
+    Machine &machine = Machine::instance();
+    if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
+        fail(FaultKind::InvalidArgument, "devAddr is {}; it must be a multiple of 8.", address);
+    if (machine.extent(address) < sizeof(uint64_t))
+        fail(FaultKind::InvalidAddress, "devAddr ({}) is not 8 bytes of live device memory.", address);
+    return reinterpret_cast<uint64_t *>(machine.space().alias(address));
+}
+
+bool satisfied(uint64_t seen, uint64_t wanted, uint32_t flag) {
+    switch (flag) {
+        case ACL_STREAM_WAIT_VALUE_GEQ:
+            return static_cast<int64_t>(seen - wanted) >= 0;
+        case ACL_STREAM_WAIT_VALUE_EQ:
+            return seen == wanted;
+        case ACL_STREAM_WAIT_VALUE_AND:
+            return (seen & wanted) != 0;
+        default:
+            return ~(seen | wanted) != 0;
+    }
+}
+
+}  // namespace
+
+aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
+    return VNPU_API(devAddr, value, flag, stream) {
+        if (flag != 0) fail(FaultKind::InvalidArgument, "flag is {}; it must be 0.", flag);
+        uint64_t *at = value_at(devAddr);
+        Machine::instance().stream(stream).submit(
+            make_task("ValueWrite", [at, value] { std::atomic_ref(*at).store(value); }));
+    };
+}
+
+aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
+    return VNPU_API(devAddr, value, flag, stream) {
+        if (flag > ACL_STREAM_WAIT_VALUE_NOR)
+            fail(FaultKind::InvalidArgument, "flag is {}; it is 0 (>=), 1 (==), 2 (and) or 3 (nor).", flag);
+        uint64_t *at = value_at(devAddr);
+        Machine::instance().stream(stream).submit(make_task("ValueWait", [at, value, flag, limit = acl::wait_limit()] {
+            const auto start = Clock::now();
+            while (!satisfied(std::atomic_ref(*at).load(), value, flag)) {
+                if (limit && Clock::now() - start > *limit)
+                    fail(FaultKind::EventTimeout, "The value did not come within {} ms.", limit->count());
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+            }
+        }));
+    };
+}

@@ -1,0 +1,91 @@
+// Functions that torch_npu asks for and the virtual NPU does not offer. Each is exported, answers 200006 and says so by
+// name: torch_npu would otherwise report that CANN is too old. The ones it must not find at all are listed at the end.
+#include "ascendcl/unsupported.h"
+
+#define VNPU_UNSUPPORTED(name, reason) VNPU_UNSUPPORTED_AS(Runtime, void, aclError, name, reason)
+#define VNPU_UNSUPPORTED_POINTER(name, reason) VNPU_UNSUPPORTED_AS(Runtime, void *, void *, name, reason)
+
+// --- compiled kernels: code for the AI Core cannot run on a CPU
+constexpr const char *kBinary = "Kernels compiled for the AI Core cannot run on the virtual NPU.";
+VNPU_UNSUPPORTED(aclrtBinaryLoadFromData, kBinary)
+VNPU_UNSUPPORTED(aclrtBinaryGetFunction, kBinary)
+VNPU_UNSUPPORTED(aclrtGetFunctionAddr, kBinary)
+VNPU_UNSUPPORTED(aclrtLaunchKernelWithHostArgs, kBinary)
+VNPU_UNSUPPORTED(aclrtGetHardwareSyncAddr, kBinary)
+VNPU_UNSUPPORTED(rtDevBinaryRegister, kBinary)
+VNPU_UNSUPPORTED(rtFunctionRegister, kBinary)
+VNPU_UNSUPPORTED(rtKernelLaunch, kBinary)
+VNPU_UNSUPPORTED(rtGetC2cCtrlAddr, kBinary)
+
+// --- graph capture
+constexpr const char *kCapture = "The virtual NPU cannot capture graphs (torch.npu.graph, NPUGraph) yet.";
+VNPU_UNSUPPORTED(aclmdlRICaptureBegin, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICaptureEnd, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICaptureThreadExchangeMode, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICaptureTaskGrpBegin, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICaptureTaskGrpEnd, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICaptureTaskUpdateBegin, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICaptureTaskUpdateEnd, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICaptureToModelRIBegin, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICondHandleCreate, kCapture)
+VNPU_UNSUPPORTED(aclmdlRICondHandleGetCondPtr, kCapture)
+VNPU_UNSUPPORTED(aclmdlRIAddCondTask, kCapture)
+VNPU_UNSUPPORTED(aclmdlRIDebugPrint, kCapture)
+VNPU_UNSUPPORTED(aclmdlRIDebugJsonPrint, kCapture)
+VNPU_UNSUPPORTED(aclmdlRIExecuteAsync, kCapture)
+VNPU_UNSUPPORTED(aclmdlRIDestroy, kCapture)
+
+// --- profiling
+constexpr const char *kProfiling = "The virtual NPU has no profiler behind this interface yet.";
+VNPU_UNSUPPORTED(aclprofInit, kProfiling)
+VNPU_UNSUPPORTED(aclprofFinalize, kProfiling)
+VNPU_UNSUPPORTED(aclprofStart, kProfiling)
+VNPU_UNSUPPORTED(aclprofStop, kProfiling)
+VNPU_UNSUPPORTED(aclprofSetConfig, kProfiling)
+VNPU_UNSUPPORTED(aclprofWarmup, kProfiling)
+VNPU_UNSUPPORTED(aclprofMarkEx, kProfiling)
+VNPU_UNSUPPORTED(aclprofGetSupportedFeatures, kProfiling)
+VNPU_UNSUPPORTED(aclprofGetSupportedFeaturesV2, kProfiling)
+VNPU_UNSUPPORTED(aclprofRegisterDeviceCallback, kProfiling)
+VNPU_UNSUPPORTED(aclprofGetStepTimestamp, kProfiling)
+VNPU_UNSUPPORTED(aclprofDestroyConfig, kProfiling)
+VNPU_UNSUPPORTED(aclprofDestroyStepInfo, kProfiling)
+VNPU_UNSUPPORTED_POINTER(aclprofCreateConfig, kProfiling)
+VNPU_UNSUPPORTED_POINTER(aclprofCreateStepInfo, kProfiling)
+
+// --- dumps (ACL_DUMP_DATA=1 and the operators' argument dump); torchport records tensors itself
+constexpr const char *kDump = "The virtual NPU writes no CANN dumps; record the run with torchport.";
+VNPU_UNSUPPORTED(aclmdlInitDump, kDump)
+VNPU_UNSUPPORTED(aclmdlSetDump, kDump)
+VNPU_UNSUPPORTED(aclmdlFinalizeDump, kDump)
+VNPU_UNSUPPORTED(aclopStartDumpArgs, kDump)
+VNPU_UNSUPPORTED(aclopStopDumpArgs, kDump)
+VNPU_UNSUPPORTED(aclGenGraphAndDumpForOp, kDump)
+VNPU_UNSUPPORTED(aclDestroyGraphDumpOpt, kDump)
+VNPU_UNSUPPORTED_POINTER(aclCreateGraphDumpOpt, kDump)
+
+// --- memory shared between processes
+constexpr const char *kShare = "Device memory cannot be shared between processes on the virtual NPU yet.";
+VNPU_UNSUPPORTED(aclrtMemExportToShareableHandle, kShare)
+VNPU_UNSUPPORTED(aclrtMemImportFromShareableHandle, kShare)
+VNPU_UNSUPPORTED(aclrtMemSetPidToShareableHandle, kShare)
+VNPU_UNSUPPORTED(aclrtIpcMemGetExportKey, kShare)
+VNPU_UNSUPPORTED(aclrtIpcMemSetImportPid, kShare)
+VNPU_UNSUPPORTED(aclrtIpcMemImportByKey, kShare)
+VNPU_UNSUPPORTED(aclrtIpcMemClose, kShare)
+
+// --- recovery from faults of the hardware
+constexpr const char *kRecovery =
+    "Faults of the hardware do not occur on the virtual NPU, so there is nothing to repair.";
+VNPU_UNSUPPORTED(aclrtDeviceTaskAbort, "A kernel that runs on a CPU cannot be stopped.")
+VNPU_UNSUPPORTED(aclrtMemUceRepair, kRecovery)
+VNPU_UNSUPPORTED(aclrtGetErrorVerbose, kRecovery)
+VNPU_UNSUPPORTED(aclrtRepairError, kRecovery)
+
+// Deliberately absent, because to torch_npu their presence is a promise:
+//   aclmdlRICaptureGetInfo    "graphs are supported"; it would be asked before every operator
+//   aclmdlRIGetId             part of the same
+//   aclrtIpcGetEventHandle, aclrtIpcOpenEventHandle   "events can be shared between processes"
+//   aclsk* (libascendsk), dcmi* (libdcmi), libascend_ml, libatb, libmspti   whole libraries; without them super
+//   kernels,
+//                             CPU affinity by NUMA distance, AI Core diagnosis, ATB operators and mstx are off
