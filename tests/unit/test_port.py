@@ -176,6 +176,13 @@ def test_a_script_that_exits_0_and_trains_nothing(place):
     assert "no loss was recorded" in run.stdout
 
 
+def test_files_that_one_run_leaves_for_the_next_are_named(place):
+    text = "import os, sys\nfound = os.path.exists('last.pt')\nopen('last.pt', 'w').close()\nsys.exit(3 * found)\n"
+    run = port(script(place, text))
+    assert run.returncode == 1
+    assert "the original's run wrote last.pt into the current folder" in " ".join(run.stdout.split())
+
+
 HANG = """
 import os, subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"])

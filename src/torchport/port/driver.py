@@ -96,10 +96,20 @@ def _compare(plan: Plan, progress: Progress) -> None:
             findings, comparison = (*ending(reference, "the original"), NOT_RUN), None
         else:
             result = compare(reference, Recording.read(plan.folder(NPU)))
-            findings, comparison = result.findings, dict(result.data)
+            findings, comparison = (*result.findings, *_left_files(plan, result)), dict(result.data)
         kept = step_result(COMPARE, plan, {"comparison": comparison})
         dataclasses.replace(kept, findings=findings).write(folder / RESULT)
     progress.done(str(comparison["method"]) if comparison else "nothing to compare")
+
+
+def _left_files(plan: Plan, comparison: Result) -> list[Finding]:
+    """Both runs happen in one folder; where they differ, what the first left there may be why."""
+    names = plan.kept(REFERENCE).data["wrote"]
+    if comparison.data["holds"] or not names:
+        return []
+    message = f"the original's run wrote {', '.join(names)} into the current folder, and the port's run found it there"
+    hint = "If the script continues from such a file (a checkpoint, a cache), give each run a fresh one."
+    return [Finding("TP321", Severity.INFO, Safety.REPORT, None, message, hint, {"files": names})]
 
 
 def _collect(plan: Plan) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def record(plan: Plan, step: str, progress: Progress) -> Result:
     recording."""
     script = plan.script if step == REFERENCE else plan.folder(CONVERT) / "tree" / plan.script.name
     environment = {**os.environ, **COMMON, **(_cpu() if step == REFERENCE else _npu())}
+    start = time.time()
     with plan.work(step) as folder:
         tail = _Tail(folder / recording.JOURNAL)
         ended = child.run(
@@ -50,7 +52,8 @@ def record(plan: Plan, step: str, progress: Progress) -> Result:
             "timed_out": ended.timed_out,
             "seconds": ended.seconds,
             "steps": len(recorded.steps),
-            "device": _device(step, recorded),
+            "device": _device(step),
+            "wrote": _written_since(start, plan.out),
         }
         result = step_result(step, plan, data)
         result.write(folder / RESULT)
@@ -91,7 +94,18 @@ def _command(plan: Plan, step: str, script: Path, folder: Path) -> list[str]:
     ]
 
 
-def _device(step: str, recorded: Recording) -> str:
+def _written_since(start: float, out: Path) -> list[str]:
+    """Entries of the current folder that were changed after `start` (seconds since the epoch), without `out`."""
+    own = out.resolve()
+    entries = sorted(Path().iterdir())
+    return [
+        str(path)
+        for path in entries
+        if path.lstat().st_mtime >= start and not own.is_relative_to(path.resolve())
+    ]
+
+
+def _device(step: str) -> str:
     if step == REFERENCE:
         return "the CPU"
     return f"{DEVICES[step]} ({'virtual' if vnpu.detect().kind is vnpu.Kind.VNPU else 'hardware'})"
