@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from torchport.convert import convert_source, convert_tree
+from torchport.convert.workers import convert_file
 from torchport.findings import Safety, Severity
+from torchport.rules import Style
 from torchport.rules.files import FileRule, file_rules
 from torchport.source.kinds import Kind, kind_of
 
@@ -83,3 +86,20 @@ def test_a_whole_project(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "c.yaml").read_text() == "device: npu\nname: mein cuda\n"
     assert (tmp_path / "out" / "data.json").read_bytes() == b"\xff\xfe not text: cuda"
     assert [one.code for one in result.findings if one.location and one.location.path == "data.json"] == ["TP902"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", '{"device": "cuda", "x": "' + "A" * 1_000_000 + '"}'),
+        ("a.yaml", "cuda: " + "a.b-" * 100_000 + "\n" + ("x" * 4_900 + " cuda\n") * 50),
+        ("a.sh", "nvidia-smi " + "FROM " * 900 + "\n" + "a b " * 1_200),
+        ("requirements.txt", "a" * 4_900 + "\n" + "torch " * 800),
+        ("a.py", "# cuda\nx = '" + "-" * 1_000_000 + "'\n"),
+    ],
+)
+def test_long_lines_take_no_long_time(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    begin = time.process_time()
+    convert_file(tmp_path / name, name, Style.NPU)
+    assert time.process_time() - begin < 5

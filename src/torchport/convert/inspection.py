@@ -52,8 +52,9 @@ def _of_interest() -> re.Pattern[bytes]:
     """A file in which this finds nothing holds nothing that a rule looks for."""
     packages = "|".join(re.escape(name) for name in libraries())
     imported = rf"^[ \t]*(?:import|from)[ \t]+(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b"
-    words = r"(?i:cuda|nccl|nvidia|nvtx|nvcc|nsys)|cpp_extension|DataParallel|\+cu\d|whl/cu\d|__global__|--gpus|--gres"
-    return re.compile(f"{words}|{imported}".encode(), re.MULTILINE)
+    words = r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel"
+    files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres"
+    return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
 
 
 def _inspect(module: Module, style: Style) -> list[Finding]:

@@ -16,11 +16,15 @@ from torchport.source.kinds import Kind, kind_of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
-    """The converted bytes, what was found, and the edits that led from the one to the other."""
+    """The converted bytes, what was found, and the edits that led from the one to the other.
+
+    `left` are the findings of the output: what a person still has to know about it.
+    """
 
     output: bytes
     findings: tuple[Finding, ...]
     edits: tuple[Edit, ...] = ()
+    left: tuple[Finding, ...] = ()
 
 
 def convert_source(data: bytes, path: str, style: Style = Style.NPU) -> Conversion:
@@ -33,29 +37,32 @@ def convert_source(data: bytes, path: str, style: Style = Style.NPU) -> Conversi
     findings = inspect_source(data, path, style)
     edits = tuple(edit for finding in findings if finding.safety is not Safety.REPORT for edit in finding.fix)
     if not edits:
-        return Conversion(data, findings)
+        return Conversion(data, findings, left=findings)
     problem = ""
     try:
         output = splice(data, edits)
-        problem = _problem(data, output, edits, path, style)
+        again = inspect_source(output, path, style)
+        problem = _problem(data, output, edits, path, again)
     except ValueError as error:
         problem = str(error)
     if problem:
         left = tuple(dataclasses.replace(finding, fix=(), safety=Safety.REPORT) for finding in findings)
-        return Conversion(data, (bug(path, problem), *left))
-    return Conversion(output, findings, edits)
+        return Conversion(data, (bug(path, problem), *left), left=left)
+    return Conversion(output, findings, edits, again)
 
 
-def _problem(data: bytes, output: bytes, edits: tuple[Edit, ...], path: str, style: Style) -> str:
+def _problem(
+    data: bytes, output: bytes, edits: tuple[Edit, ...], path: str, again: tuple[Finding, ...]
+) -> str:
     """What is wrong with the output; empty if nothing is."""
     if splice(output, inverse(data, edits)) != data:
         return "the conversion cannot be taken back to the original"
     if (broken := _load_error(output, path)) and not _load_error(data, path):
         return f"the converted file cannot be read any more: {broken}"
-    again = [finding for finding in inspect_source(output, path, style) if finding.fix]
-    if again:
-        where = again[0].location
-        return f"converting the output again would change it: {again[0].code} at line {where.line if where else 0}"
+    for finding in again:
+        if finding.fix:
+            where = finding.location
+            return f"converting the output again would change it: {finding.code} at line {where.line if where else 0}"
     return ""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from torchport.convert.diff import unified_diff
 from torchport.convert.project import sources, summary
+from torchport.convert.residue import Meaning
 from torchport.convert.workers import Converted, convert_files
 from torchport.errors import TorchportError
 from torchport.findings import Result, write_atomically
@@ -26,10 +27,29 @@ def result_of(root: Path, style: Style, converted: list[Converted], **more: Any)
         "style": style.value,
         "summary": summary(findings, len(converted)),
         "changed": [one.name for one in changed],
+        "residue": _residue(converted),
         "diff": diff.decode("utf-8", "surrogateescape"),
         **more,
     }
     return Result("convert", findings, data, {one.name: one.digest for one in converted if one.digest})
+
+
+def _residue(converted: list[Converted]) -> dict[str, Any]:
+    """Every mention of CUDA that is left: how many of each meaning, and where."""
+    mentions = [(one.name, mention) for one in converted for mention in one.residue]
+    return {
+        "counts": {kind.value: sum(mention.meaning is kind for _, mention in mentions) for kind in Meaning},
+        "mentions": [
+            {
+                "path": name,
+                "line": mention.line,
+                "column": mention.column,
+                "word": mention.word,
+                "is": mention.meaning,
+            }
+            for name, mention in mentions
+        ],
+    }
 
 
 def preview_tree(source: Path, style: Style = Style.NPU) -> Result:

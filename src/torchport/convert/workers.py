@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from torchport.convert.inspection import about_file, bug
+from torchport.convert.residue import Mention, residue
 from torchport.convert.source import convert_source
 from torchport.findings import Edit, Finding, hash_bytes
 from torchport.rules import Style
@@ -39,6 +40,7 @@ class Converted:
     data: bytes = b""
     output: bytes = b""
     edits: tuple[Edit, ...] = ()
+    residue: tuple[Mention, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -54,11 +56,16 @@ def convert_file(path: Path, name: str, style: Style) -> Converted:
             path, name, "", (about_file("TP900", name, f"the file cannot be read: {error.strerror}"),)
         )
     conversion = convert_source(data, name, style)
+    done = Converted(
+        path,
+        name,
+        hash_bytes(data),
+        conversion.findings,
+        residue=residue(conversion.output, name, conversion.left),
+    )
     if conversion.output == data:
-        return Converted(path, name, hash_bytes(data), conversion.findings)
-    return Converted(
-        path, name, hash_bytes(data), conversion.findings, data, conversion.output, conversion.edits
-    )  # fmt: skip
+        return done
+    return dataclasses.replace(done, data=data, output=conversion.output, edits=conversion.edits)
 
 
 def convert_files(

@@ -17,6 +17,8 @@ from torchport.rules import Style
 from torchport.source.kinds import Kind
 from torchport.source.text import SourceText
 
+LONGEST_LINE = 5_000
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
@@ -39,9 +41,11 @@ class TextFile:
         self.text = SourceText(path, data)
 
     def lines(self) -> Iterator[Line]:
+        """All lines but those too long to be written by a person, such as data on one line."""
         start = len(self.text.data) - sum(len(line.encode(self.text.encoding)) for line in self.text.lines)
         for line in self.text.lines:
-            yield Line(line.rstrip("\r\n"), start, self.text.encoding)
+            if len(line) <= LONGEST_LINE:
+                yield Line(line.rstrip("\r\n"), start, self.text.encoding)
             start += len(line.encode(self.text.encoding))
 
 

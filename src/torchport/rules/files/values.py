@@ -13,7 +13,7 @@ from torchport.source.kinds import Kind
 
 # device: cuda, "device": "cuda:0", device = 'cuda', --device cuda, --device=cuda:0, model.device=cuda
 _VALUE = re.compile(
-    r"""(?P<dash>--)?(?P<key>[A-Za-z_][\w.-]*)(?P<quote>["']?)\s*(?:[:=]|(?<=[\w"'])\s(?=["']?(?:cuda|nccl)))\s*"""
+    r"""(?:(?<![\w-])(?P<dash>--)|(?<![\w.-]))(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*(?:[:=]|(?<=[\w"'])\s(?=["']?(?:cuda|nccl)))\s*"""
     r"""(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=$|[\s,}\])#;\\])""",
 )
 _COMMENT = re.compile(r"\s*(?:#|//)")
@@ -25,7 +25,7 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
     if style is not Style.NPU:
         return
     for line in file.lines():
-        if _COMMENT.match(line.text):
+        if ("cuda" not in line.text and "nccl" not in line.text) or _COMMENT.match(line.text):
             continue
         taken: set[int] = set()
         for found in _VALUE.finditer(line.text):

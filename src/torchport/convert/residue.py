@@ -1,0 +1,98 @@
+"""What still says CUDA after a conversion, and what that means: nothing is left unsaid."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import io
+import re
+import tokenize
+from collections.abc import Iterable
+
+from torchport.findings import Finding, Severity
+from torchport.source.kinds import Kind, kind_of
+from torchport.source.text import SourceError, SourceText
+
+# The word around a mention is limited: without limits this takes quadratic time on a line of a million dashes.
+_MENTION = re.compile(
+    r"(?<![\w.-])[\w.-]{0,60}?(?:cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|nvml)[\w.-]{0,60}"
+    r"|(?:cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|nvml)[\w.-]{0,60}",
+    re.IGNORECASE,
+)
+_COMMENT = re.compile(r"\s*(?:#(?!SBATCH)|//)")
+
+
+class Meaning(enum.StrEnum):
+    """What a mention of CUDA that is left means for the port."""
+
+    BLOCKER = "blocker"  # a finding says that it will not run
+    DECISION = "decision"  # a finding asks a person
+    KEPT = "kept"  # known, and harmless on an NPU
+    NAME = "name"  # a name or word of the project's own: an option, a variable, a key
+    PROSE = "prose"  # a comment, a docstring, a message
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mention:
+    """One word in the converted file; line and column count from 1."""
+
+    line: int
+    column: int
+    word: str
+    meaning: Meaning
+
+
+def residue(output: bytes, path: str, left: Iterable[Finding]) -> tuple[Mention, ...]:
+    """Every mention of CUDA in a converted file; `left` are the findings of that file itself."""
+    try:
+        text = SourceText(path, output)
+    except SourceError:
+        return ()  # the finding about the encoding says all there is to say
+    said: dict[int, Meaning] = {}
+    for finding in left:
+        meaning = _MEANING[finding.severity]
+        where = finding.location
+        for line in range(where.line, where.end_line + 1) if where is not None else ():
+            said[line] = min(meaning, said.get(line, meaning), key=list(Meaning).index)
+    found = [
+        (number, match.start(), match[0])
+        for number, line in enumerate(text.lines, 1)
+        for match in _MENTION.finditer(line)
+    ]
+    rest = {number for number, _, _ in found if number not in said}
+    prose = _prose(text, path, rest) if rest else {}
+    return tuple(
+        Mention(number, column + 1, word, said.get(number) or _meaning(prose.get(number, []), column))
+        for number, column, word in found
+    )
+
+
+_MEANING = {Severity.ERROR: Meaning.BLOCKER, Severity.WARNING: Meaning.DECISION, Severity.INFO: Meaning.KEPT}
+
+
+def _meaning(prose: list[tuple[int, int]], column: int) -> Meaning:
+    return Meaning.PROSE if any(start <= column < end for start, end in prose) else Meaning.NAME
+
+
+def _prose(text: SourceText, path: str, lines: set[int]) -> dict[int, list[tuple[int, int]]]:
+    """For each line the column ranges of comments and of strings of several words."""
+    if (kind_of(path) or Kind.PYTHON) is not Kind.PYTHON:
+        return {
+            number: [(0, len(text.lines[number - 1]))]
+            for number in lines
+            if _COMMENT.match(text.lines[number - 1])
+        }
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    reader = io.StringIO("".join(line.rstrip("\r\n") + "\n" for line in text.lines))
+    try:
+        for token in tokenize.generate_tokens(reader.readline):
+            words = token.type == tokenize.STRING and len(token.string.split()) > 1
+            if token.type != tokenize.COMMENT and not words:
+                continue
+            (first, start), (last, end) = token.start, token.end
+            for number in range(first, last + 1):
+                begin = start if number == first else 0
+                ranges.setdefault(number, []).append((begin, end if number == last else 10**9))
+    except (tokenize.TokenError, SyntaxError):
+        return ranges  # what cannot be parsed has its finding; the mentions so far keep their meaning
+    return ranges
