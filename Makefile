@@ -26,7 +26,7 @@ SOURCES := CMakeLists.txt src/torchport/knowledge/devices.toml $(shell find csrc
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test lint types format docs asan tsan bench clean distclean
+.PHONY: help setup build demo test models lint types format docs asan tsan bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -40,6 +40,9 @@ demo: setup ## port examples/digits/train.py: convert, run on CPU and NPU, compa
 test: setup lint types ## every check and test that CI runs
 	$(call say,pytest)
 	$(BIN)/python -m pytest tests/unit tests/vnpu
+
+models: setup ## the comparisons of whole models that are too long for `make test`
+	$(BIN)/python -m pytest tests/vnpu/models -m slow
 
 lint: $(VENV)/.packages ## style, import rules
 	$(call say,lint)
