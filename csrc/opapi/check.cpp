@@ -4,6 +4,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/TypeProperties.h>
 
 #include "device/fault.h"
 
@@ -18,23 +19,34 @@ std::string text(at::IntArrayRef sizes) { return fmt::format("[{}]", fmt::join(s
 
 const char *name_of(at::ScalarType dtype) {
     switch (dtype) {
-        case at::kFloat: return "float32";
-        case at::kHalf: return "float16";
-        case at::kDouble: return "float64";
-        case at::kLong: return "int64";
-        case at::kInt: return "int32";
-        case at::kShort: return "int16";
-        case at::kChar: return "int8";
-        case at::kByte: return "uint8";
-        case at::kBFloat16: return "bfloat16";
-        case at::kBool: return "bool";
-        default: return c10::toString(dtype);
+        case at::kFloat:
+            return "float32";
+        case at::kHalf:
+            return "float16";
+        case at::kDouble:
+            return "float64";
+        case at::kLong:
+            return "int64";
+        case at::kInt:
+            return "int32";
+        case at::kShort:
+            return "int16";
+        case at::kChar:
+            return "int8";
+        case at::kByte:
+            return "uint8";
+        case at::kBFloat16:
+            return "bfloat16";
+        case at::kBool:
+            return "bool";
+        default:
+            return c10::toString(dtype);
     }
 }
 
 [[noreturn]] void wrong_shape(const Operand &tensor, at::IntArrayRef expected, const std::string &why) {
-    fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected {}{}", tensor.parameter(), text(tensor.sizes()),
-         text(expected), why);
+    fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected {}{}", tensor.parameter(),
+         text(tensor.sizes()), text(expected), why);
 }
 
 }  // namespace
@@ -68,8 +80,8 @@ void broadcasts(const Operand &out, std::initializer_list<const Operand *> input
         try {
             sizes = at::infer_size_dimvector(sizes, in->sizes());
         } catch (const c10::Error &) {
-            fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast with {}", in->parameter(),
-                 text(in->sizes()), text(sizes));
+            fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast with {}",
+                 in->parameter(), text(in->sizes()), text(sizes));
         }
     }
     if (out.sizes() != at::IntArrayRef(sizes)) wrong_shape(out, sizes, ", the broadcast shape of the inputs");
@@ -79,8 +91,8 @@ void expands(const Operand &out, const Operand &in) {
     present(out);
     present(in);
     if (out.sizes() != in.sizes() && !at::is_expandable_to(in.sizes(), out.sizes()))
-        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast to {} of {}", in.parameter(),
-             text(in.sizes()), text(out.sizes()), out.parameter());
+        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast to {} of {}",
+             in.parameter(), text(in.sizes()), text(out.sizes()), out.parameter());
 }
 
 void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool keepdim) {
@@ -97,7 +109,8 @@ void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool k
         if (reduced[i] && keepdim) sizes.push_back(1);
     }
     if (out.sizes() != at::IntArrayRef(sizes))
-        wrong_shape(out, sizes, fmt::format(", {} of shape {} reduced over {}", in.parameter(), text(in.sizes()), text(dims)));
+        wrong_shape(out, sizes,
+                    fmt::format(", {} of shape {} reduced over {}", in.parameter(), text(in.sizes()), text(dims)));
 }
 
 void rank(const Operand &tensor, std::initializer_list<int64_t> allowed) {
@@ -108,21 +121,50 @@ void rank(const Operand &tensor, std::initializer_list<int64_t> allowed) {
          text({allowed.begin(), allowed.size()}));
 }
 
+void matrices(const Operand &tensor) {
+    present(tensor);
+    if (tensor.dim() < 2)
+        fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are 2 and more", tensor.parameter(),
+             tensor.dim());
+}
+
 void dtype(const Operand &tensor, DTypes allowed) {
     present(tensor);
+    if (allowed.has(tensor.scalar_type())) return;
     std::string names;
-    for (const at::ScalarType dtype : allowed) {
-        if (tensor.scalar_type() == dtype) return;
-        names += (names.empty() ? "" : ", ") + std::string(name_of(dtype));
-    }
+    for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i)
+        if (const auto dtype = static_cast<at::ScalarType>(i); allowed.has(dtype))
+            names += (names.empty() ? "" : ", ") + std::string(name_of(dtype));
     fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, allowed are {}", tensor.parameter(),
          name_of(tensor.scalar_type()), names);
 }
 
-void floating(const Operand &tensor) { dtype(tensor, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}); }
+void promotes(const Operand &out, std::initializer_list<const at::Tensor *> inputs) {
+    present(out);
+    at::native::ResultTypeState state{};
+    bool equal = true;
+    for (const at::Tensor *in : inputs) {
+        if (!in->defined()) continue;
+        equal = equal && in->scalar_type() == out.scalar_type();
+        state = at::native::update_result_type_state(*in, state);
+    }
+    if (equal) return;
+    const at::ScalarType promoted = at::native::result_type(state);
+    if (!at::canCast(promoted, out.scalar_type()))
+        fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, which cannot hold the result's {}",
+             out.parameter(), name_of(out.scalar_type()), name_of(promoted));
+}
 
-void integral(const Operand &tensor) {
-    dtype(tensor, {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong});
+void promotes(const Operand &out, const Operand &tensor, const ScalarArgument &number) {
+    require(number);
+    if (!number.has_value()) return promotes(out, {&tensor});
+    const at::Scalar &value = number.get();
+    const bool keeps_dtype = tensor.is_complex() || (!value.isComplex() && tensor.is_floating_point()) ||
+                             value.isBoolean() ||
+                             (value.isIntegral(true) && c10::isIntegralType(tensor.scalar_type(), false));
+    if (keeps_dtype && tensor.scalar_type() == out.scalar_type()) return;  // the common case, without an allocation
+    const at::Tensor wrapped = number.number();
+    promotes(out, {&tensor, &wrapped});
 }
 
 void same_dtype(const Operand &a, const Operand &b) {
@@ -135,8 +177,8 @@ void same_dtype(const Operand &a, const Operand &b) {
 
 void same_length(const Operands &a, const Operands &b) {
     if (a.size() != b.size())
-        fail(FaultKind::InvalidArgument, "parameter {} has {} tensors, expected {}, as many as {}", a.parameter(), a.size(),
-             b.size(), b.parameter());
+        fail(FaultKind::InvalidArgument, "parameter {} has {} tensors, expected {}, as many as {}", a.parameter(),
+             a.size(), b.size(), b.parameter());
 }
 
 void same_dtypes(const Operands &list) {
@@ -146,7 +188,8 @@ void same_dtypes(const Operands &list) {
 void one_element(const Operand &tensor) {
     present(tensor);
     if (tensor.numel() != 1)
-        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected one element", tensor.parameter(), text(tensor.sizes()));
+        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected one element", tensor.parameter(),
+             text(tensor.sizes()));
 }
 
 void dimension(int64_t dim, const Operand &tensor) {
@@ -166,7 +209,8 @@ void require(const Operands &list) {
 }
 
 void require(const ScalarArgument &scalar) {
-    if (!scalar.has_value() && !scalar.may_be_null()) fail(FaultKind::NullArgument, "parameter {} is null", scalar.parameter());
+    if (!scalar.has_value() && !scalar.may_be_null())
+        fail(FaultKind::NullArgument, "parameter {} is null", scalar.parameter());
 }
 
 }  // namespace vnpu::opapi

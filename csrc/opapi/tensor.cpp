@@ -1,5 +1,8 @@
 #include "opapi/tensor.h"
 
+#include <ATen/ScalarOps.h>
+
+#include <cmath>
 #include <cstring>
 
 #include "device/fault.h"
@@ -9,31 +12,52 @@ namespace vnpu::opapi {
 
 at::ScalarType own(aclDataType dtype) {
     switch (static_cast<int>(dtype) & 0xffffffff) {
-        case ACL_FLOAT: return at::kFloat;
-        case ACL_FLOAT16: return at::kHalf;
-        case ACL_INT8: return at::kChar;
-        case ACL_INT32: return at::kInt;
-        case ACL_UINT8: return at::kByte;
-        case ACL_INT16: return at::kShort;
-        case ACL_UINT16: return at::kUInt16;
-        case ACL_UINT32: return at::kUInt32;
-        case ACL_INT64: return at::kLong;
-        case ACL_UINT64: return at::kUInt64;
-        case ACL_DOUBLE: return at::kDouble;
-        case ACL_BOOL: return at::kBool;
-        case ACL_COMPLEX32: return at::kComplexHalf;
-        case ACL_COMPLEX64: return at::kComplexFloat;
-        case ACL_COMPLEX128: return at::kComplexDouble;
-        case ACL_BF16: return at::kBFloat16;
-        case ACL_FLOAT8_E5M2: return at::kFloat8_e5m2;
-        case ACL_FLOAT8_E4M3FN: return at::kFloat8_e4m3fn;
-        case ACL_FLOAT8_E8M0: return at::kFloat8_e8m0fnu;
-        default: break;
+        case ACL_FLOAT:
+            return at::kFloat;
+        case ACL_FLOAT16:
+            return at::kHalf;
+        case ACL_INT8:
+            return at::kChar;
+        case ACL_INT32:
+            return at::kInt;
+        case ACL_UINT8:
+            return at::kByte;
+        case ACL_INT16:
+            return at::kShort;
+        case ACL_UINT16:
+            return at::kUInt16;
+        case ACL_UINT32:
+            return at::kUInt32;
+        case ACL_INT64:
+            return at::kLong;
+        case ACL_UINT64:
+            return at::kUInt64;
+        case ACL_DOUBLE:
+            return at::kDouble;
+        case ACL_BOOL:
+            return at::kBool;
+        case ACL_COMPLEX32:
+            return at::kComplexHalf;
+        case ACL_COMPLEX64:
+            return at::kComplexFloat;
+        case ACL_COMPLEX128:
+            return at::kComplexDouble;
+        case ACL_BF16:
+            return at::kBFloat16;
+        case ACL_FLOAT8_E5M2:
+            return at::kFloat8_e5m2;
+        case ACL_FLOAT8_E4M3FN:
+            return at::kFloat8_e4m3fn;
+        case ACL_FLOAT8_E8M0:
+            return at::kFloat8_e8m0fnu;
+        default:
+            break;
     }
     fail(FaultKind::InvalidArgument, "The virtual NPU does not offer aclDataType {}.", static_cast<int>(dtype));
 }
 
-Named::Named(const char *parameter) : parameter_(parameter), may_be_null_(std::strstr(parameter, "Optional") != nullptr) {}
+Named::Named(const char *parameter)
+    : parameter_(parameter), may_be_null_(std::strstr(parameter, "Optional") != nullptr) {}
 
 void Operand::set_data_dependent() {
     if (source_ == nullptr) return;  // the null check names it
@@ -63,6 +87,20 @@ ScalarArgument::ScalarArgument(const aclScalar *source, const char *name) : Name
 const at::Scalar &ScalarArgument::get() const {
     if (!has_value()) fail(FaultKind::NullArgument, "parameter {} is null", parameter());
     return **this;
+}
+
+at::Scalar ScalarArgument::as(at::ScalarType dtype) const {
+    const at::Scalar &value = get();
+    const bool fits =
+        value.isComplex() ? c10::isComplexType(dtype)
+        : value.isFloatingPoint() && (dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16)
+            ? dtype == at::kDouble || !(std::abs(value.toDouble()) > 3.38e38)
+            : dtype == at::kLong && value.isIntegral(true);
+    return fits ? value : at::scalar_to_tensor(value).to(dtype).item();
+}
+
+at::Tensor ScalarArgument::number() const {
+    return has_value() ? at::native::wrapped_scalar_tensor(**this) : at::Tensor();
 }
 
 std::vector<at::Scalar> own(const aclScalarList *list, const char *name) {

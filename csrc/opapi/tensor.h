@@ -102,11 +102,17 @@ class ScalarArgument : public std::optional<at::Scalar>, public Named {
     ScalarArgument(const aclScalar *source, const char *name);
     operator const at::Scalar &() const { return get(); }
     const at::Scalar &get() const;
+    const std::optional<at::Scalar> &maybe() const { return *this; }
     template <class T>
     T to() const {
         return get().to<T>();
     }
     at::ScalarType dtype() const noexcept { return dtype_; }
+    // As `dtype` holds it: floating-point values past its range become infinities, integers wrap. ATen would refuse
+    // them, the hardware casts (masked_fill of float16 with -1e9).
+    at::Scalar as(at::ScalarType dtype) const;
+    // As the 0-dim operand that a Python number is for ATen: it promotes to a wider category only. Undefined for null.
+    at::Tensor number() const;
 
   private:
     at::ScalarType dtype_ = at::kFloat;
@@ -114,8 +120,8 @@ class ScalarArgument : public std::optional<at::Scalar>, public Named {
 
 // A list of integers; null and empty are told apart by `given`.
 struct Ints : std::vector<int64_t> {
-    Ints(const aclIntArray *source) : std::vector<int64_t>(source ? source->values : std::vector<int64_t>()),
-                                      given(source != nullptr) {}
+    Ints(const aclIntArray *source)
+        : std::vector<int64_t>(source ? source->values : std::vector<int64_t>()), given(source != nullptr) {}
     bool given;
     // Null: ATen's "all" or "default" where a function takes an optional list.
     at::OptionalIntArrayRef maybe() const {
