@@ -49,7 +49,7 @@ class Statistical:
     windows: int = 10
     least: int = 5  # steps that a window has at least
     sigmas: float = 4.0
-    relative: float = 0.10
+    relative: float = 0.03
     points: float = 2.0
     metric: float = 0.15
 
