@@ -78,6 +78,10 @@ DEFECTS = {
         "class RNGType:\n    CUDA = 'cuda'\nif kind == RNGType.CUDA:\n    pass\n",
         None,
     ),
+    "a profile of the CPU": (
+        "import torch\n# cuda\nwith torch.profiler.profile(with_flops=True) as p:\n    pass\np.key_averages()\n",
+        None,
+    ),
     "statements with several imports": ("import amp_C, os\nos.getcwd()\n", None),
 }  # fmt: skip
 

@@ -11,7 +11,9 @@ import pytest
 
 from torchport.convert import workers
 from torchport.convert.workers import Converted, convert_files
+from torchport.findings import Safety
 from torchport.rules import Style
+from torchport.source.definitions import Definitions, definitions
 
 
 def make(folder: Path, count: int) -> list[tuple[Path, str]]:
@@ -38,10 +40,10 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     files = make(tmp_path, 6)
     honest = workers.convert_file
 
-    def slow(path: Path, name: str, style: Style) -> Converted:
+    def slow(path: Path, name: str, style: Style, project: Definitions) -> Converted:
         while name == "f2.py":
             time.sleep(0.01)
-        return honest(path, name, style)
+        return honest(path, name, style, project)
 
     monkeypatch.setattr(workers, "convert_file", slow)
     done = list(convert_files(files, Style.NPU, seconds=1.0, processes=2))
@@ -55,10 +57,10 @@ def test_a_worker_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     files = make(tmp_path, 6)
     honest = workers.convert_file
 
-    def deadly(path: Path, name: str, style: Style) -> Converted:
+    def deadly(path: Path, name: str, style: Style, project: Definitions) -> Converted:
         if name == "f3.py":
             os.kill(os.getpid(), signal.SIGKILL)
-        return honest(path, name, style)
+        return honest(path, name, style, project)
 
     monkeypatch.setattr(workers, "convert_file", deadly)
     done = list(convert_files(files, Style.NPU, processes=2))
@@ -88,3 +90,22 @@ def test_hostile_files(tmp_path: Path, text: str, code: str | None) -> None:
     assert (code in codes) if code else done.changed
     assert "TP903" not in codes
     assert time.monotonic() - begin < 30
+
+
+def test_classes_of_other_files_are_known(tmp_path: Path) -> None:
+    texts = {
+        "results.py": "class Base:\n    def cuda(self):\n        return self\nclass Results(Base):\n    pass\n",
+        "near.py": "from results import Results\ndef f(r: Results):\n    return r.cuda()\n",
+        "far.py": "def f(x):\n    return x.cuda()\n",
+        "sure.py": "import torch\nx = torch.ones(1).cuda()\n",
+    }
+    files = [(tmp_path / name, name) for name in texts]
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    done = {one.name: one for one in convert_files(files, Style.NPU)}
+    assert definitions([texts["results.py"].encode()]).of("cuda") == {"Base", "Results"}
+    assert not done["results.py"].changed
+    assert not done["near.py"].changed
+    assert [finding.safety for finding in done["near.py"].findings] == [Safety.REPORT]
+    assert [finding.safety for finding in done["far.py"].findings] == [Safety.REVIEW]
+    assert b".npu()" in done["sure.py"].output

@@ -11,6 +11,7 @@ from torchport.findings import Edit, Finding, Location, Safety, Severity
 from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style, rules
 from torchport.rules.files import TextFile, file_rules
+from torchport.source.definitions import Definitions
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.module import Module
 from torchport.source.notebook import Notebook
@@ -20,8 +21,12 @@ LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
 _IGNORE = re.compile(r"#\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
-def inspect_source(data: bytes, path: str, style: Style = Style.NPU) -> tuple[Finding, ...]:
+def inspect_source(
+    data: bytes, path: str, style: Style = Style.NPU, project: Definitions | None = None
+) -> tuple[Finding, ...]:
     """All findings of one file in the order of their places; `path` tells what kind of file it is.
+
+    `project` says which classes of the project's other files have methods of torch's names.
 
     The edits of the findings do not overlap. A file that cannot be read or parsed, and a rule that fails, are
     findings too (TP901 to TP903); nothing is raised.
@@ -37,9 +42,9 @@ def inspect_source(data: bytes, path: str, style: Style = Style.NPU) -> tuple[Fi
     try:
         kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
         if kind is Kind.PYTHON:
-            return _in_order(_inspect(Module(path, data), style))
+            return _in_order(_inspect(Module(path, data, project), style))
         if kind is Kind.NOTEBOOK:
-            return _in_order(_inspect_notebook(path, data, style))
+            return _in_order(_inspect_notebook(path, data, style, project))
         return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style)))
     except SourceError as error:
         return (about_file(error.code, path, error.message, line=error.line, column=error.column),)
@@ -68,10 +73,10 @@ def _inspect(module: Module, style: Style) -> list[Finding]:
     return list(_without_overlaps(found))
 
 
-def _inspect_notebook(path: str, data: bytes, style: Style) -> Iterator[Finding]:
+def _inspect_notebook(path: str, data: bytes, style: Style, project: Definitions | None) -> Iterator[Finding]:
     """The findings of the code cells, at their places in the file."""
     notebook = Notebook(path, data)
-    module, file = Module(path, notebook.code), SourceText(path, data)
+    module, file = Module(path, notebook.code, project), SourceText(path, data)
     if notebook.skipped:
         cells = ", ".join(map(str, notebook.skipped))
         finding = about_file("TP901", path, f"code cells that are not Python were not looked at: {cells}")

@@ -10,6 +10,7 @@ import warnings
 from torchport.convert.inspection import bug, inspect_source
 from torchport.findings import Edit, Finding, Safety
 from torchport.rules import Style
+from torchport.source.definitions import Definitions
 from torchport.source.edits import inverse, splice
 from torchport.source.kinds import Kind, kind_of
 
@@ -27,21 +28,23 @@ class Conversion:
     left: tuple[Finding, ...] = ()
 
 
-def convert_source(data: bytes, path: str, style: Style = Style.NPU) -> Conversion:
+def convert_source(
+    data: bytes, path: str, style: Style = Style.NPU, project: Definitions | None = None
+) -> Conversion:
     """Apply every safe and reviewable edit to one file.
 
     Everything outside the edits is identical, the output compiles if the input did, and converting it again changes
     nothing. Where one of these does not hold, the output is the input and a finding (TP903) says that it is our bug.
     Nothing is raised, whatever the bytes are.
     """
-    findings = inspect_source(data, path, style)
+    findings = inspect_source(data, path, style, project)
     edits = tuple(edit for finding in findings if finding.safety is not Safety.REPORT for edit in finding.fix)
     if not edits:
         return Conversion(data, findings, left=findings)
     problem = ""
     try:
         output = splice(data, edits)
-        again = inspect_source(output, path, style)
+        again = inspect_source(output, path, style, project)
         problem = _problem(data, output, edits, path, again)
     except ValueError as error:
         problem = str(error)

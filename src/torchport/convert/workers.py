@@ -6,6 +6,7 @@ finding. Workers parse with a large stack, so that deep but honest code is no pr
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -21,6 +22,8 @@ from torchport.convert.residue import Mention, residue
 from torchport.convert.source import convert_source
 from torchport.findings import Edit, Finding, hash_bytes
 from torchport.rules import Style
+from torchport.source.definitions import Definitions, definitions
+from torchport.source.kinds import Kind, kind_of
 
 SECONDS_PER_FILE = 20.0
 # Parsing needs about 1 KiB of stack per level; the memory is only taken when it is used.
@@ -47,7 +50,7 @@ class Converted:
         return bool(self.edits)
 
 
-def convert_file(path: Path, name: str, style: Style) -> Converted:
+def convert_file(path: Path, name: str, style: Style, project: Definitions | None = None) -> Converted:
     """Read and convert one file. One that cannot be read is a finding (TP900)."""
     try:
         data = path.read_bytes()
@@ -55,7 +58,7 @@ def convert_file(path: Path, name: str, style: Style) -> Converted:
         return Converted(
             path, name, "", (about_file("TP900", name, f"the file cannot be read: {error.strerror}"),)
         )
-    conversion = convert_source(data, name, style)
+    conversion = convert_source(data, name, style, project)
     done = Converted(
         path,
         name,
@@ -78,7 +81,8 @@ def convert_files(
     """Convert (path, name) pairs; the results come in the same order, whatever happens to a file."""
     count = min(processes or os.cpu_count() or 1, 8, max(len(files), 1))
     done: dict[int, Converted] = {}
-    workers = [_Worker(style) for _ in range(count)]
+    project = _definitions(files) if len(files) > 1 else Definitions()
+    workers = [_Worker(style, project) for _ in range(count)]
     waiting = iter(range(len(files)))
     try:
         for worker in workers:
@@ -90,6 +94,16 @@ def convert_files(
     finally:
         for worker in workers:
             worker.stop()
+
+
+def _definitions(files: Sequence[tuple[Path, str]]) -> Definitions:
+    def python() -> Iterator[bytes]:
+        for path, name in files:
+            if kind_of(name) is Kind.PYTHON:
+                with contextlib.suppress(OSError):  # converting it will say why it cannot be read
+                    yield path.read_bytes()
+
+    return definitions(python())
 
 
 def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]], seconds: float) -> None:
@@ -130,8 +144,9 @@ def _collect(
 class _Worker:
     """One worker process, started when it gets its first file and again after it was lost."""
 
-    def __init__(self, style: Style) -> None:
+    def __init__(self, style: Style, project: Definitions) -> None:
         self._style = style
+        self._project = project
         self._process: multiprocessing.process.BaseProcess | None = None
         self.pipe: Connection
         self.index: int | None = None
@@ -143,7 +158,7 @@ class _Worker:
             alone = threading.active_count() == 1
             self.pipe, theirs = multiprocessing.Pipe()
             process = multiprocessing.get_context("fork").Process if alone else _SPAWN.Process
-            self._process = process(target=_work, args=(theirs, self._style), daemon=True)
+            self._process = process(target=_work, args=(theirs, self._style, self._project), daemon=True)
             self._process.start()
             theirs.close()
         self.index, self.limit = index, time.monotonic() + seconds
@@ -177,19 +192,19 @@ class _Worker:
             self._process = None
 
 
-def _work(pipe: Connection, style: Style) -> None:
+def _work(pipe: Connection, style: Style, project: Definitions) -> None:
     """Convert files until the other end of the pipe is gone."""
     sys.setrecursionlimit(_RECURSION)
     threading.stack_size(_STACK)
-    thread = threading.Thread(target=_serve, args=(pipe, style))
+    thread = threading.Thread(target=_serve, args=(pipe, style, project))
     thread.start()
     thread.join()
 
 
-def _serve(pipe: Connection, style: Style) -> None:
+def _serve(pipe: Connection, style: Style, project: Definitions) -> None:
     while True:
         try:
             path, name = pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(convert_file(path, name, style))
+        pipe.send(convert_file(path, name, style, project))

@@ -29,6 +29,7 @@ class Api:
     status: Status
     note: str
     module: str = ""  # the prefix whose names this submodule repeats
+    only_with: str = ""  # the row applies to a file only if this name is used in it
 
 
 @functools.cache
@@ -37,12 +38,12 @@ def apis() -> Mapping[str, Api]:
     sections = tomllib.loads(resources.files(__package__).joinpath("api.toml").read_text("utf-8"))
     table: dict[str, Api] = {}
     for prefix, rows in sections.items():
-        npu, agnostic = rows.pop("_npu"), rows.pop("_agnostic")
+        npu, agnostic, only_with = rows.pop("_npu"), rows.pop("_agnostic"), rows.pop("_only_with", "")
         for short, row in rows.items():
             name = f"{prefix}.{short}"
             if name in table:
                 raise ValueError(f"api.toml has two rows for {name}")
-            table[name] = _row(name, short, npu, agnostic, row)
+            table[name] = dataclasses.replace(_row(name, short, npu, agnostic, row), only_with=only_with)
     return table
 
 

@@ -44,12 +44,15 @@ def _import(module: Module, node: ast.stmt, root: str) -> Iterator[Finding]:
     if library is None:
         return
     optional = _is_optional(module, node)
+    severity = _SEVERITY[library.status]
+    if severity is Severity.ERROR and not module.names.scope_of(node).is_module:
+        severity = Severity.WARNING  # only the function that imports it cannot run
     yield RULE.finding(
         module,
         node,
         f"{root} {_SAYS[library.status]}" + (", and the script can do without it" if optional else ""),
         hint=_hint(library),
-        severity=Severity.INFO if optional else _SEVERITY[library.status],
+        severity=Severity.INFO if optional else severity,
         link=library.link,
     )
 

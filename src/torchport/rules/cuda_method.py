@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
@@ -28,13 +29,19 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         if owner is Owner.UNKNOWN:
             yield RULE.finding(
-                module, call, "a class of this file has a method cuda of its own, and nothing shows whose this is",
+                module, call, "a class of the project has a method cuda of its own, and nothing shows whose this is",
                 hint="If the object is a tensor or a torch module, write npu() here.",
                 safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
             continue
         roles = roles or Roles(module, role("device"))
-        yield _finding(module, call, method, roles, style)
+        finding = _finding(module, call, method, roles, style)
+        if finding.fix and receivers.defined_elsewhere:
+            hint = (
+                "A class of another file has a method cuda of its own: check that this is a tensor or module."
+            )
+            finding = dataclasses.replace(finding, safety=Safety.REVIEW, hint=hint)
+        yield finding
 
 
 def _finding(module: Module, call: ast.Call, method: ast.Attribute, roles: Roles, style: Style) -> Finding:

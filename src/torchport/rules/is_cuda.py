@@ -24,7 +24,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         owner = receivers.owner(node.value)
         if owner is Owner.UNKNOWN:
             yield RULE.finding(
-                module, node, "a class of this file has its own is_cuda, and nothing shows whose this is",
+                module, node, "a class of the project has its own is_cuda, and nothing shows whose this is",
                 hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
         elif owner is Owner.TORCH and _is_scripted(module, node):

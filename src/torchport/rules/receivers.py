@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import enum
 import functools
+import re
 
 from torchport.source.module import Module
 from torchport.source.names import Binds
@@ -46,6 +47,17 @@ class Receivers:
         """Whether any class of this file defines the attribute, or answers to every one."""
         return any(self._defines(node) for node in self._module.all(ast.ClassDef))
 
+    @functools.cached_property
+    def defined_elsewhere(self) -> bool:
+        """Whether a class of another file of the project defines the attribute."""
+        return bool(self._module.project.of(self._attribute))
+
+    @functools.cached_property
+    def _is_exposed(self) -> bool:
+        """Whether the file names a class of the project that has the attribute: its objects may be here."""
+        words = set(re.findall(r"\w+", self._module.text.text))
+        return not words.isdisjoint(self._module.project.of(self._attribute))
+
     def owner(self, node: ast.expr) -> Owner:
         """Whose attribute it is on the receiver `node`.
 
@@ -54,6 +66,8 @@ class Receivers:
         """
         self._seen = set()
         found = self._owner(node)
+        if found is Owner.UNKNOWN and not self.defined_here and self._is_exposed:
+            return Owner.UNKNOWN
         if found is Owner.UNKNOWN and not self.defined_here:
             return Owner.TORCH
         return found

@@ -47,6 +47,8 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
             )
         return None
     row, rest = found
+    if not applies(module, row):
+        return None
     if row.status is Status.MISSING:
         return RULE.finding(
             module, node, f"{row.name} does not exist on the NPU", hint=_sentence(row.note),
@@ -58,7 +60,16 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
         )
     target = target_of(row, style) + (f".{rest}" if rest else "")
     if target == name:
-        return None
+        if row.status is not Status.REVIEW or style is not Style.NPU:
+            return None
+        return RULE.finding(
+            module,
+            node,
+            f"{name}: {row.note}",
+            hint="Check this use.",
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )
     edits = chain_edits(module, node, name, target, style)
     if not edits:
         return None
@@ -72,6 +83,13 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
         safety=Safety.REVIEW if review else Safety.SAFE,
         severity=Severity.WARNING if review else Severity.INFO,
     )
+
+
+def applies(module: Module, row: Api) -> bool:
+    """Whether the file uses the name without which the row's section means nothing."""
+    if not row.only_with:
+        return True
+    return any(module.qualified(node) == row.only_with for node in module.all(ast.Attribute))
 
 
 def target_of(row: Api, style: Style) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import Api, Status, find
 from torchport.rules import Rule, Style
-from torchport.rules.torch_cuda_api import target_of
+from torchport.rules.torch_cuda_api import applies, target_of
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
@@ -66,6 +66,8 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
         name = f"{source}.{alias.name}"
         found = find(name)
         row = found[0] if found is not None and not found[1] else None
+        if row is not None and not applies(module, row):
+            continue
         if row is not None and row.status not in (Status.MISSING, Status.KEEP):
             target = target_of(row, style)
             if "(" in target:

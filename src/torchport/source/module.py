@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from torchport.findings import Edit
+from torchport.source.definitions import Definitions
 from torchport.source.flow import Flow
 from torchport.source.names import Names
 from torchport.source.text import SourceText
@@ -20,9 +21,13 @@ _STRING = re.compile(
 
 
 class Module:
-    """Text, tree, names and value classes of one file. Raises SourceError for what cannot be read or parsed."""
+    """Text, tree, names and value classes of one file. Raises SourceError for what cannot be read or parsed.
 
-    def __init__(self, path: str, data: bytes) -> None:
+    `project` says what the other files of its project define.
+    """
+
+    def __init__(self, path: str, data: bytes, project: Definitions | None = None) -> None:
+        self.project = project or Definitions()
         self.text = SourceText(path, data)
         self.tree = self.text.parse()
         self.names = Names(self.tree)

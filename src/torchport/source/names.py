@@ -51,6 +51,10 @@ class Scope:
         self.elsewhere: dict[str, Scope] = {}  # global and nonlocal names
 
     @property
+    def is_module(self) -> bool:
+        return isinstance(self.node, ast.Module)
+
+    @property
     def is_class(self) -> bool:
         return isinstance(self.node, ast.ClassDef)
 
