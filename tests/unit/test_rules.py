@@ -19,13 +19,13 @@ def _without_import(text: str) -> str:
 
 @pytest.mark.parametrize(("rule", "before", "after"), CASES)
 def test_rewrites(rule: Rule, before: str, after: str) -> None:
-    output = convert_source(before.encode(), "example.py").output.decode()
-    assert output == after if rule.last else _without_import(output) == after
+    output = convert_source(before.encode(), "example.py", rule.style).output.decode()
+    assert output == after if rule.after else _without_import(output) == after
 
 
 @pytest.mark.parametrize(("rule", "text"), NOOPS)
 def test_leaves_alone(rule: Rule, text: str) -> None:
-    conversion = convert_source(text.encode(), "example.py")
+    conversion = convert_source(text.encode(), "example.py", rule.style)
     assert conversion.output == text.encode()
     assert not [finding for finding in conversion.findings if finding.code == "TP903"]
 

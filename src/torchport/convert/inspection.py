@@ -65,10 +65,10 @@ def _of_interest() -> re.Pattern[bytes]:
 def _inspect(module: Module, style: Style) -> list[Finding]:
     found: list[Finding] = []
     for rule in rules():
-        if rule.last and not any(finding.fix for finding in found):
+        if rule.after is not None and not _has_written(found, rule.after):
             continue
         found += _run(rule, module, style)
-        if not rule.last:
+        if rule.after is None:
             found = [finding for finding in found if not _is_ignored(module, finding)]
     return list(_without_overlaps(found))
 
@@ -98,6 +98,10 @@ def _inspect_text(file: TextFile, style: Style) -> Iterator[Finding]:
     for rule in file_rules():
         if file.kind in rule.kinds:
             yield from rule.check(file, style)
+
+
+def _has_written(findings: Iterable[Finding], pattern: re.Pattern[bytes]) -> bool:
+    return any(pattern.search(edit.replacement) for finding in findings for edit in finding.fix)
 
 
 def _run(rule: Rule, module: Module, style: Style) -> list[Finding]:

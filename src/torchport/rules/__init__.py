@@ -13,6 +13,7 @@ import enum
 import functools
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterable
 
 from torchport.findings import Edit, Finding, Safety, Severity
@@ -30,8 +31,8 @@ class Style(enum.StrEnum):
 class Rule:
     """What one rule does, why, and the function that does it.
 
-    `last` marks a rule that looks at the file only after others have changed something in it; `check` then gets
-    their edits too.
+    `after` makes a rule look at the file only when another rule has written something that matches it. `style` is
+    the one in which `rewrites` hold.
     """
 
     code: str
@@ -43,7 +44,8 @@ class Rule:
     check: Callable[[Module, Style], Iterable[Finding]]
     rewrites: tuple[tuple[str, str], ...]
     unchanged: tuple[str, ...]
-    last: bool = False
+    after: re.Pattern[bytes] | None = None
+    style: Style = Style.NPU
 
     def finding(
         self,
@@ -85,10 +87,10 @@ class Rule:
 
 @functools.cache
 def rules() -> tuple[Rule, ...]:
-    """All rules, ordered by code, those marked `last` at the end."""
+    """All rules, ordered by code, those with `after` at the end."""
     found = []
     for entry in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{entry.name}")
         if isinstance(rule := getattr(module, "RULE", None), Rule):
             found.append(rule)
-    return tuple(sorted(found, key=lambda rule: (rule.last, rule.code)))
+    return tuple(sorted(found, key=lambda rule: (rule.after is not None, rule.code)))

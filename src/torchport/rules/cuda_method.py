@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
+from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.receivers import Owner, Receivers
 from torchport.rules.roles import Roles
 from torchport.source.module import Module
@@ -58,18 +59,18 @@ def _finding(module: Module, call: ast.Call, method: ast.Attribute, roles: Roles
 
 
 def _agnostic(module: Module, call: ast.Call, method: ast.Attribute, by_name: bool) -> Finding:
-    _, end = module.text.span(method)
-    target = "torch.accelerator.current_accelerator()"
     edits: list[Edit | None] = [module.attribute_edit(method, "to")]
-    if not call.args and not any(keyword.arg == "device" for keyword in call.keywords):
-        opening = module.text.slice(end, module.text.span(call)[1]).find("(")
-        edits.append(
-            Edit(end + opening + 1, end + opening + 1, (target + (", " if call.keywords else "")).encode())
-        )
+    device = _device(call)
+    if device is None:
+        _, end = module.text.span(method)
+        opening = end + module.text.slice(end, module.text.span(call)[1]).find("(") + 1
+        edits.append(Edit(opening, opening, (ACCELERATOR + (", " if call.keywords else "")).encode()))
+    elif isinstance(device, ast.Constant) and isinstance(device.value, int):
+        edits.append(Edit(*module.text.span(device), f'f"{{{ACCELERATOR}}}:{device.value}"'.encode()))
     elif not by_name:
         return RULE.finding(
-            module, call, "cuda(index) has no device-agnostic form", safety=Safety.REPORT, severity=Severity.WARNING,
-            hint="Pass a torch.device to to() instead of an index.",
+            module, call, "cuda(index) has no form for any device", safety=Safety.REPORT, severity=Severity.WARNING,
+            hint=f'Write to(f"{{{ACCELERATOR}}}:{{index}}") if the index is never None.',
         )  # fmt: skip
     return RULE.finding(module, call, "cuda() is to(device) on any device", edits)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
+from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
 from torchport.rules.roles import Proof, Roles
 from torchport.source.module import Module
 
@@ -21,9 +22,7 @@ Literal = ast.Constant | ast.JoinedStr | ast.BinOp
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every literal that has the form of a CUDA device; an edit where it is used as one."""
-    if style is not Style.NPU:
-        return
-    literals = list(_literals(module))
+    literals = [(node, text) for node, text in _literals(module) if not is_accelerator(module, node)]
     if not literals:
         return
     roles = Roles(module, role("device"))
@@ -42,7 +41,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             module,
             node,
             f"the device {text!r} is {'npu' + text[4:]!r} on the NPU",
-            [_edit(module, node, text)],
+            [_edit(module, node, text) if style is Style.NPU else _agnostic(module, node, text)],
             hint="Only the name says that this is a device: check it."
             if named
             else _option_hint(module, node),
@@ -56,6 +55,22 @@ def _edit(module: Module, node: Literal, text: str) -> Edit | None:
         quote = module.text.slice(start, end)[0]
         return Edit(start, end, f"{quote}npu{text[4:]}{quote}".encode()) if quote in "'\"" else None
     return module.string_edit(node, "cuda", "npu")
+
+
+def _agnostic(module: Module, node: Literal, text: str) -> Edit | None:
+    """The literal with the name of the device taken from the variable ACCELERATOR."""
+    start, end = module.text.span(node)
+    if text == "cuda":
+        new = ACCELERATOR
+    elif isinstance(node, ast.JoinedStr):
+        return module.string_edit(node, "cuda", f"{{{ACCELERATOR}}}")
+    elif any(isinstance(above, ast.JoinedStr) for above in module.names.ancestors(node)):
+        return None  # a string inside an f-string: its quotes may be taken
+    elif _WHOLE.fullmatch(text):
+        new = f'f"{{{ACCELERATOR}}}{text[4:]}"'
+    else:  # a part of a sum, or a template that is filled in afterwards
+        new = f'({ACCELERATOR} + "{text[4:]}")'
+    return Edit(start, end, new.encode())
 
 
 def _literals(module: Module) -> Iterator[tuple[Literal, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.receivers import Owner, Receivers
 from torchport.source.module import Module
 
@@ -15,8 +16,6 @@ _SCRIPTED = ("torch.jit.script", "torch.jit.script_method", "torch.jit.export")
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every read of `is_cuda` that is torch's or may be."""
-    if style is not Style.NPU:
-        return
     receivers = Receivers(module, "is_cuda")
     for node in module.all(ast.Attribute):
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or module.qualified(node) is not None:
@@ -28,16 +27,23 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
         elif owner is Owner.TORCH and _is_scripted(module, node):
-            start, end = module.text.span(node)
-            value = module.source(node.value)
+            edits = [_compared(module, node, '"npu"') if style is Style.NPU else None]
             yield RULE.finding(
-                module, node, "TorchScript knows no is_npu: the device type is compared instead",
-                [Edit(start, end, f'({value}.device.type == "npu")'.encode(module.text.encoding))],
-            )  # fmt: skip
+                module, node, "TorchScript knows no is_npu: the device type is compared instead", edits
+            )
+        elif owner is Owner.TORCH and style is Style.AGNOSTIC:
+            edits = [_compared(module, node, ACCELERATOR)]
+            yield RULE.finding(module, node, "is_cuda is a comparison of device types", edits)
         elif owner is Owner.TORCH:
             yield RULE.finding(
                 module, node, "is_cuda is is_npu on the NPU", [module.attribute_edit(node, "is_npu")]
             )
+
+
+def _compared(module: Module, node: ast.Attribute, device: str) -> Edit | None:
+    start, end = module.text.span(node)
+    text = f"({module.source(node.value)}.device.type == {device})"
+    return Edit(start, end, text.encode(module.text.encoding))
 
 
 def _is_scripted(module: Module, node: ast.AST) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
+from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.roles import Proof, Roles
 from torchport.source.module import Module
 
@@ -17,8 +18,6 @@ _PER_DEVICE = re.compile(r"(?:\w+:\w+,)*cuda:nccl(?:,\w+:\w+)*")
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every string that is the name of the backend, or may be."""
-    if style is not Style.NPU:
-        return
     roles: Roles | None = None
     for constant in module.all(ast.Constant):
         text = constant.value
@@ -39,11 +38,22 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         new = text.replace("cuda:nccl", "npu:hccl").replace("nccl", "hccl").replace("NCCL", "HCCL")
         named = proof is Proof.NAMED
         edits: list[Edit | None] = [module.string_edit(constant, text, new)]
+        if style is Style.AGNOSTIC:
+            edits = [_agnostic(module, constant)] if text == "nccl" else [None]
         yield RULE.finding(
             module, constant, f"the backend {text!r} is {new!r} on the NPU", edits,
             hint="Only the name says that this is the backend: check it." if named else "",
             safety=Safety.REVIEW if named else Safety.SAFE,
         )  # fmt: skip
+
+
+def _agnostic(module: Module, node: ast.Constant) -> Edit | None:
+    torch = next((name.id for name in module.all(ast.Name) if module.qualified(name) == "torch"), None)
+    bound = torch or ("torch" if "torch" in module.names.scopes[module.tree].bindings else None)
+    if bound is None:
+        return None
+    call = f"{bound}.distributed.get_default_backend_for_device({ACCELERATOR})"
+    return Edit(*module.text.span(node), call.encode())
 
 
 RULE = Rule(

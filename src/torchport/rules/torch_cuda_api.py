@@ -118,7 +118,10 @@ def chain_edits(
     while isinstance(base, ast.Attribute):
         attributes.insert(0, base)
         base = base.value
-    start = convert_name(module.qualified(base) or "", style).split(".")
+    meaning = module.qualified(base) or ""
+    start = convert_name(meaning, style).split(".")
+    if style is Style.AGNOSTIC and meaning != "torch" and "(" in target:
+        return []  # an alias of torch.cuda: where it is bound says what to do
     words = target.split(".")
     old = name.split(".")[-len(attributes) :]
     new = words[len(start) :]

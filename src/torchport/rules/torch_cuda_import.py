@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import Api, Status, find
 from torchport.rules import Rule, Style
-from torchport.rules.torch_cuda_api import applies, target_of
+from torchport.rules.torch_cuda_api import applies, convert_name, target_of
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
@@ -34,7 +34,9 @@ def _check_import(module: Module, node: ast.Import, style: Style) -> Iterator[Fi
         row = found[0] if found is not None and not found[1] else None
         if row is None or row.status is Status.MISSING:
             yield _report(module, node, alias.name, row)
-        elif style is Style.NPU:
+        elif style is Style.AGNOSTIC:
+            yield _stays(module, node, alias.name)
+        else:
             start, _ = module.text.span(alias)
             end = start + len(alias.name)
             # torch.npu is an attribute of torch, its submodules are importable as torch_npu.npu.* only.
@@ -71,7 +73,7 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
         if row is not None and row.status not in (Status.MISSING, Status.KEEP):
             target = target_of(row, style)
             if "(" in target:
-                yield _report(module, node, name, None)
+                yield _stays(module, node, name)
             elif target != name:
                 path, _, word = target.rpartition(".")
                 targets[alias] = (importable(path), word)
@@ -154,6 +156,12 @@ def _split(
         groups.setdefault(path, []).append(f"{word} as {known_as}" if known_as else word)
     statements = [f"from {path} import {', '.join(names)}" for path, names in groups.items()]
     return Edit(start, end, f"{module.text.newline}{indent}".join(statements).encode())
+
+
+def _stays(module: Module, node: ast.stmt, name: str) -> Finding:
+    hint = f"Import torch, and write {convert_name(name, Style.AGNOSTIC)} where it is used."
+    message = f"the import of {name} ties the file to CUDA"
+    return RULE.finding(module, node, message, hint=hint, safety=Safety.REPORT, severity=Severity.WARNING)
 
 
 def _report(module: Module, node: ast.stmt, name: str, row: Api | None) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
@@ -17,14 +18,19 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     body = module.tree.body
     if any(_imports(statement, "torch_npu") for statement in body) or not _imports_torch(module):
         return
-    first = next((statement for statement in body if _imports(statement, "torch")), None)
+    first = torch_import(module)
     if first is not None and not _needs_npu(first):
-        offset, before = _line_end(module, first), False
+        offset, before = line_end(module, first), False
     elif first is not None:
         offset, before = module.text.offset(first.lineno, 0), True
     else:
         offset, before = _after_header(module), False
     yield _finding(module, first or (body[0] if body else None), offset, before)
+
+
+def torch_import(module: Module) -> ast.stmt | None:
+    """The first statement at module level that imports torch."""
+    return next((statement for statement in module.tree.body if _imports(statement, "torch")), None)
 
 
 def _finding(module: Module, near: ast.stmt | None, offset: int, before: bool) -> Finding:
@@ -62,7 +68,7 @@ def _needs_npu(statement: ast.stmt) -> bool:
     )
 
 
-def _line_end(module: Module, statement: ast.stmt) -> int:
+def line_end(module: Module, statement: ast.stmt) -> int:
     """The offset after the line on which the statement ends; statements that share its lines come along."""
     last = statement.end_lineno or statement.lineno
     for other in module.tree.body:
@@ -81,7 +87,7 @@ def _after_header(module: Module) -> int:
         future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         if not docstring and not future:
             return module.text.offset(_first_line(statement), 0)
-        offset = _line_end(module, statement)
+        offset = line_end(module, statement)
     return offset
 
 
@@ -122,5 +128,5 @@ RULE = Rule(
         "import torch\nimport torch_npu\nx.npu()\n",
         "from torch import nn\n",
     ),
-    last=True,
+    after=re.compile(rb"npu|NPU|hccl|HCCL"),
 )  # fmt: skip

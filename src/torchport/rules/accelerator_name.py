@@ -1,0 +1,83 @@
+"""TP002: the variable ACCELERATOR of `--style agnostic`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.rules.torch_npu_import import line_end, torch_import
+from torchport.source.module import Module
+
+ACCELERATOR = "ACCELERATOR"
+_VALUE = '(torch.accelerator.current_accelerator() or torch.device("cuda")).type  # "cuda", "npu", ...'
+
+
+def is_accelerator(module: Module, node: ast.AST) -> bool:
+    """Whether the node is a part of the line that this rule writes."""
+    return any(
+        isinstance(above, ast.Assign)
+        and isinstance(above.targets[0], ast.Name)
+        and above.targets[0].id == ACCELERATOR
+        for above in module.names.ancestors(node)
+    )
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """One insertion after the import of torch, where the file was changed and does not have the variable."""
+    if style is not Style.AGNOSTIC or ACCELERATOR in module.names.scopes[module.tree].bindings:
+        return
+    body = module.tree.body
+    first = torch_import(module)
+    bound = "torch" in module.names.scopes[module.tree].bindings
+    last = first
+    for (
+        statement
+    ) in body:  # after all imports at the head of the file, so that none of them has code before it
+        is_import = isinstance(statement, ast.Import | ast.ImportFrom)
+        if is_import and (last is None or not _code_between(body, last, statement)):
+            last = statement
+    if last is None:
+        if body:
+            yield RULE.finding(
+                module, body[0], "nothing is imported at module level: ACCELERATOR cannot be defined in this file",
+                hint=f"Define it: {ACCELERATOR} = {_VALUE.partition(' #')[0]}", safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )  # fmt: skip
+        return
+    newline = module.text.newline
+    lines = ["" if bound else "import torch", "", f"{ACCELERATOR} = {_VALUE}"]
+    text = newline.join(lines[0 if not bound else 1 :]) + newline
+    offset = line_end(module, last)
+    if offset == len(module.text.data) and not module.text.data.endswith((b"\n", b"\r")):
+        text = newline + text.removesuffix(newline)
+    message = "the type of the accelerator is asked for once"
+    yield RULE.finding(module, last, message, [Edit(offset, offset, text.encode(module.text.encoding))])
+
+
+def _code_between(body: list[ast.stmt], one: ast.stmt, other: ast.stmt) -> bool:
+    """Whether anything but imports stands between two statements, the first of which comes first."""
+    between = body[body.index(one) + 1 : body.index(other)]
+    return any(
+        not isinstance(statement, ast.Import | ast.ImportFrom | ast.Try | ast.If) for statement in between
+    )
+
+
+RULE = Rule(
+    code="TP002",
+    title="the accelerator is asked for once (--style agnostic)",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="One variable keeps the code free of device names. It is cuda where there is no accelerator, so that code for "
+    "machines without one stays as it was.",
+    reference="https://docs.pytorch.org/docs/stable/accelerator.html",
+    check=check,
+    rewrites=(
+        ("import torch\nx.cuda()\n", f"import torch\n\nACCELERATOR = {_VALUE}\nx.to(ACCELERATOR)\n"),
+    ),
+    unchanged=("import torch\nx = torch.ones(2)\n", "import torch\ntorch.cuda.get_arch_list()\n"),
+    after=re.compile(ACCELERATOR.encode()),
+    style=Style.AGNOSTIC,
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""`--style agnostic`: the output names no device, and still means CUDA where CUDA is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchport.convert import convert_source
+from torchport.findings import Severity
+from torchport.rules import Style
+from torchport.rules.accelerator_name import ACCELERATOR
+
+LINE = f'{ACCELERATOR} = (torch.accelerator.current_accelerator() or torch.device("cuda")).type  # "cuda", "npu", ...\n'
+HEAD = "import torch\n"
+MODULE = f"torch.get_device_module({ACCELERATOR})"
+
+
+def agnostic(text: str) -> str:
+    conversion = convert_source(text.encode(), "a.py", Style.AGNOSTIC)
+    assert "TP903" not in {finding.code for finding in conversion.findings}
+    again = convert_source(conversion.output, "a.py", Style.AGNOSTIC)
+    assert again.output == conversion.output
+    return conversion.output.decode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("d = torch.device('cuda')", f"d = torch.device({ACCELERATOR})"),
+        ("d = torch.device('cuda:1')", f'd = torch.device(f"{{{ACCELERATOR}}}:1")'),
+        ("d = torch.device(f'cuda:{r}')", f"d = torch.device(f'{{{ACCELERATOR}}}:{{r}}')"),
+        ("d = torch.device('cuda:%d' % r)", f'd = torch.device(({ACCELERATOR} + ":%d") % r)'),
+        ("d = torch.device('cuda:' + str(r))", f'd = torch.device(({ACCELERATOR} + ":") + str(r))'),
+        ("x.cuda()", f"x.to({ACCELERATOR})"),
+        ("x.cuda(non_blocking=True)", f"x.to({ACCELERATOR}, non_blocking=True)"),
+        ("x.cuda(1)", f'x.to(f"{{{ACCELERATOR}}}:1")'),
+        ("if x.is_cuda:\n    pass", f"if (x.device.type == {ACCELERATOR}):\n    pass"),
+        ("if x.device.type == 'cuda':\n    pass", f"if x.device.type == {ACCELERATOR}:\n    pass"),
+        ("torch.cuda.is_available()", "torch.accelerator.is_available()"),
+        ("torch.cuda.empty_cache()", f"{MODULE}.empty_cache()"),
+        ("with torch.cuda.amp.autocast():\n    pass", f"with {MODULE}.amp.autocast():\n    pass"),
+        ("torch.distributed.init_process_group('nccl')",
+         f"torch.distributed.init_process_group(torch.distributed.get_default_backend_for_device({ACCELERATOR}))"),
+    ],
+)  # fmt: skip
+def test_rewrites(before: str, after: str) -> None:
+    line = f"\n{LINE}" if ACCELERATOR in after else ""
+    assert agnostic(f"{HEAD}{before}\n") == f"{HEAD}{line}{after}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = torch.ones(2)",
+        "x.cuda(index)",
+        "import torch.cuda.amp as amp\nwith amp.autocast():\n    pass",
+        "from torch.cuda import Stream\ns = Stream()",
+        "print('cuda')",
+        "torch.cuda.get_arch_list()",
+        "torch.cuda.CUDAGraph()",
+    ],
+)
+def test_left_alone(text: str) -> None:
+    assert agnostic(f"{HEAD}{text}\n") == f"{HEAD}{text}\n"
+
+
+def test_the_import_of_torch_is_added_where_it_is_missing() -> None:
+    text = "import os\ndef f():\n    import torch\n    return torch.device('cuda')\n"
+    assert agnostic(text).startswith(f"import os\nimport torch\n\n{LINE}def f()")
+
+
+def test_example_script() -> None:
+    data = (Path(__file__).parents[2] / "examples" / "digits" / "train.py").read_bytes()
+    conversion = convert_source(data, "train.py", Style.AGNOSTIC)
+    assert not [finding for finding in conversion.findings if finding.severity is not Severity.INFO]
+    assert conversion.output.count(b"npu") == data.count(b"npu") + LINE.count("npu")
+    assert b"torch.cuda" not in conversion.output
