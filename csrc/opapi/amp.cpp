@@ -6,21 +6,21 @@ namespace vnpu::opapi {
 namespace {
 
 void one_float(const Operand &tensor) {
-    dtype(tensor, {at::kFloat});
+    dtype(tensor, at::kFloat);
     one_element(tensor);
 }
 
 void check_unscale(const Operands &grads, const Operand &found_inf, const Operand &inverse_scale) {
     one_float(found_inf);
     one_float(inverse_scale);
-    for (const Operand &grad : grads) dtype(grad, {at::kFloat, at::kHalf, at::kBFloat16});
+    for (const Operand &grad : grads) dtype(grad, kNative);
     same_dtypes(grads);
 }
 
 void check_update(const Operand &scale, const Operand &tracker, const Operand &found_inf) {
     one_float(scale);
     one_float(found_inf);
-    dtype(tracker, {at::kInt});
+    dtype(tracker, at::kInt);
     one_element(tracker);
 }
 

@@ -11,14 +11,9 @@
 namespace vnpu::opapi {
 namespace {
 
-const DTypes kFloats = {at::kFloat, at::kHalf, at::kBFloat16};
-const DTypes kFloatsInt = {at::kFloat, at::kHalf, at::kBFloat16, at::kInt};
-const DTypes kNumbers = {at::kFloat, at::kHalf, at::kBFloat16, at::kInt, at::kShort, at::kChar, at::kByte};
-const DTypes kSigned = {at::kFloat, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kChar};
-const DTypes kRounded = {at::kFloat, at::kHalf, at::kBFloat16, at::kShort};
-const DTypes kZeroed = {at::kFloat, at::kHalf, at::kBFloat16, at::kInt, at::kShort};
-const DTypes kCopied = {at::kFloat,  at::kHalf, at::kBFloat16, at::kChar, at::kByte,   at::kShort,
-                        at::kUInt16, at::kInt,  at::kUInt32,   at::kLong, at::kDouble, at::kBool};
+constexpr DTypes kWithInt = kNative | at::kInt;
+constexpr DTypes kSmallInts{at::kShort, at::kChar, at::kByte};
+constexpr DTypes kCopied = kReals | at::kBool | at::kUInt16 | at::kUInt32;
 
 // One dtype of `allowed` throughout the list, as CANN asks.
 void uniform(const Operands &list, DTypes allowed) {
@@ -100,57 +95,57 @@ void round_off(at::Tensor &out, const at::Tensor &x, int64_t mode) {
     OP(NAME, alike(DTYPES, out, x),           \
        each([](at::Tensor &result, const at::Tensor &value) { FUNCTION(result, value); }, out, x))
 
-FOREACH_UNARY(aclnnForeachAbs, kFloats, at::abs_out)
-FOREACH_UNARY(aclnnForeachAcos, kFloats, at::acos_out)
-FOREACH_UNARY(aclnnForeachAsin, kFloats, at::asin_out)
-FOREACH_UNARY(aclnnForeachAtan, kFloats, at::atan_out)
-FOREACH_UNARY(aclnnForeachCos, kFloats, at::cos_out)
-FOREACH_UNARY(aclnnForeachCosh, kFloats, at::cosh_out)
-FOREACH_UNARY(aclnnForeachErf, kFloats, at::erf_out)
-FOREACH_UNARY(aclnnForeachErfc, kFloats, at::erfc_out)
-FOREACH_UNARY(aclnnForeachExp, kFloats, at::exp_out)
-FOREACH_UNARY(aclnnForeachExpm1, kFloats, at::expm1_out)
-FOREACH_UNARY(aclnnForeachLog, kFloats, at::log_out)
-FOREACH_UNARY(aclnnForeachLog10, kFloats, at::log10_out)
-FOREACH_UNARY(aclnnForeachLog1p, kFloats, at::log1p_out)
-FOREACH_UNARY(aclnnForeachLog2, kFloats, at::log2_out)
-FOREACH_UNARY(aclnnForeachNeg, kNumbers, at::neg_out)
-FOREACH_UNARY(aclnnForeachReciprocal, kFloats, at::reciprocal_out)
-FOREACH_UNARY(aclnnForeachSigmoid, kFloats, at::sigmoid_out)
-FOREACH_UNARY(aclnnForeachSign, kSigned, at::sign_out)
-FOREACH_UNARY(aclnnForeachSin, kFloats, at::sin_out)
-FOREACH_UNARY(aclnnForeachSinh, kFloats, at::sinh_out)
-FOREACH_UNARY(aclnnForeachSqrt, kFloats, at::sqrt_out)
-FOREACH_UNARY(aclnnForeachTan, kFloats, at::tan_out)
-FOREACH_UNARY(aclnnForeachTanh, kFloats, at::tanh_out)
+FOREACH_UNARY(aclnnForeachAbs, kNative, at::abs_out)
+FOREACH_UNARY(aclnnForeachAcos, kNative, at::acos_out)
+FOREACH_UNARY(aclnnForeachAsin, kNative, at::asin_out)
+FOREACH_UNARY(aclnnForeachAtan, kNative, at::atan_out)
+FOREACH_UNARY(aclnnForeachCos, kNative, at::cos_out)
+FOREACH_UNARY(aclnnForeachCosh, kNative, at::cosh_out)
+FOREACH_UNARY(aclnnForeachErf, kNative, at::erf_out)
+FOREACH_UNARY(aclnnForeachErfc, kNative, at::erfc_out)
+FOREACH_UNARY(aclnnForeachExp, kNative, at::exp_out)
+FOREACH_UNARY(aclnnForeachExpm1, kNative, at::expm1_out)
+FOREACH_UNARY(aclnnForeachLog, kNative, at::log_out)
+FOREACH_UNARY(aclnnForeachLog10, kNative, at::log10_out)
+FOREACH_UNARY(aclnnForeachLog1p, kNative, at::log1p_out)
+FOREACH_UNARY(aclnnForeachLog2, kNative, at::log2_out)
+FOREACH_UNARY(aclnnForeachNeg, kWithInt | kSmallInts, at::neg_out)
+FOREACH_UNARY(aclnnForeachReciprocal, kNative, at::reciprocal_out)
+FOREACH_UNARY(aclnnForeachSigmoid, kNative, at::sigmoid_out)
+FOREACH_UNARY(aclnnForeachSign, kWithInt | at::kLong | at::kChar, at::sign_out)
+FOREACH_UNARY(aclnnForeachSin, kNative, at::sin_out)
+FOREACH_UNARY(aclnnForeachSinh, kNative, at::sinh_out)
+FOREACH_UNARY(aclnnForeachSqrt, kNative, at::sqrt_out)
+FOREACH_UNARY(aclnnForeachTan, kNative, at::tan_out)
+FOREACH_UNARY(aclnnForeachTanh, kNative, at::tanh_out)
 
 // The lists of two operands; the kernel sees `result`, `a`, `b`.
 #define FOREACH_LIST(NAME, DTYPES, ...)  \
     OP(NAME, alike(DTYPES, out, x1, x2), \
        each([&](at::Tensor &result, const at::Tensor &a, const at::Tensor &b) { __VA_ARGS__; }, out, x1, x2))
 
-FOREACH_LIST(aclnnForeachAddListV2, kNumbers, at::add_out(result, a, b, alpha))
-FOREACH_LIST(aclnnForeachSubListV2, kNumbers, at::sub_out(result, a, b, alpha))
-FOREACH_LIST(aclnnForeachMulList, kNumbers, at::mul_out(result, a, b))
-FOREACH_LIST(aclnnForeachDivList, kFloats, at::div_out(result, a, b))
-FOREACH_LIST(aclnnForeachMaximumList, kFloatsInt, at::maximum_out(result, a, b))
-FOREACH_LIST(aclnnForeachMinimumList, kFloatsInt, at::minimum_out(result, a, b))
-FOREACH_LIST(aclnnForeachPowList, kFloatsInt, at::pow_out(result, a, b))
-FOREACH_LIST(aclnnForeachLerpScalar, kFloats, at::lerp_out(result, a, b, weight.get()))
+FOREACH_LIST(aclnnForeachAddListV2, kWithInt | kSmallInts, at::add_out(result, a, b, alpha))
+FOREACH_LIST(aclnnForeachSubListV2, kWithInt | kSmallInts, at::sub_out(result, a, b, alpha))
+FOREACH_LIST(aclnnForeachMulList, kWithInt | kSmallInts, at::mul_out(result, a, b))
+FOREACH_LIST(aclnnForeachDivList, kNative, at::div_out(result, a, b))
+FOREACH_LIST(aclnnForeachMaximumList, kWithInt, at::maximum_out(result, a, b))
+FOREACH_LIST(aclnnForeachMinimumList, kWithInt, at::minimum_out(result, a, b))
+FOREACH_LIST(aclnnForeachPowList, kWithInt, at::pow_out(result, a, b))
+FOREACH_LIST(aclnnForeachLerpScalar, kNative, at::lerp_out(result, a, b, weight.get()))
 
 // One scalar for all tensors; the kernel sees `result`, `a`, `s`.
 #define FOREACH_SCALAR(NAME, DTYPES, ...) \
     OP(NAME, alike(DTYPES, out, x),       \
        each([s = wrapped(scalar)](at::Tensor &result, const at::Tensor &a) { __VA_ARGS__; }, out, x))
 
-FOREACH_SCALAR(aclnnForeachAddScalarV2, kNumbers, at::add_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachSubScalarV2, kFloatsInt, at::sub_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachMulScalarV2, kFloatsInt, at::mul_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachDivScalarV2, kFloats, at::div_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachMaximumScalarV2, kFloatsInt, at::maximum_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachMinimumScalarV2, kFloatsInt, at::minimum_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachPowScalarV2, kFloats, at::pow_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachPowScalarAndTensor, kFloatsInt, at::pow_out(result, s, a))
+FOREACH_SCALAR(aclnnForeachAddScalarV2, kWithInt | kSmallInts, at::add_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachSubScalarV2, kWithInt, at::sub_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachMulScalarV2, kWithInt, at::mul_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachDivScalarV2, kNative, at::div_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachMaximumScalarV2, kWithInt, at::maximum_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachMinimumScalarV2, kWithInt, at::minimum_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachPowScalarV2, kNative, at::pow_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachPowScalarAndTensor, kWithInt, at::pow_out(result, s, a))
 
 // A scalar for each tensor; the kernel sees `result`, `a`, `s`.
 #define FOREACH_SCALAR_LIST(NAME, DTYPES, ...)                                                                        \
@@ -158,13 +153,13 @@ FOREACH_SCALAR(aclnnForeachPowScalarAndTensor, kFloatsInt, at::pow_out(result, s
        alike(DTYPES, out, x), each([](at::Tensor &result, const at::Tensor &a, const at::Tensor &s) { __VA_ARGS__; }, \
                                    out, x, wrapped(scalars)))
 
-FOREACH_SCALAR_LIST(aclnnForeachAddScalarList, kFloatsInt, at::add_out(result, a, s))
-FOREACH_SCALAR_LIST(aclnnForeachSubScalarList, kFloatsInt, at::sub_out(result, a, s))
-FOREACH_SCALAR_LIST(aclnnForeachMulScalarList, kFloatsInt, at::mul_out(result, a, s))
-FOREACH_SCALAR_LIST(aclnnForeachDivScalarList, kFloats, at::div_out(result, a, s))
-FOREACH_SCALAR_LIST(aclnnForeachMaximumScalarList, kFloatsInt, at::maximum_out(result, a, s))
-FOREACH_SCALAR_LIST(aclnnForeachMinimumScalarList, kFloatsInt, at::minimum_out(result, a, s))
-FOREACH_SCALAR_LIST(aclnnForeachPowScalarList, kFloatsInt, at::pow_out(result, a, s))
+FOREACH_SCALAR_LIST(aclnnForeachAddScalarList, kWithInt, at::add_out(result, a, s))
+FOREACH_SCALAR_LIST(aclnnForeachSubScalarList, kWithInt, at::sub_out(result, a, s))
+FOREACH_SCALAR_LIST(aclnnForeachMulScalarList, kWithInt, at::mul_out(result, a, s))
+FOREACH_SCALAR_LIST(aclnnForeachDivScalarList, kNative, at::div_out(result, a, s))
+FOREACH_SCALAR_LIST(aclnnForeachMaximumScalarList, kWithInt, at::maximum_out(result, a, s))
+FOREACH_SCALAR_LIST(aclnnForeachMinimumScalarList, kWithInt, at::minimum_out(result, a, s))
+FOREACH_SCALAR_LIST(aclnnForeachPowScalarList, kWithInt, at::pow_out(result, a, s))
 
 // Three lists; the kernel sees `result`, `a`, `b`, `c`.
 #define FOREACH_TERNARY(NAME, DTYPES, THIRD, ...)                                                                    \
@@ -172,11 +167,11 @@ FOREACH_SCALAR_LIST(aclnnForeachPowScalarList, kFloatsInt, at::pow_out(result, a
        each([&](at::Tensor &result, const at::Tensor &a, const at::Tensor &b, const at::Tensor &c) { __VA_ARGS__; }, \
             out, x1, x2, THIRD))
 
-FOREACH_TERNARY(aclnnForeachAddcmulScalarV2, kFloatsInt, x3, at::addcmul_out(result, a, b, c, scalar))
-FOREACH_TERNARY(aclnnForeachAddcdivScalarV2, kFloats, x3, at::addcdiv_out(result, a, b, c, scalar))
-FOREACH_TERNARY(aclnnForeachLerpList, kFloats, weight, at::lerp_out(result, a, b, c))
+FOREACH_TERNARY(aclnnForeachAddcmulScalarV2, kWithInt, x3, at::addcmul_out(result, a, b, c, scalar))
+FOREACH_TERNARY(aclnnForeachAddcdivScalarV2, kNative, x3, at::addcdiv_out(result, a, b, c, scalar))
+FOREACH_TERNARY(aclnnForeachLerpList, kNative, weight, at::lerp_out(result, a, b, c))
 
-OP(aclnnForeachRoundOffNumberV2, alike(kRounded, out, x);
+OP(aclnnForeachRoundOffNumberV2, alike(kNative | at::kShort, out, x);
    known_round_mode(roundMode),
    each([&](at::Tensor &result, const at::Tensor &a) { round_off(result, a, roundMode.to<int64_t>()); }, out, x))
 
@@ -184,8 +179,8 @@ OP(aclnnForeachRoundOffNumberV2, alike(kRounded, out, x);
 OP(aclnnForeachCopy, uniform(out, kCopied); uniform(x, kCopied);
    same_shapes(out, x), each([](at::Tensor &result, const at::Tensor &a) { result.copy_(a); }, out, x))
 
-OP(aclnnForeachNorm, uniform(x, kFloats); uniform(out, kFloats); same_length(out, x);
+OP(aclnnForeachNorm, uniform(x, kNative); uniform(out, kNative); same_length(out, x);
    for (const Operand &norm : out) shape(norm, {}),
    each([&](at::Tensor &result, const at::Tensor &a) { at::linalg_vector_norm_out(result, a, scalar); }, out, x))
 
-OP(aclnnForeachZeroInplace, uniform(x, kZeroed), for (Operand &tensor : x) tensor.zero_())
+OP(aclnnForeachZeroInplace, uniform(x, kWithInt | at::kShort), for (Operand &tensor : x) tensor.zero_())

@@ -6,8 +6,6 @@
 namespace vnpu::opapi {
 namespace {
 
-const DTypes kFloats = {at::kFloat, at::kHalf, at::kBFloat16};
-
 // Dense tensors of one dtype for a kernel to update, written back to where they came from at the end.
 class Dense {
   public:
@@ -31,7 +29,7 @@ class Dense {
 };
 
 void state_of(const Operand &state, const Operand &parameter) {
-    dtype(state, kFloats);
+    dtype(state, kNative);
     same_shape(state, parameter);
 }
 
