@@ -36,7 +36,7 @@ def compare(reference: Recording, port: Recording) -> Result:
         *ending(port, "the port"),
         *_weights(port),
         *(_information(reason, tolerance) for reason in chance),
-        *_steps(reference, port),
+        *(_steps(reference, port) if port.status == 0 else ()),  # else it is plain why they are fewer
         *_not_finite(losses, ours),
         *(_by_windows(spans, STATISTICAL) if statistical else _by_step(losses, ours, errors, tolerance)),
         *(_metric_finding(row) for row in metrics if not row["holds"]),

@@ -95,14 +95,15 @@ def _command(plan: Plan, step: str, script: Path, folder: Path) -> list[str]:
 
 
 def _written_since(start: float, out: Path) -> list[str]:
-    """Entries of the current folder that were changed after `start` (seconds since the epoch), without `out`."""
+    """Entries of the current folder that were changed after `start` (seconds since the epoch); not hidden ones, not
+    `out`.
+    """
     own = out.resolve()
-    entries = sorted(Path().iterdir())
-    return [
-        str(path)
-        for path in entries
-        if path.lstat().st_mtime >= start and not own.is_relative_to(path.resolve())
-    ]
+    return sorted(
+        path.name
+        for path in Path().iterdir()
+        if path.name[0] != "." and path.lstat().st_mtime >= start and not own.is_relative_to(path.resolve())
+    )
 
 
 def _device(step: str) -> str:

@@ -65,9 +65,10 @@ def _requested(request: SystemExit) -> Outcome:
 
 
 def _failed(error: BaseException, path: str) -> Outcome:
-    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     if isinstance(error, SyntaxError) and error.filename:
-        return Outcome(1, text, error.filename, error.lineno or 0)
+        return Outcome(1, lines[-1], error.filename, error.lineno or 0)
+    text = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"  # CANN's own sentence comes last
     folder = Path(path).resolve().parent
     own = [
         frame

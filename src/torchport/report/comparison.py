@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 BARS = "▁▂▃▄▅▆▇█"
+PLAIN_BARS = "_.-~=+*#"  # for a stdout that cannot print the others
 ROWS = 8  # lines of the loss table
 
 
@@ -35,13 +37,22 @@ def sparkline(values: Sequence[float], low: float, high: float, width: int) -> s
     """The values as bars between `low` and `high`, averaged down to at most `width` bars; `!` for what is not
     finite."""
     count = min(width, len(values))
+    levels = _printable_bars()
     bars = []
     for index in range(count):
         part = values[index * len(values) // count : (index + 1) * len(values) // count]
         mean = sum(part) / len(part)
         share = (mean - low) / (high - low) if high > low else 0.0
-        bars.append(BARS[min(int(share * len(BARS)), len(BARS) - 1)] if math.isfinite(mean) else "!")
+        bars.append(levels[min(int(share * len(levels)), len(levels) - 1)] if math.isfinite(mean) else "!")
     return "".join(bars)
+
+
+def _printable_bars() -> str:
+    try:
+        BARS.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return PLAIN_BARS
+    return BARS
 
 
 def _table(data: Mapping[str, Any], reference: Sequence[float], port: Sequence[float]) -> list[str]:
