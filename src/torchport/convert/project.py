@@ -26,15 +26,27 @@ def sources(root: Path, apart_from: Path | None = None) -> list[tuple[Path, str]
     ]
 
 
+# Hours of a person for one finding, from and to: a rule of thumb, to be read as an order of magnitude. Findings of one
+# rule with one message are one piece of work, however often they occur.
+_HOURS = {"review": (0.05, 0.1), "decisions": (0.2, 0.5), "blockers": (2.0, 16.0)}
+
+
 def summary(findings: Iterable[Finding], file_count: int) -> dict[str, Any]:
-    """Counts for people and for the next step."""
+    """Counts for people and for the next step, and an estimate of the work that is left."""
     found = list(findings)
+    left = {
+        "review": [finding for finding in found if finding.fix and finding.safety is Safety.REVIEW],
+        "decisions": [finding for finding in found if needs_decision(finding)],
+        "blockers": [finding for finding in found if not finding.fix and finding.severity is Severity.ERROR],
+    }
+    pieces = {kind: len({(one.code, one.message) for one in some}) for kind, some in left.items()}
     return {
         "files": file_count,
         "automatic": sum(1 for finding in found if finding.fix and finding.safety is Safety.SAFE),
-        "review": sum(1 for finding in found if finding.fix and finding.safety is Safety.REVIEW),
-        "decisions": sum(1 for finding in found if needs_decision(finding)),
-        "blockers": sum(1 for finding in found if not finding.fix and finding.severity is Severity.ERROR),
+        **{kind: len(some) for kind, some in left.items()},
+        "effort_hours": [
+            round(sum(_HOURS[kind][end] * pieces[kind] for kind in pieces), 1) for end in (0, 1)
+        ],
         "rules": dict(sorted(Counter(finding.code for finding in found).items())),
     }
 

@@ -34,7 +34,7 @@ def render(findings: Iterable[Finding], *, color: bool | None = None, width: int
     for path, group in groupby(
         findings, key=lambda finding: finding.location.path if finding.location else ""
     ):
-        lines.append(paint(_printable(path), _BOLD) if path else "")
+        lines.append(paint(printable(path), _BOLD) if path else "")
         for finding in group:
             lines += _finding(finding, columns, paint)
     return "\n".join(lines) + "\n" if lines else ""
@@ -46,13 +46,13 @@ def _finding(finding: Finding, width: int, paint: _Painter) -> list[str]:
         word, code = "review", _STYLE[Severity.WARNING]
     place = f"{finding.location.line}:{finding.location.column}" if finding.location else ""
     head = f"  {place:>8}  {word:<7}  {finding.code}  "
-    message = _wrap(_printable(finding.message), width, len(head))
+    message = _wrap(printable(finding.message), width, len(head))
     lines = [f"  {place:>8}  {paint(f'{word:<7}', code)}  {finding.code}  {message[0]}", *message[1:]]
     if finding.hint and not (
         finding.fix and finding.safety is Safety.SAFE and finding.severity is Severity.INFO
     ):
         lines += [
-            paint(line, _DIM) for line in _wrap(_printable(finding.hint), width, len(head), indent_first=True)
+            paint(line, _DIM) for line in _wrap(printable(finding.hint), width, len(head), indent_first=True)
         ]
     return lines
 
@@ -64,7 +64,7 @@ def _wrap(text: str, width: int, indent: int, *, indent_first: bool = False) -> 
     return [" " * indent + piece if index or indent_first else piece for index, piece in enumerate(pieces)]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text without anything that a terminal would obey: control characters become visible escapes."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text

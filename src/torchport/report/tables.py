@@ -1,0 +1,63 @@
+"""A conversion as the CSV tables that users of other Ascend migration tools know."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from torchport.findings import Finding, Result, Severity
+
+_PLACE = ("File", "Start Line", "End Line")
+
+
+def tables(result: Result) -> dict[str, str]:
+    """File name to CSV text: `change_list`, `unsupported_api`, `unknown_api` and `cuda_op_list`."""
+    findings = [finding for finding in result.findings if finding.location is not None]
+    api = [finding for finding in findings if finding.code in ("TP101", "TP102") and not finding.fix]
+    return {
+        "change_list.csv": _csv(
+            [*_PLACE, "Operation Type", "Message"],
+            ([*_place(finding), _operation(finding), finding.message] for finding in findings if finding.fix),
+        ),
+        "unsupported_api.csv": _csv(
+            [*_PLACE, "OP", "Tips"],
+            ([*_place(one), _source(one), one.hint] for one in api if one.severity is Severity.ERROR),
+        ),
+        "unknown_api.csv": _csv(
+            [*_PLACE, "OP", "Tips"],
+            ([*_place(one), _source(one), one.hint] for one in api if one.severity is Severity.WARNING),
+        ),
+        "cuda_op_list.csv": _csv(
+            ["File", "Api"],
+            ([_place(finding)[0], _source(finding)] for finding in findings if finding.code == "TP605"),
+        ),
+    }
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return stream.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A text that a spreadsheet would run as a formula becomes plain text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+
+
+def _place(finding: Finding) -> list[object]:
+    assert finding.location is not None
+    return [finding.location.path, finding.location.line, finding.location.end_line]
+
+
+def _source(finding: Finding) -> str:
+    return str(finding.evidence.get("source", ""))
+
+
+def _operation(finding: Finding) -> str:
+    if all(edit.start == edit.end for edit in finding.fix):
+        return "INSERT"
+    return "DELETE" if not any(edit.replacement for edit in finding.fix) else "MODIFY"
