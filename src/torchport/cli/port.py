@@ -16,6 +16,7 @@ Exit code 0: the port holds. 1: it does not, or the script fails; the findings s
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,9 +26,10 @@ from torchport.findings import Finding, Result, Severity
 from torchport.port import STEPS, Plan, port
 from torchport.port.plan import RESULT
 from torchport.port.progress import Progress
-from torchport.report import render, render_comparison
+from torchport.report import printable, render, render_comparison
 
 PASSES_ARGUMENTS = True
+MESSAGE_LINES = 8
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -92,10 +94,13 @@ def _shown(findings: tuple[Finding, ...]) -> list[Finding]:
 
 
 def _messages(result: Result) -> str:
-    """The last lines that a failing run wrote to stderr."""
+    """The last lines that a failing run wrote to stderr, without the marks below traceback lines."""
+    width = shutil.get_terminal_size((100, 24)).columns - 5
     for finding in result.findings:
-        if lines := finding.evidence.get("stderr"):
-            return "".join(f"  | {line}\n" for line in ("last lines on stderr:", *lines))
+        lines = [line for line in finding.evidence.get("stderr", ()) if line.strip(" ^~")]
+        if lines:
+            shown = ("last lines on stderr:", *lines[-MESSAGE_LINES:])
+            return "".join(f"  | {printable(line)[:width]}\n" for line in shown)
     return ""
 
 

@@ -1,6 +1,6 @@
 """Format findings. Nothing else in torchport does."""
 
 from torchport.report.comparison import render_comparison
-from torchport.report.terminal import render
+from torchport.report.terminal import printable, render
 
-__all__ = ["render", "render_comparison"]
+__all__ = ["printable", "render", "render_comparison"]
