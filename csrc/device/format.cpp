@@ -1,0 +1,15 @@
+// fmt, compiled once. Its headers come with torch, its source file does not; header-only use doubled the time that
+// every other file takes to compile.
+#include <fmt/format-inl.h>
+
+FMT_BEGIN_NAMESPACE
+namespace detail {
+template FMT_API auto dragonbox::to_decimal(float) noexcept -> dragonbox::decimal_fp<float>;
+template FMT_API auto dragonbox::to_decimal(double) noexcept -> dragonbox::decimal_fp<double>;
+template FMT_API auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
+template FMT_API auto decimal_point_impl(locale_ref) -> char;
+template FMT_API void buffer<char>::append(const char *, const char *);
+}  // namespace detail
+template FMT_API locale_ref::locale_ref(const std::locale &);
+template FMT_API auto locale_ref::get<std::locale>() const -> std::locale;
+FMT_END_NAMESPACE
