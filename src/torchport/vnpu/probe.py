@@ -13,7 +13,7 @@ from torchport.vnpu.activation import environment
 SCRIPT = """
 import torch, torch_npu
 ones = torch.ones(2, 2, device="npu:0")
-total = (ones + ones).sum().item()
+total = (ones + ones).cpu().sum().item()
 print("probe", total, torch.npu.get_device_name(0), torch.npu.device_count())
 """
 
