@@ -88,7 +88,7 @@ BITS_NUMBER_INPLACE(aclnnInplaceBitwiseAndScalar, at::bitwise_and_out)
 BITS_NUMBER_INPLACE(aclnnInplaceBitwiseXorScalar, at::bitwise_xor_out)
 
 // Whether all elements are equal.
-OP(aclnnEqual, (same_dtype(other, self), dtype(self, kOrdered), shape(out, {}), dtype(out, at::kBool)),
+OP(aclnnEqual, (same_dtype(other, self), dtype(self, kOrdered), one_element(out), dtype(out, at::kBool)),
    out.fill_(self.sizes() == other.sizes() && at::equal(self, other)))
 // |self - other| <= atol + rtol * |other|; ATen composes it with temporaries of the operands' size.
 OP(aclnnIsClose, (pair(out, self, other, kOrdered), same_dtype(other, self), dtype(out, at::kBool)),
