@@ -12,9 +12,9 @@ from torchport.vnpu.backend import BUILD_HINT, library_directory
 def operators() -> list[dict[str, Any]]:
     """One row per operator name that torch_npu can ask for, from operators.json beside the libraries.
 
-    Each row has `name`, `tier` (1 = needed by common models ... 3), `status` ("implemented", "gap" = exported
-    and answers with an error, "unexported"), `family`, `reason` and `torch_ops`. The build generates the file
-    from the same lines that define the operators.
+    Each row has `name`, `tier` (1 = needed by common models, 2, 3; None = no operator, or of unknown signature),
+    `status` ("implemented", "gap" = exported and answers with an error, "unexported"), `family`, `reason` and
+    `torch_ops`. The build generates the file from the same lines that define the operators.
 
     Raises `TorchportError` if the virtual NPU is not built.
     """
