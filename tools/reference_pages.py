@@ -78,7 +78,7 @@ def chip_profiles() -> str:
 
 def operators() -> str:
     """What the virtual NPU implements of what torch_npu can ask for."""
-    rows = [row for row in vnpu.operators() if row["tier"] is not None]  # the others are no operators, or unknown
+    rows = [row for row in vnpu.operators() if row["tier"] is not None]  # None: no operator
     counts = Counter((row["tier"], row["status"]) for row in rows)
     states = ("implemented", "gap", "unexported")
     summary = table(

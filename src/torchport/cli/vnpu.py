@@ -95,7 +95,9 @@ def _ops(arguments: argparse.Namespace) -> None:
         return
     for row in rows:
         tail = f"  {row['reason']}" if row["reason"] else ""
-        print(f"{row['name']:<44} tier {row['tier'] or '-'}  {row['status']:<12} {row['family']}{tail}".rstrip())
+        print(
+            f"{row['name']:<44} tier {row['tier'] or '-'}  {row['status']:<12} {row['family']}{tail}".rstrip()
+        )
 
 
 def _enable(arguments: argparse.Namespace) -> None:
