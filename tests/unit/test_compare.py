@@ -74,10 +74,23 @@ def test_the_first_differing_step_is_named(record):
     assert "from step 7 on" in result.findings[0].message
 
 
-@pytest.mark.parametrize(("dtype", "holds"), [("float32", False), ("float16", True), ("bfloat16", True)])
-def test_precision_widens_the_bounds(record, dtype, holds):
-    port = record(scaled(1.03), {"kind": "precision", "dtype": dtype})
-    assert compare(record(CURVE), port).data["holds"] is holds
+@pytest.mark.parametrize(
+    ("dtype", "factor", "start", "holds"),
+    [
+        ("float32", 1.004, 0, False),
+        ("float16", 1.004, 0, True),
+        ("float16", 1.03, 0, False),  # too much for the first steps
+        ("float16", 1.03, 6, True),
+        ("float16", 1.5, 6, False),
+        ("bfloat16", 1.03, 0, True),
+        ("bfloat16", 1.5, 50, False),
+    ],
+)
+def test_half_precision_is_held_at_first_and_statistically(record, dtype, factor, start, holds):
+    port = record(scaled(factor, start), {"kind": "precision", "dtype": dtype})
+    result = compare(record(CURVE), port)
+    assert result.data["holds"] is holds
+    assert render_comparison(result.data)
 
 
 def test_nan_in_the_port_alone(record):
@@ -134,7 +147,7 @@ DROPOUT = {"kind": "random", "detail": "dropout"}
 @pytest.mark.parametrize("seed", range(20))
 def test_chance_is_not_a_difference(record, seed):
     result = compare(record(noisy(seed), DROPOUT), record(noisy(seed + 1000), DROPOUT))
-    assert result.data["method"] == "statistical"
+    assert result.data["method"] == "statistically"
     assert codes(result) == ["TP320"]
     assert result.data["holds"]
 
@@ -146,10 +159,15 @@ def test_a_difference_shows_through_chance(record, seed):
     assert "<--" in render_comparison(result.data)
 
 
+def test_too_few_steps_for_statistics(record):
+    result = compare(record(CURVE[:4], DROPOUT), record(CURVE[:4], DROPOUT))
+    assert codes(result) == ["TP320", "TP304"]
+
+
 def test_other_seeds_make_it_statistical(record):
     seeds = ({"kind": "seed", "of": "torch", "value": value} for value in "12")
     result = compare(*(record(CURVE, seed) for seed in seeds))
-    assert result.data["method"] == "statistical"
+    assert result.data["method"] == "statistically"
 
 
 @pytest.mark.parametrize(
@@ -159,6 +177,8 @@ def test_other_seeds_make_it_statistical(record):
         ("test accuracy 97.50 %", "test accuracy 96.90 %", False),
         ("Acc@1: 0.975", "Acc@1: 0.971", True),
         ("Acc@1: 0.975", "Acc@1: 0.965", False),
+        ("top acc 97.5", "top acc 97.1", True),
+        ("top acc 97.5", "top acc 96.9", False),
         ("val_loss=0.5000", "val_loss=0.5040", True),
         ("val_loss=0.5000", "val_loss=0.5600", False),
         ("accuracy: 0.1\naccuracy: 0.9", "accuracy: 0.8\naccuracy: 0.9", True),  # the last one counts

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchport.compare import curves
-from torchport.compare.metrics import Metric, final_metrics
+from torchport.compare.metrics import SHARE, Metric, final_metrics
 from torchport.compare.tolerance import STATISTICAL, TOLERANCES, Statistical, Tolerance
 from torchport.findings import Finding, Location, Result, Safety, Severity
 from torchport.record.recording import Recording
@@ -16,21 +16,32 @@ from torchport.record.recording import Recording
 # The loosest precision that either side used decides; float32 where none is recorded.
 LOOSEST = ("bfloat16", "float16", "float32")
 
+STEPWISE = "step by step"
+STATISTICALLY = "statistically"
+MIXED = "step by step at first, then statistically"
+TOO_FEW = (
+    f"Give the script arguments with which it trains at least {STATISTICAL.least} steps, better a hundred."
+)
+
 
 def compare(reference: Recording, port: Recording) -> Result:
     """Judge `port` against `reference`.
 
     `data["holds"]` is the verdict; `data["curves"]`, `data["errors"]`, `data["windows"]` and
-    `data["metrics"]` are what it rests on, `data["tolerance"]` the bounds and `data["method"]` "step by step"
-    or "statistical". Each reason against the port is a finding of severity error.
+    `data["metrics"]` are what it rests on, `data["tolerance"]` the bounds and `data["method"]` how they were
+    applied: STEPWISE, or STATISTICALLY where the runs draw random numbers of their own, or MIXED for half
+    precision. Each reason against the port is a finding of severity error.
     """
     tolerance = _tolerance(reference, port)
     chance = _chance(reference, port)
-    statistical = STATISTICAL if chance else None
+    method = STATISTICALLY if chance else STEPWISE if tolerance.run is not None else MIXED
     losses, ours = reference.losses, port.losses
     errors = curves.relative_errors(losses, ours, tolerance.floor)
+    first = errors[: tolerance.first_steps]
     spans = curves.windows(losses, ours, STATISTICAL) if _finite(losses) and _finite(ours) else []
-    metrics = _metrics(reference, port, tolerance, statistical)
+    metrics = _metrics(
+        reference, port, STATISTICAL.points if chance else tolerance.points, None if chance else tolerance.run
+    )
     findings = [
         *ending(reference, "the original"),
         *ending(port, "the port"),
@@ -38,18 +49,22 @@ def compare(reference: Recording, port: Recording) -> Result:
         *(_information(reason, tolerance) for reason in chance),
         *(_steps(reference, port) if port.status == 0 else ()),  # else it is plain why they are fewer
         *_not_finite(losses, ours),
-        *(_by_windows(spans, STATISTICAL) if statistical else _by_step(losses, ours, errors, tolerance)),
+        *(_by_step(losses, ours, first, tolerance.first) if method != STATISTICALLY else ()),
+        *(_by_windows(spans, STATISTICAL) if method != STEPWISE else ()),
         *(_metric_finding(row) for row in metrics if not row["holds"]),
     ]
-    first = errors[: tolerance.first_steps]
+    if method != STEPWISE and losses and ours and not spans and _finite(losses) and _finite(ours):
+        findings.append(
+            _error("TP304", f"too few steps to compare statistically: {min(len(losses), len(ours))}", TOO_FEW)
+        )
+    if method == STEPWISE and not any(finding.code == "TP301" for finding in findings):
+        findings += _by_step(losses, ours, errors, tolerance.run or 0.0)
     data = {
         "holds": not any(finding.severity is Severity.ERROR for finding in findings),
-        "method": "statistical" if statistical else "step by step",
+        "method": method,
         "chance": chance,
         "tolerance": {name: getattr(tolerance, name) for name in Tolerance.__slots__},
-        "statistical": {name: getattr(STATISTICAL, name) for name in Statistical.__slots__}
-        if statistical
-        else None,
+        "statistical": {name: getattr(STATISTICAL, name) for name in Statistical.__slots__},
         "steps": {"reference": len(losses), "port": len(ours)},
         "worst": {"first": max(first, default=None), "run": max(errors, default=None)},
         "seconds": {"reference": _median_seconds(reference), "port": _median_seconds(port)},
@@ -174,19 +189,17 @@ def _not_finite(reference: list[float], port: list[float]) -> Iterator[Finding]:
 
 
 def _by_step(
-    reference: list[float], port: list[float], errors: list[float], bounds: Tolerance
+    reference: list[float], port: list[float], errors: list[float], bound: float
 ) -> Iterator[Finding]:
-    for bound, until in ((bounds.first, bounds.first_steps), (bounds.run, len(errors))):
-        step = curves.first_above(errors[:until], bound)
-        if step is not None and math.isfinite(errors[step]):
-            yield _error(
-                "TP301",
-                f"the loss differs from step {step} on: {port[step]:.6g} against {reference[step]:.6g}, "
-                f"{errors[step]:.1e} relative where {bound:g} is allowed",
-                _divergence_hint(errors, step),
-                step=step,
-            )
-            return
+    step = curves.first_above(errors, bound)
+    if step is not None and math.isfinite(errors[step]):
+        yield _error(
+            "TP301",
+            f"the loss differs from step {step} on: {port[step]:.6g} against {reference[step]:.6g}, "
+            f"{errors[step]:.1e} relative where {bound:g} is allowed",
+            _divergence_hint(errors, step),
+            step=step,
+        )
 
 
 def _divergence_hint(errors: list[float], step: int) -> str:
@@ -211,14 +224,15 @@ def _by_windows(spans: list[curves.Window], bounds: Statistical) -> Iterator[Fin
 
 
 def _metrics(
-    reference: Recording, port: Recording, tolerance: Tolerance, statistical: Statistical | None
+    reference: Recording, port: Recording, points: float, relative: float | None
 ) -> list[dict[str, Any]]:
+    """The metrics that both print: shares may differ by `points`, others by `relative`; None does not judge
+    those."""
     theirs, ours = final_metrics(reference.output), final_metrics(port.output)
-    bounds = statistical or tolerance
     rows = []
     for name in theirs:
         if name in ours:
-            allowed = _allowed(theirs[name], bounds)
+            allowed = _allowed(theirs[name], points, relative)
             difference = abs(ours[name].value - theirs[name].value)
             both_nan = math.isnan(ours[name].value) and math.isnan(theirs[name].value)
             rows.append(
@@ -228,20 +242,18 @@ def _metrics(
                     "port": ours[name].value,
                     "percent": theirs[name].percent,
                     "allowed": allowed,
-                    "holds": both_nan or difference <= allowed,
+                    "holds": allowed is None or both_nan or difference <= allowed,
                 }
             )
     return rows
 
 
-def _allowed(metric: Metric, bounds: Tolerance | Statistical) -> float:
-    # A share is printed as 97.2 % or as 0.972; half a point of either is the same difference.
-    if metric.percent:
-        return bounds.points
-    if "loss" not in metric.name and 0 <= metric.value <= 1:
-        return bounds.points / 100
+def _allowed(metric: Metric, points: float, relative: float | None) -> float | None:
+    # A share is printed as 97.2 %, as 97.2 or as 0.972; half a point of each is the same difference.
+    if metric.percent or SHARE.search(metric.name) is not None:
+        return points if metric.percent or abs(metric.value) > 1 else points / 100
     # Printed numbers are rounded, usually to four digits.
-    return bounds.metric * abs(metric.value) + 1e-4
+    return None if relative is None else relative * abs(metric.value) + 1e-4
 
 
 def _metric_finding(row: dict[str, Any]) -> Finding:

@@ -13,6 +13,8 @@ QUALITY = re.compile(
     r"loss|psnr|ssim|mse|mae|rmse|wer|cer|prec@\d)\b",
     re.IGNORECASE,
 )
+# Those of them that are shares of one, or points of a hundred.
+SHARE = re.compile(r"acc|prec|recall|f1|auc|map|iou|dice|bleu|rouge")
 VALUE = re.compile(
     r"[\s:=\"']*(?P<value>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|[-+]?inf)(?P<percent>\s*%)?",
     re.IGNORECASE,

@@ -19,21 +19,23 @@ class Tolerance:
     dtype: str
     first_steps: int  # how many steps the tight bound covers
     first: float  # relative error of the loss in each of the first steps
-    run: float  # relative error of the loss in each step of the run
+    run: (
+        float | None
+    )  # relative error of the loss in each step of the run; None: compare the run statistically
     points: float  # difference of a final metric given in percent, in points
-    metric: float  # relative difference of any other final metric
     floor: float = 1e-3
 
 
-# float32: the tightest that two fp32 devices are held to in this project's acceptance tests.
-# bfloat16 and float16 run against an fp32 reference: half a unit in the last place is 2^-9 and 2^-12 relative
-# for each rounding, and a loss is the sum of many.
+# float32: what two fp32 devices are held to in this project's acceptance tests.
+# float16 and bfloat16 run against an fp32 reference. Half a unit in their last place is 2^-12 and 2^-9
+# relative for each rounding; training amplifies that from 1e-4 in the first step to 9e-2 within 50 steps of
+# the digits example in fp16.
 TOLERANCES = {
     row.dtype: row
     for row in (
-        Tolerance("float32", 50, first=1e-4, run=1e-2, points=0.5, metric=1e-2),
-        Tolerance("float16", 50, first=5e-2, run=2e-1, points=1.5, metric=1e-1),
-        Tolerance("bfloat16", 50, first=1e-1, run=3e-1, points=1.5, metric=1e-1),
+        Tolerance("float32", 50, first=1e-4, run=1e-2, points=0.5),
+        Tolerance("float16", 5, first=1e-2, run=None, points=1.5),
+        Tolerance("bfloat16", 5, first=5e-2, run=None, points=1.5),
     )
 }
 
@@ -51,7 +53,6 @@ class Statistical:
     sigmas: float = 4.0
     relative: float = 0.03
     points: float = 2.0
-    metric: float = 0.15
 
 
 STATISTICAL = Statistical()

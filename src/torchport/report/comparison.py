@@ -56,7 +56,7 @@ def _printable_bars() -> str:
 
 
 def _table(data: Mapping[str, Any], reference: Sequence[float], port: Sequence[float]) -> list[str]:
-    if data["method"] == "statistical" and data["windows"]:
+    if data["method"] != "step by step" and data["windows"]:
         rows = ["     steps   mean original       mean port   difference      allowed"]
         for span in data["windows"]:
             theirs, ours = float(span["reference"]), float(span["port"])
@@ -72,7 +72,7 @@ def _table(data: Mapping[str, Any], reference: Sequence[float], port: Sequence[f
     rows = ["      step        original            port     relative"]
     bounds = data["tolerance"]
     for step in picked:
-        bound = bounds["first"] if step < bounds["first_steps"] else bounds["run"]
+        bound = bounds["first"] if step < bounds["first_steps"] else bounds["run"] or math.inf
         mark = "" if errors[step] <= bound else "  <--"
         rows.append(f"  {step:8}  {reference[step]:14.6g}  {port[step]:14.6g}  {errors[step]:11.1e}{mark}")
     return rows
@@ -80,11 +80,9 @@ def _table(data: Mapping[str, Any], reference: Sequence[float], port: Sequence[f
 
 def _summary(data: Mapping[str, Any]) -> list[str]:
     bounds, worst = data["tolerance"], data["worst"]
-    lines = []
-    if data["method"] == "statistical":
-        lines.append("  compared statistically: " + "; ".join(data["chance"]))
-    elif worst["run"] is not None:
-        for name, part in (("first", f"first {bounds['first_steps']} steps"), ("run", "run")):
+    lines = ["  compared statistically: " + "; ".join(data["chance"])] if data["chance"] else []
+    for name, part in (("first", f"first {bounds['first_steps']} steps"), ("run", "run")):
+        if not data["chance"] and bounds[name] is not None and worst[name] is not None:
             allowed = f"allowed {bounds[name]:g}, {bounds['dtype']}"
             lines.append(f"  {'worst of the ' + part:<28} {float(worst[name]):.1e}  ({allowed})")
     for row in data["metrics"]:
