@@ -78,6 +78,11 @@ DEFECTS = {
         "class RNGType:\n    CUDA = 'cuda'\nif kind == RNGType.CUDA:\n    pass\n",
         None,
     ),
+    "activities that only other devices have": (
+        "from torch import profiler as p\nx = [p.ProfilerActivity.CUDA, p.ProfilerActivity.XPU]\n",
+        "from torch import profiler as p\nimport torch_npu\n"
+        "x = [torch_npu.profiler.ProfilerActivity.NPU, p.ProfilerActivity.XPU]\n",
+    ),
     "a profile of the CPU": (
         "import torch\n# cuda\nwith torch.profiler.profile(with_flops=True) as p:\n    pass\np.key_averages()\n",
         None,

@@ -8,6 +8,7 @@ import functools
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
+from typing import Any
 
 
 class Status(enum.StrEnum):
@@ -29,6 +30,7 @@ class Api:
     status: Status
     note: str
     module: str = ""  # the prefix whose names this submodule repeats
+    listed: bool = False  # below this name only those with a row are known
     only_with: str = ""  # the row applies to a file only if this name is used in it
 
 
@@ -47,8 +49,8 @@ def apis() -> Mapping[str, Api]:
     return table
 
 
-def _row(name: str, short: str, npu: str, agnostic: str, row: Mapping[str, str]) -> Api:
-    if unknown := set(row) - {"npu", "agnostic", "review", "missing", "keep", "module"}:
+def _row(name: str, short: str, npu: str, agnostic: str, row: Mapping[str, Any]) -> Api:
+    if unknown := set(row) - {"npu", "agnostic", "review", "missing", "keep", "module", "listed"}:
         raise ValueError(f"api.toml: {name} has unknown keys {sorted(unknown)}")
     notes = [key for key in ("review", "missing", "keep") if key in row]
     if len(notes) > 1:
@@ -60,6 +62,7 @@ def _row(name: str, short: str, npu: str, agnostic: str, row: Mapping[str, str])
         Status(notes[0]) if notes else Status.SAME,
         row[notes[0]] if notes else "",
         row.get("module", ""),
+        row.get("listed", False),
     )
 
 
@@ -82,7 +85,7 @@ def find(name: str) -> tuple[Api, str] | None:
             if inner is None or inner[0].name == row.module:
                 return None
             return _in_submodule(row, inner[0]), inner[1]
-        if rest and row.name in ("torch.cuda", "torch.cuda.amp"):
+        if rest and row.listed:
             return None
         return row, rest
     return None

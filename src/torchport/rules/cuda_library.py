@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
@@ -23,15 +24,22 @@ _SAYS = {
     Support.UNSUPPORTED: "does not exist on an NPU",
 }
 
+_ASKS = re.compile(r"available|installed|find_spec|has_|TYPE_CHECKING", re.IGNORECASE)
+
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
-    """One finding per import statement and package, and one per use of a function that needs more to be said."""
+    """One finding per package at its first import, and one per use of a function that needs more to be said."""
+    imports: dict[str, list[ast.stmt]] = {}
     for statement in module.all(ast.Import):
         for root in {alias.name.partition(".")[0] for alias in statement.names}:
-            yield from _import(module, statement, root)
+            imports.setdefault(root, []).append(statement)
     for origin in module.all(ast.ImportFrom):
         if origin.level == 0:
-            yield from _import(module, origin, (origin.module or "").partition(".")[0])
+            imports.setdefault((origin.module or "").partition(".")[0], []).append(origin)
+    for root, statements in imports.items():
+        library = libraries().get(root)
+        if library is not None:
+            yield _import(module, sorted(statements, key=lambda one: one.lineno), library)
     for call in module.all(ast.Call):
         yield from _use(module, call, call.func)
     for function in module.all(ast.FunctionDef):
@@ -39,22 +47,31 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             yield from _use(module, decorator, decorator)
 
 
-def _import(module: Module, node: ast.stmt, root: str) -> Iterator[Finding]:
-    library = libraries().get(root)
-    if library is None:
-        return
-    optional = _is_optional(module, node)
-    severity = _SEVERITY[library.status]
-    if severity is Severity.ERROR and not module.names.scope_of(node).is_module:
-        severity = Severity.WARNING  # only the function that imports it cannot run
-    yield RULE.finding(
+def _import(module: Module, statements: list[ast.stmt], library: Library) -> Finding:
+    severities = [_severity(module, statement, library) for statement in statements]
+    severity = min(severities, key=list(Severity).index)
+    optional = severity is Severity.INFO and library.status is not Support.WORKS
+    first = statements[severities.index(severity)]
+    times = f" (imported {len(statements)} times here)" if len(statements) > 1 else ""
+    return RULE.finding(
         module,
-        node,
-        f"{root} {_SAYS[library.status]}" + (", and the script can do without it" if optional else ""),
+        first,
+        f"{library.name} {_SAYS[library.status]}"
+        + (", and the script can do without it" if optional else "")
+        + times,
         hint=_hint(library),
-        severity=Severity.INFO if optional else severity,
+        severity=severity,
         link=library.link,
     )
+
+
+def _severity(module: Module, node: ast.stmt, library: Library) -> Severity:
+    if _is_optional(module, node):
+        return Severity.INFO
+    severity = _SEVERITY[library.status]
+    if severity is Severity.ERROR and not module.names.scope_of(node).is_module:
+        return Severity.WARNING  # only the function that imports it cannot run
+    return severity
 
 
 def _use(module: Module, node: ast.expr, function: ast.expr) -> Iterator[Finding]:
@@ -75,15 +92,16 @@ def _hint(library: Library) -> str:
 
 
 def _is_optional(module: Module, node: ast.stmt) -> bool:
-    """Whether the import stands in a `try` that goes on without the package."""
+    """Whether the script asks first (`if is_x_available()`) or goes on without (`try: import x`)."""
     inner: ast.AST = node
     for above in module.names.ancestors(node):
+        if isinstance(above, ast.If) and inner in above.body and _ASKS.search(ast.unparse(above.test)):
+            return True
         if isinstance(above, ast.Try) and inner in above.body:
-            caught = {ast.unparse(handler.type) if handler.type else "" for handler in above.handlers}
-            if any(
-                not text or "ImportError" in text or "ModuleNotFound" in text or "Exception" in text
-                for text in caught
-            ):
+            caught = " ".join(
+                ast.unparse(handler.type) if handler.type else "Exception" for handler in above.handlers
+            )
+            if re.search("ImportError|ModuleNotFound|Exception", caught):
                 return not any(
                     isinstance(last, ast.Raise) for handler in above.handlers for last in handler.body
                 )

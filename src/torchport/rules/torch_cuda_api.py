@@ -131,17 +131,13 @@ def chain_edits(
             for attribute, before, after in zip(attributes, old, new, strict=True)
             if before != after
         ]
-    if (
-        isinstance(base, ast.Name)
-        and module.qualified(base) == "torch"
-        and words[0] in ("torch", "torch_npu")
-    ):
+    # torch_npu is a name of its own, imported at module level; torch is only there under the name it was imported as.
+    of_torch = words[0] == "torch" and meaning == "torch"
+    if isinstance(base, ast.Name) and (of_torch or words[0] == "torch_npu"):
         begin, end = module.text.span(node)
         if module.text.slice(begin, end).replace(" ", "") != ".".join([base.id, *old]):
             return [None]
-        return [
-            Edit(begin, end, ".".join([base.id if words[0] == "torch" else words[0], *words[1:]]).encode())
-        ]
+        return [Edit(begin, end, ".".join([base.id if of_torch else words[0], *words[1:]]).encode())]
     return [None]
 
 
