@@ -88,7 +88,10 @@ Stream &stream_of(aclrtStream handle) { return Machine::instance().stream(handle
 
 // threadId is what pthread_self() gives in the thread that will call aclrtProcessReport.
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
-    return VNPU_API(threadId, stream) { subscriptions().add(threadId, stream_of(stream)); };
+    return VNPU_API(threadId, stream) {
+        if (threadId == 0) fail(FaultKind::InvalidArgument, "threadId is 0, which is no thread.");
+        subscriptions().add(threadId, stream_of(stream));
+    };
 }
 
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {

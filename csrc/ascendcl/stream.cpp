@@ -135,8 +135,12 @@ aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *grea
     };
 }
 
+// The default stream's handle is its device's address (see Machine): it exists before the stream does.
 aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream) {
-    return VNPU_API(stream) { required(stream, "stream") = &stream_of(nullptr); };
+    return VNPU_API(stream) {
+        stream_of(nullptr);
+        required(stream, "stream") = &Machine::instance().current();
+    };
 }
 
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {

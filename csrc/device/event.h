@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "device/doorbell.h"
@@ -22,7 +23,7 @@ class Event {
     // Whether the latest record() has run; true when there was none.
     bool done() const noexcept;
     bool recorded() const noexcept { return state_->requested.load() != 0; }
-    // Waits for the latest record(). Fault EventTimeout.
+    // Waits for the latest record(); then throws the failure that its stream had come to, if any. Fault EventTimeout.
     void synchronize(Deadline deadline = std::nullopt) const;
     // Forgets its records, as part of `stream`.
     void reset(Stream &stream);
@@ -36,6 +37,8 @@ class Event {
         std::atomic<Clock::rep> time{0};
         std::atomic<uint32_t> holding{0};
         mutable Doorbell bell;
+        std::mutex failure_mutex;
+        std::optional<Fault> failure;  // the stream's, when the latest record() ran
     };
     static uint64_t next_id() noexcept;
     std::shared_ptr<State> state_ = std::make_shared<State>();

@@ -72,7 +72,7 @@ uint64_t Heap::take(size_t size, bool physical) {
     const uint64_t rest = it->second - need;
     free_.erase(it);
     if (rest != 0) free_.emplace(offset + need, rest);
-    live_.emplace(offset, Block{need, physical});
+    live_.emplace(offset, Block{need, size, physical});
     freed_.erase(offset);
     used_ += need;
     peak_ = std::max(peak_, used_);
@@ -131,7 +131,7 @@ size_t Heap::extent(const void *address) const {
     auto it = live_.upper_bound(offset);
     if (it == live_.begin()) return 0;
     --it;
-    const uint64_t end = it->first + it->second.size;
+    const uint64_t end = it->first + it->second.length;
     return offset < end && !it->second.physical ? end - offset : 0;
 }
 

@@ -56,7 +56,8 @@ class Heap {
 
   private:
     struct Block {
-        uint64_t size;
+        uint64_t size;    // whole pages
+        uint64_t length;  // what was asked for
         bool physical;
     };
     uint64_t take(size_t size, bool physical);

@@ -78,10 +78,7 @@ void Stream::work() {
 }
 
 void Stream::execute(Task &task) noexcept {
-    if (on_failure_.load(std::memory_order_relaxed) == OnFailure::Stop) {
-        const std::lock_guard lock(failure_mutex_);
-        if (failure_) return;
-    }
+    if (failed_.load() && on_failure_.load() == OnFailure::Stop && !task.always()) return;
     std::optional<Fault> failure;
     try {
         task.run();
@@ -95,6 +92,7 @@ void Stream::execute(Task &task) noexcept {
     if (failure) {
         const std::lock_guard lock(failure_mutex_);
         if (!failure_) failure_ = std::move(failure);
+        failed_.store(true);
     }
 }
 
@@ -116,8 +114,17 @@ void Stream::synchronize(Deadline deadline) {
     const std::lock_guard lock(failure_mutex_);
     if (!failure_) return;
     const Fault failure = *failure_;
-    if (on_failure_.load() == OnFailure::Continue) failure_.reset();
+    if (on_failure_.load() == OnFailure::Continue) {
+        failure_.reset();
+        failed_.store(false);
+    }
     throw failure;
+}
+
+std::optional<Fault> Stream::failure() const {
+    if (!failed_.load()) return std::nullopt;
+    const std::lock_guard lock(failure_mutex_);
+    return failure_;
 }
 
 }  // namespace vnpu

@@ -26,6 +26,8 @@ class Task {
 
     virtual void run() = 0;              // on the worker; what it throws becomes the stream's failure
     virtual std::string name() const = 0;  // the operator's name, for messages and the trace
+    // Whether it runs on a stream that a failure has stopped: others wait for what it signals.
+    virtual bool always() const noexcept { return false; }
 
   private:
     friend class Stream;
@@ -35,18 +37,20 @@ class Task {
 template <class Body>
 class BodyTask final : public Task {
   public:
-    BodyTask(const char *name, Body body) : name_(name), body_(std::move(body)) {}
+    BodyTask(const char *name, Body body, bool always) : name_(name), body_(std::move(body)), always_(always) {}
     void run() override { body_(); }
     std::string name() const override { return name_; }
+    bool always() const noexcept override { return always_; }
 
   private:
     const char *name_;
     Body body_;
+    const bool always_;
 };
 
 template <class Body>
-std::unique_ptr<Task> make_task(const char *name, Body body) {
-    return std::make_unique<BodyTask<Body>>(name, std::move(body));
+std::unique_ptr<Task> make_task(const char *name, Body body, bool always = false) {
+    return std::make_unique<BodyTask<Body>>(name, std::move(body), always);
 }
 
 enum class OnFailure { Continue, Stop };  // ACL_CONTINUE_ON_FAILURE, ACL_STOP_ON_FAILURE
@@ -66,6 +70,9 @@ class Stream {
     void synchronize(Deadline deadline = std::nullopt);
     // Waits without reporting failures (memory is freed, the device is reset). False when the deadline passes first.
     bool drain(Deadline deadline = std::nullopt);
+
+    // The failure that the next synchronize() will report, if there is one.
+    std::optional<Fault> failure() const;
 
     void set_on_failure(OnFailure mode) noexcept { on_failure_.store(mode); }
     int device() const noexcept { return device_; }
@@ -93,7 +100,8 @@ class Stream {
     Doorbell work_, done_;
     std::once_flag started_;
     std::thread worker_;
-    std::mutex failure_mutex_;
+    std::atomic<bool> failed_{false};  // whether failure_ holds one, for a look without the lock
+    mutable std::mutex failure_mutex_;
     std::optional<Fault> failure_;
 };
 

@@ -1,0 +1,183 @@
+"""Devices: how many, which one a thread uses, what they are; contexts; versions; start and end of the library."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import ascendcl
+import pytest
+from ascendcl import acl, answer, ask, code, python
+
+pytestmark = pytest.mark.device
+
+
+def test_count_and_name() -> None:
+    assert answer("aclrtGetDeviceCount", kind=ctypes.c_uint32) == 8
+    assert ascendcl.lib.aclrtGetSocName() == b"Ascend910B1"
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "physical"),
+    [("2,5", 2, [2, 5]), ("3", 1, [3]), ("1,0", 1, [1]), ("0,9,2", 1, [0]), ("", 0, []), ("x", 0, [])],
+)
+def test_visible_devices(visible: str, count: int, physical: list[int]) -> None:
+    result = python(
+        """
+import ctypes
+from ascendcl import answer, ask
+count = answer("aclrtGetDeviceCount", kind=ctypes.c_uint32)
+print(count, [ask("aclrtGetLogicDevIdByUserDevId", i, kind=ctypes.c_int32) for i in range(count)])
+""",
+        ASCEND_RT_VISIBLE_DEVICES=visible,
+    )
+    assert result.stdout == f"{count} {physical}\n", result.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"VNPU_DEVICES": "0"}, "VNPU_DEVICES=0 is not a number of devices from 1 to 64"),
+        ({"VNPU_DEVICES": "8x"}, "VNPU_DEVICES=8x"),
+        ({"VNPU_SOC": "Ascend1"}, "VNPU_SOC=Ascend1 is not a chip profile"),
+        ({"VNPU_HOST_LIMIT": "much"}, "VNPU_HOST_LIMIT=much is not an amount of memory"),
+    ],
+)
+def test_wrong_settings_are_named(variables: dict[str, str], words: str) -> None:
+    result = python("import ascendcl; print(ascendcl.code('aclInit', 0), ascendcl.message())", **variables)
+    assert result.stdout.startswith("107000 ")
+    assert words in result.stdout
+
+
+@pytest.mark.parametrize(("soc", "memory", "bf16"), [("Ascend910A", 32, 0), ("Ascend910B4", 32, 1)])
+def test_another_chip(soc: str, memory: int, bf16: int) -> None:
+    result = python(
+        """
+import ctypes, ascendcl
+from ascendcl import acl, ask
+acl("aclrtSetDevice", 0)
+total = ask("aclrtGetDeviceInfo", 0, 301, kind=ctypes.c_int64)
+print(ascendcl.lib.aclrtGetSocName().decode(), total >> 30, ask("aclGetCannAttribute", 1, kind=ctypes.c_int32))
+""",
+        VNPU_SOC=soc,
+    )
+    assert result.stdout == f"{soc} {memory} {bf16}\n", result.stderr
+
+
+def test_driver_counts_without_starting_the_machine() -> None:
+    hal = ctypes.CDLL(str(ascendcl.LIBRARY.with_name("libascend_hal.so")))
+    count = ctypes.c_int(-1)
+    assert hal.drvGetDevNum(ctypes.byref(count)) == 0
+    assert count.value == 8
+
+
+def test_each_thread_has_its_own_device() -> None:
+    acl("aclrtSetDevice", 2)
+    seen: list[int] = []
+
+    def other() -> None:
+        seen.append(code("aclrtGetDevice", ctypes.byref(ctypes.c_int32())))
+        assert "call aclrtSetDevice (torch.npu.set_device) first" in ascendcl.message()
+        acl("aclrtSetDevice", 3)
+        seen.append(answer("aclrtGetDevice", kind=ctypes.c_int32))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [ascendcl.RT_CONTEXT_NULL, 3]
+    assert answer("aclrtGetDevice", kind=ctypes.c_int32) == 2
+    acl("aclrtSetDevice", 0)
+
+
+@pytest.mark.parametrize("device", [-1, 8, 1000])
+def test_no_such_device(device: int) -> None:
+    assert code("aclrtSetDevice", device) == ascendcl.RT_INVALID_DEVICE
+    assert f"There is no device {device}" in ascendcl.message()
+
+
+def test_capabilities() -> None:
+    values = [ask("aclGetDeviceCapability", 0, info, kind=ctypes.c_int64) for info in range(3)]
+    assert values == [24, 48, 192 << 20]
+    assert code("aclGetDeviceCapability", 0, 99, ctypes.byref(ctypes.c_int64())) == ascendcl.RT_PARAM_INVALID
+    assert ask("aclrtGetDeviceInfo", 0, 501, kind=ctypes.c_int64) == 1  # virtual
+    assert code("aclrtGetDeviceInfo", 0, 205, ctypes.byref(ctypes.c_int64())) == ascendcl.UNSUPPORTED
+
+
+def test_contexts_name_a_device() -> None:
+    acl("aclrtSetDevice", 0)
+    primary = answer("aclrtGetCurrentContext")
+    made = answer("aclrtCreateContext", 4)
+    assert answer("aclrtGetCurrentContext") == made
+    assert answer("aclrtGetDevice", kind=ctypes.c_int32) == 4
+    acl("aclrtSetCurrentContext", primary)
+    assert answer("aclrtGetDevice", kind=ctypes.c_int32) == 0
+    assert answer("aclrtGetCurrentContext") == primary
+    acl("aclrtDestroyContext", made)
+    assert code("aclrtSetCurrentContext", made) == ascendcl.RT_INVALID_HANDLE
+
+
+def test_peers() -> None:
+    assert [answer("aclrtDeviceCanAccessPeer", 0, peer, kind=ctypes.c_int32) for peer in (0, 1)] == [0, 1]
+    acl("aclrtSetDevice", 0)
+    acl("aclrtDeviceEnablePeerAccess", 1, 0)
+    assert code("aclrtDeviceDisablePeerAccess", 1) == ascendcl.UNSUPPORTED
+
+
+@pytest.mark.parametrize(("package", "version"), [(b"runtime", b"8.3.RC1"), (b"driver", b"25.3.RC1")])
+def test_version(package: bytes, version: bytes) -> None:
+    text = ctypes.create_string_buffer(128)
+    acl("aclsysGetVersionStr", ctypes.c_char_p(package), text)
+    assert text.value == version
+
+
+def test_core_limits() -> None:
+    acl("aclrtSetDevice", 0)
+    assert ask("aclrtGetDeviceResLimit", 0, 0) == 24
+    acl("aclrtSetDeviceResLimit", 0, 0, 12)
+    with ascendcl.stream() as queue:
+        assert ask("aclrtGetStreamResLimit", queue, 0) == 12
+        acl("aclrtSetStreamResLimit", queue, 0, 6)
+        acl("aclrtUseStreamResInCurrentThread", queue)
+        assert ask("aclrtGetResInCurrentThread", 0) == 6
+        acl("aclrtUnuseStreamResInCurrentThread", queue)
+        assert ask("aclrtGetResInCurrentThread", 0) == 12
+        acl("aclrtResetStreamResLimit", queue)
+        assert ask("aclrtGetStreamResLimit", queue, 0) == 12
+    acl("aclrtResetDeviceResLimit", 0)
+    assert ask("aclrtGetDeviceResLimit", 0, 0) == 24
+    assert code("aclrtSetDeviceResLimit", 0, 0, 25) == ascendcl.RT_PARAM_INVALID
+
+
+def test_system_parameters_are_kept() -> None:
+    assert ask("aclrtGetSysParamOpt", 0, kind=ctypes.c_int64) == 0
+    acl("aclrtSetSysParamOpt", 0, 1)
+    assert ask("aclrtGetSysParamOpt", 0, kind=ctypes.c_int64) == 1
+    acl("aclrtSetSysParamOpt", 0, 0)
+    assert code("aclrtSetSysParamOpt", 1, 1) == ascendcl.UNSUPPORTED  # debug kernels
+    assert code("aclrtSetSysParamOpt", 9, 1) == ascendcl.RT_PARAM_INVALID
+
+
+def test_life_of_the_library() -> None:
+    """Finalising runs what is queued, joins the workers and frees memory; the library can be started again."""
+    result = python(
+        """
+import ctypes, os, ascendcl
+from ascendcl import acl, code, answer
+print(code("aclInit", 0), code("aclInit", 0))
+acl("aclrtSetDevice", 0)
+address = ascendcl.malloc(1 << 20)
+for _ in range(3):
+    acl("aclrtMemsetAsync", address, 1 << 20, 1, 1 << 20, answer("aclrtCreateStream"))
+workers = len(os.listdir("/proc/self/task")) - 1
+print(workers, code("aclFinalize"), len(os.listdir("/proc/self/task")) - 1, code("aclFinalize"))
+print(code("aclrtGetDevice", ctypes.byref(ctypes.c_int32())))
+acl("aclInit", 0); acl("aclrtSetDevice", 0); acl("aclrtFree", ascendcl.malloc(1 << 20))
+print(code("aclrtFree", address))
+"""
+    )
+    assert result.stdout == "0 100002\n3 0 0 100037\n107002\n207002\n", result.stderr
+
+
+def test_resetting_an_unused_device() -> None:
+    assert code("aclrtResetDevice", 7) == ascendcl.RT_INVALID_DEVICE
+    assert "is not in use" in ascendcl.message()

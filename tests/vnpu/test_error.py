@@ -1,0 +1,135 @@
+"""Errors: CANN's codes, a sentence of ours, and no success without the work."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import threading
+
+import ascendcl
+import pytest
+from ascendcl import acl, code
+
+pytestmark = pytest.mark.device
+
+
+def exported(library: str) -> list[str]:
+    """Names of the functions that the library defines."""
+    path = ascendcl.LIBRARY.with_name(library)
+    result = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True)
+    return [line.split()[-1] for line in result.stdout.splitlines() if " T " in line]
+
+
+def test_message_has_cann_s_form_and_names_the_virtual_npu() -> None:
+    assert code("aclrtSetDevice", 99) == ascendcl.RT_INVALID_DEVICE
+    assert re.fullmatch(
+        r"EE1001: \[PID: \d+\] \d{4}-\d\d-\d\d-\d\d:\d\d:\d\d\.\d{3}\.\d{3} The device ID is invalid\. "
+        r"There is no device 99: .* \[virtual NPU, aclrtSetDevice\]",
+        ascendcl.message(),
+    )
+
+
+def test_a_message_is_given_once_and_to_its_own_thread() -> None:
+    code("aclrtSetDevice", 99)
+    others: list[str] = []
+    thread = threading.Thread(target=lambda: others.append(ascendcl.message()))
+    thread.start()
+    thread.join()
+    assert others == [""]
+    assert ascendcl.message() != ""
+    assert ascendcl.message() == ""
+
+
+def test_last_error() -> None:
+    code("aclrtSetDevice", 99)
+    assert code("aclrtPeekAtLastError", 0) == ascendcl.RT_INVALID_DEVICE
+    assert code("aclrtGetLastError", 0) == ascendcl.RT_INVALID_DEVICE
+    assert code("aclrtGetLastError", 0) == 0
+
+
+UNSUPPORTED = [
+    "aclmdlInitDump",
+    "aclmdlRICaptureBegin",
+    "aclprofInit",
+    "aclrtBinaryLoadFromData",
+    "aclrtDeviceTaskAbort",
+    "aclrtIpcMemGetExportKey",
+    "aclrtMemExportToShareableHandle",
+    "rtKernelLaunch",
+]
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_what_is_not_offered_says_so_by_its_name(name: str) -> None:
+    assert code(name, 0, 0, 0, 0) == ascendcl.UNSUPPORTED
+    assert f"{name} is not offered." in ascendcl.message()
+
+
+def test_pointers_that_are_not_offered_are_null() -> None:
+    ascendcl.lib.aclprofCreateConfig.restype = ctypes.c_void_p
+    assert ascendcl.lib.aclprofCreateConfig(0, 0, 0, 0, 0) is None
+    assert "aclprofCreateConfig is not offered" in ascendcl.message()
+
+
+def test_no_function_crashes_on_null_or_pretends() -> None:
+    """Every function that returns a code and gets nulls must answer, and only those that need no argument with 0."""
+    harmless = {
+        # no arguments, or the work is done for a null stream, a zero limit, the current device
+        "aclFinalize", "aclInit", "aclrtGetLastError", "aclrtPeekAtLastError", "aclrtSynchronizeDevice",
+        "aclrtSynchronizeDeviceWithTimeout", "aclrtSynchronizeStream", "aclrtSynchronizeStreamWithTimeout",
+        "aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce", "aclrtDeviceEnablePeerAccess",
+        "aclrtSetOpWaitTimeout", "aclrtSetOpExecuteTimeOut", "aclrtSetOpExecuteTimeOutWithMs",
+        "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt", "aclrtSetStreamFailureMode", "aclrtSetStreamOverflowSwitch",
+        "aclrtResetStreamResLimit", "aclrtResetDeviceResLimit", "aclrtUseStreamResInCurrentThread",
+        "aclrtUnuseStreamResInCurrentThread", "aclGetCompileoptSize", "MsprofSysCycleTime", "aclAppLog",
+    }  # fmt: skip
+    pointers = {
+        "aclGetRecentErrMsg", "aclrtGetSocName", "aclGetTensorDescName", "aclopCreateAttr", "aclCreateDataBuffer",
+        "aclCreateTensorDesc", "aclopDestroyAttr", "aclDestroyTensorDesc", "aclSetTensorDescName",
+        "aclGetTensorDescType", "aclGetTensorDescFormat", "aclGetTensorDescNumDims", "aclGetTensorDescElementCount",
+        "aclGetDataBufferAddr", "aclGetDataBufferSizeV2", "MsprofGetHashId", "aclprofCreateConfig",
+        "aclprofCreateStepInfo", "aclCreateGraphDumpOpt",
+    }  # fmt: skip
+    names = sorted(set(exported("libascendcl.so")) - harmless - pointers)
+    program = f"""
+import ascendcl
+ascendcl.acl("aclrtSetDevice", 0)
+for name in {[name for name in names if not name.startswith("_Z")]!r}:
+    status = ascendcl.code(name, *[0] * 12)
+    print(name, status, "virtual NPU" in ascendcl.message(), flush=True)
+"""
+    result = ascendcl.python(program)
+    answers = [line.split() for line in result.stdout.splitlines()]
+    assert result.returncode == 0, f"crashed after {answers[-1:]}: {result.stderr}"
+    assert len(answers) > 150
+    assert [name for name, status, explained in answers if status == "0" or explained != "True"] == []
+
+
+def test_collectives_say_that_there_are_none() -> None:
+    hccl = ctypes.CDLL(str(ascendcl.LIBRARY.with_name("libhccl.so")))
+    assert hccl.HcclGetRootInfo(None) == 5  # HCCL_E_NOT_SUPPORT
+    assert "HcclGetRootInfo is not offered. The virtual NPU has no collectives yet" in ascendcl.message()
+
+
+def test_collective_settings_are_kept() -> None:
+    hccl = ctypes.CDLL(str(ascendcl.LIBRARY.with_name("libhccl.so")))
+    value = ctypes.c_int32(-1)
+    for wanted in (1, 0):
+        assert hccl.HcclSetConfig(0, wanted) == 0
+        assert hccl.HcclGetConfig(0, ctypes.byref(value)) == 0
+        assert value.value == wanted
+    assert hccl.HcclSetConfig(7, 1) == 1  # HCCL_E_PARA
+
+
+def test_compile_options_are_kept() -> None:
+    jit_compile, precision = 10, 0
+    text = ctypes.create_string_buffer(64)
+    acl("aclGetCompileopt", jit_compile, text, 64)
+    assert text.value == b"disable"
+    acl("aclSetCompileopt", precision, ctypes.c_char_p(b"must_keep_origin_dtype"))
+    assert code("aclGetCompileoptSize", precision) == len(b"must_keep_origin_dtype") + 1
+    acl("aclGetCompileopt", precision, text, 64)
+    assert text.value == b"must_keep_origin_dtype"
+    assert code("aclGetCompileopt", precision, text, 3) == ascendcl.RT_PARAM_INVALID
+    assert "the buffer has 3 bytes" in ascendcl.message().lower()

@@ -1,0 +1,134 @@
+"""Events: recorded in one stream, waited for in another or by the host."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+import ascendcl
+import pytest
+from ascendcl import Gate, acl, ask, code, device_memory, event, stream
+
+pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
+RECORDED_NOT_READY, RECORDED_COMPLETE = 0, 1
+WAIT_COMPLETE, WAIT_NOT_READY = 0, 1
+
+
+def recorded(handle: int) -> int:
+    return int(ask("aclrtQueryEventStatus", handle, kind=ctypes.c_int))
+
+
+def waited(handle: int) -> int:
+    return int(ask("aclrtQueryEventWaitStatus", handle, kind=ctypes.c_int))
+
+
+def test_status_follows_the_stream() -> None:
+    with stream() as queue, event() as mark:
+        assert recorded(mark) == RECORDED_COMPLETE  # nothing to wait for
+        with Gate(queue):
+            acl("aclrtRecordEvent", mark, queue)
+            assert recorded(mark) == RECORDED_NOT_READY
+        acl("aclrtSynchronizeEvent", mark)
+        assert recorded(mark) == RECORDED_COMPLETE
+
+
+def test_recording_again_starts_over() -> None:
+    with stream() as queue, event() as mark:
+        acl("aclrtRecordEvent", mark, queue)
+        acl("aclrtSynchronizeEvent", mark)
+        with Gate(queue):
+            acl("aclrtRecordEvent", mark, queue)
+            assert recorded(mark) == RECORDED_NOT_READY
+        acl("aclrtSynchronizeEvent", mark)
+
+
+def test_a_stream_waits_for_the_event() -> None:
+    with stream() as producer, stream() as consumer, event() as mark, device_memory(16) as address:
+        target = ctypes.create_string_buffer(16)
+        with Gate(producer):
+            acl("aclrtMemsetAsync", address, 16, 1, 16, producer)
+            acl("aclrtRecordEvent", mark, producer)
+            acl("aclrtStreamWaitEvent", consumer, mark)
+            acl("aclrtMemcpyAsync", target, 16, address, 16, ascendcl.DEVICE_TO_HOST, consumer)
+            time.sleep(0.02)
+            assert target.raw == bytes(16)
+            assert waited(mark) == WAIT_NOT_READY
+        acl("aclrtSynchronizeStream", consumer)
+        assert target.raw == b"\x01" * 16
+        assert waited(mark) == WAIT_COMPLETE
+
+
+def test_a_wait_takes_the_record_that_preceded_it() -> None:
+    with stream() as producer, stream() as consumer, event() as mark:
+        acl("aclrtRecordEvent", mark, producer)
+        acl("aclrtSynchronizeEvent", mark)
+        acl("aclrtStreamWaitEvent", consumer, mark)
+        with Gate(producer):
+            acl("aclrtRecordEvent", mark, producer)
+            acl("aclrtSynchronizeStream", consumer)  # does not wait for the second record
+
+
+def test_synchronise_with_time_out() -> None:
+    with stream() as queue, event() as mark, Gate(queue):
+        acl("aclrtRecordEvent", mark, queue)
+        assert code("aclrtSynchronizeEventWithTimeout", mark, 30) == ascendcl.RT_EVENT_TIMEOUT
+        assert "was not reached within the time-out" in ascendcl.message()
+
+
+def test_wait_limit_of_the_process() -> None:
+    acl("aclrtSetOpWaitTimeout", 1)
+    try:
+        with stream() as producer, stream() as consumer, event() as mark, Gate(producer):
+            acl("aclrtRecordEvent", mark, producer)
+            acl("aclrtStreamWaitEvent", consumer, mark)
+            assert code("aclrtSynchronizeStream", consumer) == ascendcl.RT_EVENT_TIMEOUT
+            assert "within 1000 ms" in ascendcl.message()
+    finally:
+        acl("aclrtSetOpWaitTimeout", 0)
+
+
+def test_elapsed_time() -> None:
+    with stream() as queue, event(8) as start, event(8) as end:
+        acl("aclrtRecordEvent", start, queue)
+        with Gate(queue):
+            time.sleep(0.05)
+        acl("aclrtRecordEvent", end, queue)
+        acl("aclrtSynchronizeEvent", end)
+        elapsed = ascendcl.answer("aclrtEventElapsedTime", start, end, kind=ctypes.c_float)
+        assert 50 <= elapsed < 5000
+        stamps = [ask("aclrtEventGetTimestamp", mark, kind=ctypes.c_uint64) for mark in (start, end)]
+        assert elapsed == pytest.approx((stamps[1] - stamps[0]) / 1000, abs=0.01)
+
+
+def test_an_event_without_time() -> None:
+    with stream() as queue, event() as first, event() as second:
+        milliseconds = ctypes.c_float()
+        assert code("aclrtEventElapsedTime", ctypes.byref(milliseconds), first, second) == 507006
+        assert "was never recorded" in ascendcl.message()
+        with Gate(queue):
+            acl("aclrtRecordEvent", first, queue)
+            assert code("aclrtEventElapsedTime", ctypes.byref(milliseconds), first, second) == 507006
+            assert "its stream has not reached it" in ascendcl.message()
+
+
+def test_an_event_may_be_destroyed_while_it_is_in_flight() -> None:
+    with stream() as producer, stream() as consumer:
+        with Gate(producer):
+            with event() as mark:
+                acl("aclrtRecordEvent", mark, producer)
+                acl("aclrtStreamWaitEvent", consumer, mark)
+            assert ask("aclrtStreamQuery", consumer, kind=ctypes.c_int) == 1
+        acl("aclrtSynchronizeStream", consumer)
+    assert code("aclrtRecordEvent", mark, 0) == ascendcl.RT_INVALID_HANDLE
+    assert "is not a live event" in ascendcl.message()
+
+
+def test_unknown_handles() -> None:
+    assert code("aclrtDestroyEvent", 0x1234) == ascendcl.RT_INVALID_HANDLE
+    assert code("aclrtSynchronizeEvent", 0) == ascendcl.RT_INVALID_HANDLE
+
+
+def test_events_between_processes_are_refused() -> None:
+    out = ctypes.c_void_p()
+    assert code("aclrtCreateEventExWithFlag", ctypes.byref(out), 0x40) == ascendcl.UNSUPPORTED
+    assert "between processes" in ascendcl.message()

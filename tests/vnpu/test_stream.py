@@ -1,0 +1,262 @@
+"""Streams: first in, first out, truly asynchronous, independent of each other; and host functions in them."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+
+import ascendcl
+import pytest
+from ascendcl import Gate, HostFunction, acl, ask, code, device_memory, event, stream
+
+pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
+COMPLETE, NOT_READY = 0, 1
+STOP_ON_FAILURE = 1
+
+
+def status(handle: int) -> int:
+    return int(ask("aclrtStreamQuery", handle, kind=ctypes.c_int))
+
+
+def fail(handle: int) -> None:
+    """Queue a task that fails on `handle`: a wait of 10 ms for an event behind a closed gate."""
+    with stream() as other, event() as never, Gate(other):
+        acl("aclrtRecordEvent", never, other)
+        acl("aclrtStreamWaitEventWithTimeout", handle, never, 10)
+        time.sleep(0.05)
+
+
+def test_a_launch_returns_before_the_task_has_run() -> None:
+    with stream() as queue, Gate(queue) as gate:
+        assert status(queue) == NOT_READY
+        gate.open()
+        acl("aclrtSynchronizeStream", queue)
+        assert status(queue) == COMPLETE
+
+
+def test_order_within_a_stream() -> None:
+    seen: list[int] = []
+    functions = [HostFunction(lambda _, i=i: seen.append(i)) for i in range(200)]
+    with stream() as queue:
+        for function in functions:
+            acl("aclrtLaunchHostFunc", queue, function, 0)
+        acl("aclrtSynchronizeStream", queue)
+    assert seen == list(range(200))
+
+
+def test_streams_do_not_wait_for_each_other() -> None:
+    with stream() as blocked, stream() as free, device_memory(16) as address, Gate(blocked):
+        acl("aclrtMemsetAsync", address, 16, 1, 16, free)
+        acl("aclrtSynchronizeStream", free)
+        assert status(blocked) == NOT_READY
+        assert ascendcl.read(address, 16) == b"\x01" * 16
+
+
+def test_null_is_the_default_stream_of_the_thread_s_device() -> None:
+    handle = ascendcl.answer("aclrtCtxGetCurrentDefaultStream")
+    identity = ask("aclrtStreamGetId", 0, kind=ctypes.c_int32)
+    assert ask("aclrtStreamGetId", handle, kind=ctypes.c_int32) == identity
+    acl("aclrtSetDevice", 1)
+    assert ask("aclrtStreamGetId", 0, kind=ctypes.c_int32) != identity
+    acl("aclrtSetDevice", 0)
+
+
+def test_synchronise_with_time_out() -> None:
+    with stream() as queue, Gate(queue):
+        start = time.monotonic()
+        assert code("aclrtSynchronizeStreamWithTimeout", queue, 50) == ascendcl.RT_STREAM_TIMEOUT
+        assert 0.05 <= time.monotonic() - start < 5
+        assert "did not finish its tasks within the time-out" in ascendcl.message()
+        assert code("aclrtSynchronizeDeviceWithTimeout", 50) == ascendcl.RT_STREAM_TIMEOUT
+        assert code("aclrtSynchronizeStreamWithTimeout", queue, -2) == ascendcl.RT_PARAM_INVALID
+        ascendcl.message()
+
+
+def test_device_synchronise_covers_every_stream() -> None:
+    done: list[int] = []
+    slow = HostFunction(lambda _: (time.sleep(0.1), done.append(1))[0])
+    with stream() as first, stream() as second:
+        for queue in (first, second):
+            acl("aclrtLaunchHostFunc", queue, slow, 0)
+        acl("aclrtSynchronizeDevice")
+        assert done == [1, 1]
+
+
+def test_a_failure_shows_at_the_next_synchronisation_once_and_nowhere_else() -> None:
+    with stream() as queue, stream() as other, device_memory(16) as address:
+        fail(queue)
+        acl(
+            "aclrtMemsetAsync", address, 16, 1, 16, queue
+        )  # the call itself succeeds, and the task still runs
+        assert code("aclrtSynchronizeStream", queue) == ascendcl.RT_EVENT_TIMEOUT
+        assert "EventWait: " in ascendcl.message()
+        acl("aclrtSynchronizeStream", other)
+        acl("aclrtSynchronizeStream", queue)
+        assert ascendcl.read(address, 16) == b"\x01" * 16
+
+
+def test_a_stream_that_stops_on_failure_runs_nothing_more() -> None:
+    with stream() as queue, device_memory(16) as address:
+        acl("aclrtSetStreamFailureMode", queue, STOP_ON_FAILURE)
+        fail(queue)
+        acl("aclrtMemsetAsync", address, 16, 1, 16, queue)
+        assert code("aclrtSynchronizeStream", queue) == ascendcl.RT_EVENT_TIMEOUT
+        assert code("aclrtSynchronizeStream", queue) == ascendcl.RT_EVENT_TIMEOUT
+        assert ascendcl.read(address, 16) == bytes(16)
+        # but whoever waits for it goes on
+        with event() as mark, stream() as other:
+            acl("aclrtRecordEvent", mark, queue)
+            acl("aclrtStreamWaitEvent", other, mark)
+            acl("aclrtSynchronizeStream", other)
+            assert code("aclrtSynchronizeEvent", mark) == ascendcl.RT_EVENT_TIMEOUT
+
+
+def test_destroying_runs_what_is_queued() -> None:
+    with device_memory(16) as address:
+        with stream() as queue:
+            for value in range(1, 100):
+                acl("aclrtMemsetAsync", address, 16, value, 16, queue)
+        assert ascendcl.read(address, 16) == b"\x63" * 16
+    assert code("aclrtSynchronizeStream", queue) == ascendcl.RT_INVALID_HANDLE
+    assert "is not a live stream" in ascendcl.message()
+
+
+def test_freeing_memory_waits_for_its_device() -> None:
+    with stream() as queue, Gate(queue) as gate:
+        address = ascendcl.malloc(16)
+        acl("aclrtMemsetAsync", address, 16, 1, 16, queue)
+        threading.Timer(0.1, gate.open).start()
+        start = time.monotonic()
+        acl("aclrtFree", address)
+        assert time.monotonic() - start >= 0.09
+
+
+def test_priority_and_flags_are_kept() -> None:
+    handle = ascendcl.answer("aclrtCreateStreamWithConfig", 5, 3)
+    assert ask("aclrtStreamGetPriority", handle) == 5
+    assert ask("aclrtStreamGetFlags", handle) == 3
+    acl("aclrtDestroyStreamForce", handle)
+    out = ctypes.c_void_p()
+    assert code("aclrtCreateStreamWithConfig", ctypes.byref(out), 8, 0) == ascendcl.RT_PARAM_INVALID
+    ascendcl.message()
+
+
+def test_overflow_switch_is_kept() -> None:
+    with stream() as queue:
+        assert ask("aclrtGetStreamOverflowSwitch", queue) == 0
+        acl("aclrtSetStreamOverflowSwitch", queue, 1)
+        assert ask("aclrtGetStreamOverflowSwitch", queue) == 1
+
+
+def test_a_host_function_must_not_wait_for_its_own_stream() -> None:
+    codes: list[int] = []
+    with stream() as queue:
+        function = HostFunction(lambda _: codes.append(code("aclrtSynchronizeStream", queue)))
+        acl("aclrtLaunchHostFunc", queue, function, 0)
+        acl("aclrtSynchronizeStream", queue)
+    assert codes == [ascendcl.RT_PARAM_INVALID]
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_callbacks_run_in_the_subscribed_thread(block: bool) -> None:
+    ran_in: list[int] = []
+    function = HostFunction(lambda _: ran_in.append(threading.get_ident()))
+    ready, stop = threading.Event(), threading.Event()
+
+    def report() -> None:
+        ready.set()
+        while not stop.is_set():
+            code("aclrtProcessReport", 20)
+
+    thread = threading.Thread(target=report)
+    thread.start()
+    ready.wait()
+    assert thread.ident is not None
+    with stream() as queue:
+        assert code("aclrtLaunchCallback", function, 0, block, queue) == 107015
+        acl("aclrtSubscribeReport", thread.ident, queue)
+        assert code("aclrtSubscribeReport", thread.ident, queue) == 107011
+        for _ in range(3):
+            acl("aclrtLaunchCallback", function, 0, block, queue)
+        acl("aclrtSynchronizeStream", queue)
+        if block:
+            assert len(ran_in) == 3
+        deadline = time.monotonic() + 10
+        while len(ran_in) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        acl("aclrtUnSubscribeReport", thread.ident, queue)
+    stop.set()
+    thread.join()
+    assert ran_in == [thread.ident] * 3
+
+
+def test_a_thread_without_subscription_has_no_reports() -> None:
+    assert code("aclrtProcessReport", 10) == 107012
+    with stream() as queue:
+        acl("aclrtSubscribeReport", threading.get_ident(), queue)
+        assert code("aclrtProcessReport", 10) == 507012
+        acl("aclrtUnSubscribeReport", threading.get_ident(), queue)
+
+
+def test_values_order_streams() -> None:
+    with device_memory(16) as address, device_memory(16) as data, stream() as writer, stream() as reader:
+        with Gate(writer):
+            acl("aclrtMemsetAsync", data, 16, 5, 16, writer)
+            acl("aclrtValueWrite", address, 7, 0, writer)
+            acl("aclrtValueWait", address, 7, 1, reader)  # 1: equal
+            assert status(reader) == NOT_READY
+        acl("aclrtSynchronizeStream", reader)
+        assert ascendcl.read(data, 16) == b"\x05" * 16
+    assert code("aclrtValueWrite", address + 4, 7, 0, 0) == ascendcl.RT_PARAM_INVALID
+
+
+def test_many_threads_and_streams() -> None:
+    """Streams made, used and destroyed by several threads at once, on two devices."""
+    failures: list[Exception] = []
+
+    def work(number: int) -> None:
+        try:
+            acl("aclrtSetDevice", number % 2)
+            for turn in range(40):
+                with stream() as queue, stream() as other, event() as mark, device_memory(64) as address:
+                    value = (number * 40 + turn) % 256
+                    acl("aclrtMemsetAsync", address, 64, value, 64, queue)
+                    acl("aclrtRecordEvent", mark, queue)
+                    acl("aclrtStreamWaitEvent", other, mark)
+                    target = ctypes.create_string_buffer(64)
+                    acl("aclrtMemcpyAsync", target, 64, address, 64, ascendcl.DEVICE_TO_HOST, other)
+                    acl("aclrtSynchronizeStream", other)
+                    assert target.raw == bytes([value]) * 64
+        except Exception as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_one_stream_fed_by_many_threads() -> None:
+    counter = ctypes.c_int64(0)
+
+    def bump(_: int) -> None:
+        counter.value += 1  # only the stream's thread gets here
+
+    function = HostFunction(bump)
+    with stream() as queue:
+
+        def launch() -> None:
+            acl("aclrtSetDevice", 0)
+            for _ in range(250):
+                acl("aclrtLaunchHostFunc", queue, function, 0)
+
+        threads = [threading.Thread(target=launch) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        acl("aclrtSynchronizeStream", queue)
+    assert counter.value == 1000

@@ -1,0 +1,84 @@
+"""VNPU_TRACE: one line per call and per task, on disk before the process can lose it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from ascendcl import python
+
+pytestmark = pytest.mark.device
+CALL = re.compile(r"(\d+\.\d{6}) (\d+) call (\w+)\((.*)\) -> (ok|error \d+)")
+RUN = re.compile(r"(\d+\.\d{6}) (\d+) run (\w+) stream=(\d+) device=(\d+) -> (.+)")
+
+
+def test_calls_and_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    result = python(
+        """
+import ascendcl
+from ascendcl import acl, code, stream
+acl("aclrtSetDevice", 0)
+with ascendcl.device_memory(64) as address, stream() as queue:
+    acl("aclrtMemsetAsync", address, 64, 1, 64, queue)
+    code("aclrtMemsetAsync", address, 64, 1, 65, queue)
+""",
+        VNPU_TRACE=str(path),
+    )
+    assert result.returncode == 0, result.stderr
+    lines = path.read_text().splitlines()
+    calls = [match for match in map(CALL.fullmatch, lines) if match]
+    runs = [match for match in map(RUN.fullmatch, lines) if match]
+    assert len(calls) + len(runs) == len(lines)
+    assert [match[3] for match in calls] == [
+        "aclrtSetDevice", "aclrtMalloc", "aclrtCreateStream", "aclrtMemsetAsync", "aclrtMemsetAsync",
+        "aclrtDestroyStream", "aclrtFree",
+    ]  # fmt: skip
+    assert re.fullmatch(r"\*0x[0-9a-f]+, 64, 0", calls[1][4])
+    assert [match[5] for match in calls[3:5]] == ["ok", "error 107000"]
+    assert [(match[3], match[5], match[6]) for match in runs] == [("MemsetAsync", "0", "ok")]
+    assert runs[0][2] != calls[0][2]  # another thread
+
+
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), signal.SIGKILL)", "ctypes.string_at(0)", "os._exit(3)"]
+)
+def test_nothing_is_lost_in_a_crash(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "trace"
+    python(
+        f"import ctypes, os, signal, ascendcl; ascendcl.acl('aclrtSetDevice', 1); ascendcl.malloc(99); {end}",
+        VNPU_TRACE=str(path),
+    )
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2
+    assert "call aclrtMalloc(" in lines[1]
+    assert signal.SIGKILL in signal.valid_signals()
+
+
+def test_traces_of_two_processes_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    for _ in range(2):
+        python("import ascendcl; ascendcl.acl('aclrtSetDevice', 0)", VNPU_TRACE=str(path))
+    assert path.read_text().count("aclrtSetDevice") == 2
+
+
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    result = python(
+        "import ascendcl; print(ascendcl.code('aclInit', 0), ascendcl.message())",
+        VNPU_TRACE=str(tmp_path / "no" / "such" / "folder"),
+    )
+    assert result.stdout.startswith("107000 ")
+    assert "cannot be opened for writing" in result.stdout
+
+
+def test_a_full_disk_does_not_disturb_the_program() -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this machine has no /dev/full to stand for a full disk")
+    result = python(
+        "import ascendcl; ascendcl.acl('aclrtSetDevice', 0); print(ascendcl.malloc(64) != 0)",
+        VNPU_TRACE="/dev/full",
+    )
+    assert (result.returncode, result.stdout) == (0, "True\n")

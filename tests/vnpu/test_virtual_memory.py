@@ -1,0 +1,97 @@
+"""Reserve, map, unmap: what PYTORCH_NPU_ALLOC_CONF=expandable_segments:True stands on."""
+
+from __future__ import annotations
+
+import ctypes
+
+import ascendcl
+import pytest
+from ascendcl import DEVICE_TO_DEVICE, acl, answer, code
+
+pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
+PAGE = 2 << 20
+
+
+class Property(ctypes.Structure):
+    """aclrtPhysicalMemProp: huge pages of HBM on device 0."""
+
+    _fields_ = (
+        ("handle_type", ctypes.c_int),
+        ("allocation_type", ctypes.c_int),
+        ("attribute", ctypes.c_int),
+        ("id", ctypes.c_uint32),
+        ("type", ctypes.c_int),
+        ("reserve", ctypes.c_uint64),
+    )
+
+
+def physical(size: int) -> int:
+    wanted = Property(0, 0, 4, 0, 1, 0)
+    return int(answer("aclrtMallocPhysical", size, ctypes.byref(wanted), 0))
+
+
+def free_bytes() -> int:
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    acl("aclrtGetMemInfo", ascendcl.HBM, ctypes.byref(free), ctypes.byref(total))
+    return free.value
+
+
+def test_segment_grows_and_shrinks() -> None:
+    before = free_bytes()
+    address = answer("aclrtReserveMemAddress", 8 * PAGE, 0, 0, 1)
+    handles = [physical(PAGE), physical(PAGE)]
+    assert free_bytes() == before - 2 * PAGE
+    for index, handle in enumerate(handles):
+        acl("aclrtMapMem", address + index * PAGE, PAGE, 0, handle, 0)
+    # The two mappings touch: one range for a copy.
+    acl("aclrtMemset", address, 2 * PAGE, 9, 2 * PAGE)
+    acl("aclrtMemcpy", address + PAGE, PAGE, address, PAGE, DEVICE_TO_DEVICE)
+    assert ascendcl.read(address + 2 * PAGE - 4, 4) == b"\x09" * 4
+    assert code("aclrtMemset", address, 3 * PAGE, 0, 3 * PAGE) == ascendcl.RT_PARAM_INVALID
+    acl("aclrtUnmapMem", address + PAGE)
+    assert code("aclrtMemset", address + PAGE, 1, 0, 1) == ascendcl.RT_PARAM_INVALID
+    # The pages keep their content while the handle lives, and go where they are mapped next.
+    acl("aclrtMapMem", address + 4 * PAGE, PAGE, 0, handles[1], 0)
+    assert ascendcl.read(address + 4 * PAGE, 4) == b"\x09" * 4
+    for part in (address, address + 4 * PAGE):
+        acl("aclrtUnmapMem", part)
+    for handle in handles:
+        acl("aclrtFreePhysical", handle)
+    acl("aclrtReleaseMemAddress", address)
+    assert free_bytes() == before
+
+
+def test_memory_lives_until_its_last_mapping_is_gone() -> None:
+    before = free_bytes()
+    address = answer("aclrtReserveMemAddress", PAGE, 0, 0, 1)
+    handle = physical(PAGE)
+    acl("aclrtMapMem", address, PAGE, 0, handle, 0)
+    acl("aclrtFreePhysical", handle)
+    acl("aclrtMemset", address, PAGE, 1, PAGE)
+    assert free_bytes() == before - PAGE
+    acl("aclrtUnmapMem", address)
+    assert free_bytes() == before
+    acl("aclrtReleaseMemAddress", address)
+
+
+def test_misuse() -> None:
+    address = answer("aclrtReserveMemAddress", 2 * PAGE, 0, 0, 1)
+    handle = physical(PAGE)
+    wanted = Property(0, 0, 4, 0, 1, 0)
+    handle_out = ctypes.c_void_p()
+    assert code("aclrtMallocPhysical", ctypes.byref(handle_out), PAGE + 1, ctypes.byref(wanted), 0) == 107000
+    assert code("aclrtMapMem", address, 2 * PAGE, 0, handle, 0) == ascendcl.RT_PARAM_INVALID
+    assert "runs past physical memory" in ascendcl.message()
+    assert code("aclrtMapMem", address + 2 * PAGE, PAGE, 0, handle, 0) == ascendcl.RT_PARAM_INVALID
+    assert "runs past the reserved address range" in ascendcl.message()
+    acl("aclrtMapMem", address, PAGE, 0, handle, 0)
+    assert code("aclrtMapMem", address, PAGE, 0, handle, 0) == ascendcl.RT_PARAM_INVALID
+    assert code("aclrtReleaseMemAddress", address) == ascendcl.RT_PARAM_INVALID
+    assert "still mapped" in ascendcl.message()
+    assert code("aclrtFree", address) == ascendcl.RT_PARAM_INVALID
+    acl("aclrtUnmapMem", address)
+    assert code("aclrtUnmapMem", address) == ascendcl.RT_PARAM_INVALID
+    acl("aclrtFreePhysical", handle)
+    assert code("aclrtFreePhysical", handle) == ascendcl.RT_INVALID_HANDLE
+    acl("aclrtReleaseMemAddress", address)
+    assert code("aclrtReleaseMemAddress", address) == ascendcl.RT_PARAM_INVALID
