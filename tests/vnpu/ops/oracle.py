@@ -50,7 +50,7 @@ def place(tensor: torch.Tensor, dtype: torch.dtype | None = None, device: str = 
 def random(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> torch.Tensor:
     """Uniform float64 values, the same in every run."""
     generator = torch.Generator().manual_seed(seed + sum(shape) * 7919)
-    return torch.rand(*shape, dtype=torch.float64, generator=generator) * (high - low) + low
+    return torch.rand(shape, dtype=torch.float64, generator=generator) * (high - low) + low
 
 
 def check(

@@ -1,0 +1,116 @@
+// Tensors from numbers: ranges, identities, triangles, one-hot, diagonals.
+#include <cmath>
+
+#include "device/fault.h"
+#include "opapi/op.h"
+
+namespace vnpu::opapi {
+namespace {
+
+constexpr DTypes kRange = kFloats | at::kInt | at::kLong;
+
+// Elements of [start, end) or, closed, [start, end]: as torch counts them, in int64 where all three are integers.
+int64_t steps_between(const ScalarArgument &start, const ScalarArgument &end, const ScalarArgument &step, bool closed) {
+    for (const ScalarArgument *number : {&start, &end, &step}) require(*number);
+    const bool integers = start.get().isIntegral(true) && end.get().isIntegral(true) && step.get().isIntegral(true);
+    const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
+    if (by == 0) fail(FaultKind::InvalidArgument, "parameter step is 0");
+    if (!std::isfinite(first) || !std::isfinite(last))
+        fail(FaultKind::InvalidArgument, "parameters start and end are {} and {}: a range is finite", first, last);
+    if ((by > 0 && first > last) || (by < 0 && first < last))
+        fail(FaultKind::InvalidArgument, "parameter step is {}, which does not lead from start {} to end {}", by, first,
+             last);
+    if (integers && !closed) {
+        const int64_t n = end.to<int64_t>() - start.to<int64_t>(), s = step.to<int64_t>();
+        return n / s + (n % s != 0);
+    }
+    const double count = (last - first) / by;
+    return static_cast<int64_t>(closed ? std::floor(count) + 1 : std::ceil(count));
+}
+
+void ranges(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, const ScalarArgument &step,
+            bool closed) {
+    dtype(out, kRange);
+    shape(out, {steps_between(start, end, step, closed)});
+}
+
+void spaces(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, int64_t steps, DTypes dtypes) {
+    require(start);
+    require(end);
+    dtype(out, dtypes);
+    if (steps < 0) fail(FaultKind::InvalidArgument, "parameter steps is {}, allowed are 0 and more", steps);
+    shape(out, {steps});
+}
+
+// ATen steps through linspace in the output's dtype; in half precision the steps would pile up roundings, so those
+// are made in float32 first (one temporary).
+template <class Make>
+void precisely(at::Tensor &out, Make make) {
+    if (!at::isReducedFloatingType(out.scalar_type())) {
+        make(out);
+        return;
+    }
+    at::Tensor exact = at::empty(out.sizes(), at::kFloat);
+    make(exact);
+    out.copy_(exact);
+}
+
+void triangle(const Operand &out, const Operand &self) {
+    dtype(self, kAll);
+    same_dtype(out, self);
+    same_shape(out, self);
+    matrices(self);
+}
+
+void one_hot(const Operand &self, int64_t classes, const Operand &on, const Operand &off, int64_t axis,
+             const Operand &out) {
+    dtype(self, {at::kByte, at::kInt, at::kLong});
+    dtype(on, {at::kHalf, at::kFloat, at::kInt, at::kLong});
+    same_dtype(off, on);
+    same_dtype(out, on);
+    for (const Operand *value : {&on, &off})
+        if (value->numel() != 1)
+            fail(FaultKind::InvalidArgument, "parameter {} has {} elements, allowed is 1", value->parameter(),
+                 value->numel());
+    if (classes < 0) fail(FaultKind::InvalidArgument, "parameter numClasses is {}, allowed are 0 and more", classes);
+    if (axis < -1 || axis > self.dim())
+        fail(FaultKind::InvalidArgument, "parameter axis is {}, allowed is [-1, {}]", axis, self.dim());
+    at::DimVector sizes(self.sizes().begin(), self.sizes().end());
+    sizes.insert(axis < 0 ? sizes.end() : sizes.begin() + axis, classes);
+    shape(out, sizes);
+}
+
+// A class outside [0, numClasses) marks nothing, so this compares (a bool temporary) and does not scatter.
+void mark(at::Tensor &out, const at::Tensor &classes, const at::Tensor &on, const at::Tensor &off, int64_t axis) {
+    if (axis < 0) axis = classes.dim();
+    at::DimVector shape(static_cast<size_t>(out.dim()), 1);
+    shape[static_cast<size_t>(axis)] = out.size(axis);
+    const at::Tensor marked = classes.unsqueeze(axis).eq(at::arange(out.size(axis)).view(shape));
+    at::where_out(out, marked, on.view({}), off.view({}));
+}
+
+void diagonal(const Operand &self) {
+    dtype(self, kFloats | kIntsAndBool | at::kComplexFloat);
+    if (self.dim() < 2)
+        fail(FaultKind::InvalidArgument, "parameter selfRef has {} dimensions, allowed are 2 and more", self.dim());
+    for (int64_t i = 1; self.dim() > 2 && i < self.dim(); ++i)
+        if (self.size(i) != self.size(0))
+            fail(FaultKind::InvalidArgument, "parameter selfRef has {} dimensions of different sizes", self.dim());
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnArange, ranges(out, start, end, step, false), at::arange_out(out, start, end, step))
+OP(aclnnRange, ranges(out, start, end, step, true), at::range_out(out, start, end, step))
+OP(aclnnLinspace, spaces(out, start, end, steps, kFloats | at::kChar | at::kByte | at::kShort | at::kInt),
+   precisely(out, [&](at::Tensor &to) { at::linspace_out(to, start.get(), end.get(), steps); }))
+OP(aclnnLogSpace, spaces(result, start, end, steps, kNative),
+   precisely(result, [&](at::Tensor &to) { at::logspace_out(to, start.get(), end.get(), steps, base); }))
+OP(aclnnEye, (dtype(out, kNative | kIntsAndBool), shape(out, {n, m})), at::eye_out(out, n, m))
+OP(aclnnOneHot, one_hot(self, numClasses, onValue, offValue, axis, out), mark(out, self, onValue, offValue, axis))
+OP(aclnnTril, triangle(out, self), at::tril_out(out, self, diagonal))
+OP(aclnnTriu, triangle(out, self), at::triu_out(out, self, diagonal))
+OP(aclnnInplaceTril, triangle(selfRef, selfRef), selfRef.tril_(diagonal))
+OP(aclnnInplaceTriu, triangle(selfRef, selfRef), selfRef.triu_(diagonal))
+OP(aclnnInplaceFillDiagonal, diagonal(selfRef), selfRef.fill_diagonal_(fillValue.as(selfRef.scalar_type()), wrap))

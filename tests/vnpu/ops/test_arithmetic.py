@@ -1,0 +1,247 @@
+"""arithmetic.cpp: two operands with broadcasting, numbers, type promotion."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from aclnn import INVALID_ARGUMENT, NULL_ARGUMENT, first_phase, run
+from oracle import DEVICE, check, compare, layouts, random
+
+POSITIVE = {"low": 0.5, "high": 3.0}
+BINARY: list[tuple[Callable[..., Any], dict[str, float]]] = [
+    (operator.add, {}),
+    (operator.sub, {}),
+    (operator.mul, {}),
+    (operator.truediv, POSITIVE),
+    (operator.pow, POSITIVE),
+    (torch.maximum, {}),
+    (torch.minimum, {}),
+    (torch.atan2, POSITIVE),
+    (torch.logaddexp, {}),
+    (torch.logaddexp2, {}),
+    (torch.xlogy, POSITIVE),
+    (torch.rsub, {}),
+    (torch.fmod, POSITIVE),
+    (torch.remainder, POSITIVE),
+    (torch.floor_divide, POSITIVE),
+    (lambda a, b: torch.add(a, b, alpha=0.5), {}),
+    (lambda a, b: torch.sub(a, b, alpha=-2), {}),
+    (lambda a, b: torch.rsub(a, b, alpha=0.5), {}),
+    (lambda a, b: torch.div(a, b, rounding_mode="floor"), POSITIVE),
+    (lambda a, b: torch.div(a, b, rounding_mode="trunc"), POSITIVE),
+]
+STEPS = (torch.fmod, torch.remainder, torch.floor_divide)  # a rounded quotient jumps: see below
+
+
+@pytest.mark.parametrize(("function", "domain"), BINARY)
+def test_values_and_gradients(function: Callable[..., Any], domain: dict[str, float]) -> None:
+    dtypes = [torch.float32] if function in STEPS else (torch.float32, torch.float16, torch.bfloat16)
+    grad = function not in STEPS
+    a, b = random(4, 5, **domain), random(4, 5, seed=1, **domain)
+    check(function, a, b, dtypes=dtypes, grad=grad, ulps=4)
+    check(function, a, random(5, seed=1, **domain), dtypes=dtypes, grad=grad, ulps=4)
+    check(function, random(4, 1, **domain), random(5, seed=1, **domain), dtypes=dtypes, grad=grad, ulps=4)
+    check(function, random(**domain), random(seed=1, **domain), dtypes=dtypes, grad=grad, ulps=4)
+    check(function, random(0, 5, **domain), random(5, **domain), dtypes=dtypes, grad=grad)
+    for view in layouts(a):
+        check(function, view, b.t().contiguous().t(), dtypes=[torch.float32], grad=False, ulps=4)
+
+
+@pytest.mark.parametrize("function", STEPS)
+def test_jumping_functions_in_half_precision(function: Callable[..., Any]) -> None:
+    """On multiples of 1/4 every step is exact, in each dtype and on either side of zero."""
+    a = torch.tensor([5.25, -5.25, 3.0, -3.0, 0.0, 7.5], dtype=torch.float64)
+    b = torch.tensor([1.5, 1.5, -0.75, 0.75, 2.0, -2.0], dtype=torch.float64)
+    check(function, a, b, grad=False)
+    check(lambda x: function(x, -1.5), a, grad=False)
+    check(lambda x: function(x.int(), 4), a, grad=False)
+    check(lambda x, y: function(x.int(), y.int()), a, torch.tensor([2.0, 3, -2, 2, 5, -4]).double(), grad=False)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + 1.5,
+        lambda x: 1.5 + x,
+        lambda x: x - 0.3,
+        lambda x: 0.3 - x,
+        lambda x: x * 1.1,
+        lambda x: x / 3,
+        lambda x: 2 / x,
+        lambda x: x**2,
+        lambda x: x**0.5,
+        lambda x: x**3,
+        lambda x: x**-1.5,
+        lambda x: 2**x,
+        lambda x: torch.add(x, 2, alpha=0.25),
+        lambda x: torch.rsub(x, 2, alpha=3),
+        lambda x: torch.xlogy(x, 2.0),
+        lambda x: torch.xlogy(2.0, x),
+        lambda x: torch.div(x, 0.7, rounding_mode=None),
+        lambda x: x.remainder(4.0),
+        lambda x: x.fmod(4.0),
+        lambda x: torch.remainder(4.0, x),
+    ],
+)
+def test_numbers(function: Callable[..., Any]) -> None:
+    check(function, random(4, 5, **POSITIVE), ulps=4)
+    check(function, random(**POSITIVE), ulps=4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x.add_(y, alpha=0.5),
+        lambda x, y: x.sub_(y, alpha=0.5),
+        lambda x, y: x.mul_(y),
+        lambda x, y: x.div_(y),
+        lambda x, y: x.pow_(y),
+        lambda x, y: x.atan2_(y),
+        lambda x, y: x.add_(0.3),
+        lambda x, y: x.sub_(0.3),
+        lambda x, y: x.mul_(0.3),
+        lambda x, y: x.div_(0.3),
+        lambda x, y: x.pow_(2),
+        lambda x, y: x.xlogy_(2.0),
+        lambda x, y: x.add_(x),
+        lambda x, y: torch.add(x, y, out=x),
+        lambda x, y: torch.mul(x, y, out=y),
+    ],
+)
+def test_in_place(function: Callable[..., Any]) -> None:
+    for view in layouts(random(3, 4, **POSITIVE)):
+        if 0 not in view.stride():
+            check(function, view, random(4 if "out=" not in str(function) else 4, seed=2, **POSITIVE).expand(3, 4), grad=False, ulps=4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x.div_(y, rounding_mode="floor"),
+        lambda x, y: x.div_(4, rounding_mode="floor"),
+        lambda x, y: x.floor_divide_(y),
+        lambda x, y: x.floor_divide_(4),
+        lambda x, y: x.remainder_(y),
+        lambda x, y: x.remainder_(4),
+        lambda x, y: x.fmod_(y),
+        lambda x, y: x.fmod_(4),
+        lambda x, y: x.pow_(3),
+        lambda x, y: x.add_(y, alpha=2),
+        lambda x, y: torch.gcd(x, y),
+        lambda x, y: x << 2,
+        lambda x, y: x << y.abs(),
+        lambda x, y: x >> y.abs(),
+        lambda x, y: x // 3,
+        lambda x, y: torch.div(x, 3, rounding_mode="trunc"),
+        lambda x, y: x % 3,
+        lambda x, y: x**2,
+        lambda x, y: x.maximum(y),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_integers(function: Callable[..., Any], dtype: torch.dtype) -> None:
+    x = torch.tensor([-7, -1, 0, 5, 12], dtype=dtype)
+    y = torch.tensor([3, -2, 4, -3, 5], dtype=dtype)
+    check(function, x, y, grad=False)
+
+
+def test_type_promotion() -> None:
+    ints, floats = torch.tensor([1, 2, 3]), random(3)
+    check(lambda i, f: i + f, ints, floats)
+    check(lambda i, f: f * i, ints, floats)
+    assert (ints.to(DEVICE) + 2.5).tolist() == [3.5, 4.5, 5.5]
+    assert (ints.to(DEVICE) + 2.5).dtype == torch.float32
+    assert (ints.to(DEVICE) / 2).tolist() == [0.5, 1.0, 1.5]
+    assert (ints.to(DEVICE) + True).tolist() == [2, 3, 4]
+    half = torch.tensor([1.0, 2.0], dtype=torch.float16, device=DEVICE)
+    assert (half + torch.ones(2, device=DEVICE)).dtype == torch.float32
+    assert (half + 70000).tolist() == [float("inf"), float("inf")]
+    assert (torch.tensor([True, False], device=DEVICE) + 1).tolist() == [2, 1]
+
+
+def test_scalar_is_not_rounded_to_half_first() -> None:
+    """x * 1.1 in float16 multiplies by 1.1, not by the float16 next to it, and rounds once."""
+    check(lambda x: x * 1.1, random(200, low=100, high=1000), dtypes=[torch.float16, torch.bfloat16], ulps=0.51, scale=0, grad=False)
+    check(lambda x: x + 0.0625, random(200, low=100, high=1000), dtypes=[torch.float16, torch.bfloat16], ulps=0.51, scale=0, grad=False)
+
+
+def test_complex() -> None:
+    a, b = random(4), random(4, seed=5)
+    compare(torch.complex(a.float().to(DEVICE), b.float().to(DEVICE)), torch.complex(a.float(), b.float()), torch.float32)
+    compare(torch.polar(a.float().to(DEVICE), b.float().to(DEVICE)), torch.polar(a.float().double(), b.float().double()), torch.float32)
+    z = torch.complex(a, b).to(torch.complex64)
+    compare((z.to(DEVICE) * z.to(DEVICE)), z.to(torch.complex128) * z.to(torch.complex128), torch.float32, ulps=8)
+
+
+def test_relu_of_a_sum() -> None:
+    a, b = random(3, 4).float().to(DEVICE), random(4, seed=4).float().to(DEVICE)
+    out = torch.empty(3, 4, device=DEVICE)
+    run("aclnnAddRelu", a, b, 0.5, out)
+    torch.testing.assert_close(out.cpu(), torch.relu(a.cpu() + 0.5 * b.cpu()))
+    run("aclnnInplaceAddRelu", a, b, 0.5)
+    torch.testing.assert_close(a.cpu(), out.cpu())
+
+
+def test_gradients_in_one_step() -> None:
+    check(torch.sigmoid, random(4, 5))
+    check(torch.tanh, random(4, 5))
+
+
+# What torch_npu 2.13 does not choose by itself is called by its C name.
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("aclnnAddV3", lambda x, y, out: (2, y, 3, out), lambda x, y: 2 + 3 * y),
+        ("aclnnSubs", lambda x, y, out: (x, 2, 0.5, out), lambda x, y: x - 1),
+        ("aclnnRsubs", lambda x, y, out: (x, 2, 0.5, out), lambda x, y: 2 - 0.5 * x),
+        ("aclnnRemainderScalarTensor", lambda x, y, out: (4.0, y, out), lambda x, y: torch.remainder(4.0, y)),
+        ("aclnnXLogYScalarSelf", lambda x, y, out: (4.0, y, out), lambda x, y: torch.xlogy(4.0, y)),
+        ("aclnnPowScalarTensor", lambda x, y, out: (3.0, y, out), lambda x, y: 3.0**y),
+    ],
+)
+def test_by_c_name(name: str, arguments: Callable[..., Any], expected: Callable[..., Any]) -> None:
+    x, y = random(3, 4, **POSITIVE).float(), random(3, 4, seed=8, **POSITIVE).float()
+    out = torch.empty(3, 4, device=DEVICE)
+    run(name, *arguments(x.to(DEVICE), y.to(DEVICE), out))
+    compare(out, expected(x.double(), y.double()), torch.float32)
+
+
+def test_integers_by_c_name() -> None:
+    x = torch.tensor([-7, 5, 12], dtype=torch.int32, device=DEVICE)
+    out = torch.empty_like(x)
+    run("aclnnLeftShifts", x, 2, out)
+    assert out.tolist() == [-28, 20, 48]
+    run("aclnnFloorDivides", x, 2, out)
+    assert out.tolist() == [-4, 2, 6]
+    run("aclnnInplaceFloorDivides", out, 2)
+    assert out.tolist() == [-2, 1, 3]
+
+
+def test_refused() -> None:
+    x, out = torch.ones(2, 3, device=DEVICE), torch.empty(2, 3, device=DEVICE)
+    assert first_phase("aclnnAdd", x, x, 1, out) == (0, "")
+    status, message = first_phase("aclnnAdd", x, torch.ones(4, device=DEVICE), 1, out)
+    assert status == INVALID_ARGUMENT
+    assert "other has shape [4], which does not broadcast with [2, 3]" in message
+    status, message = first_phase("aclnnAdd", x, x, 1, torch.empty(2, 3, dtype=torch.int32, device=DEVICE))
+    assert status == INVALID_ARGUMENT
+    assert "out has dtype int32, which cannot hold the result's float32" in message
+    assert first_phase("aclnnAdd", x, x, None, out)[0] == NULL_ARGUMENT
+    assert first_phase("aclnnMul", x, None, out)[0] == NULL_ARGUMENT
+    assert first_phase("aclnnAdds", x, None, 1, out)[0] == NULL_ARGUMENT
+    status, message = first_phase("aclnnDivMod", x, x, 3, out)
+    assert status == INVALID_ARGUMENT
+    assert "mode is 3, allowed are 0 (real), 1 (trunc), 2 (floor)" in message
+    i = torch.ones(2, 3, dtype=torch.int32, device=DEVICE)
+    for name in ("aclnnFloorDivides", "aclnnRemainderTensorScalar", "aclnnFmodScalar"):
+        status, message = first_phase(name, i, 0, i)
+        assert status == INVALID_ARGUMENT
+        assert "other is 0" in message
+    status, message = first_phase("aclnnPowTensorScalar", i, -1, i)
+    assert status == INVALID_ARGUMENT
+    assert "exponent is -1, negative" in message
+    assert first_phase("aclnnDiv", i, i, i)[0] == INVALID_ARGUMENT  # a true quotient is no integer

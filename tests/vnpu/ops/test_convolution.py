@@ -1,0 +1,179 @@
+"""Convolutions and their gradients against float64."""
+
+import aclnn
+import pytest
+import torch
+from oracle import check, layouts, random
+from torch.nn import functional
+
+CASES = {
+    "plain": ((2, 3, 7, 6), (4, 3, 3, 2), {}),
+    "stride": ((2, 3, 7, 6), (4, 3, 3, 3), {"stride": (2, 1), "padding": (1, 2)}),
+    "dilation": ((1, 2, 9, 9), (3, 2, 3, 3), {"dilation": 2, "padding": 2}),
+    "groups": ((2, 4, 5, 5), (6, 2, 3, 3), {"groups": 2, "padding": 1}),
+    "depthwise": ((2, 4, 5, 5), (4, 1, 3, 3), {"groups": 4, "padding": 1}),
+    "pointwise": ((2, 3, 4, 4), (5, 3, 1, 1), {}),
+    "same": ((1, 2, 5, 6), (3, 2, 2, 4), {"padding": "same"}),
+    "empty batch": ((0, 3, 5, 5), (4, 3, 3, 3), {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_conv2d(case, with_bias):
+    shape, weight, options = CASES[case]
+    bias = [random(weight[0], seed=2)] if with_bias else []
+    check(
+        lambda x, w, *b: functional.conv2d(x, w, *b, **options),
+        random(*shape),
+        random(*weight, seed=1),
+        *bias,
+        ulps=4,
+    )
+
+
+def test_conv1d_and_conv3d():
+    check(
+        lambda x, w, b: functional.conv1d(x, w, b, stride=2, padding=1),
+        random(2, 3, 9),
+        random(4, 3, 3, seed=1),
+        random(4, seed=2),
+        ulps=4,
+    )
+    check(
+        lambda x, w, b: functional.conv3d(x, w, b, padding=1),
+        random(1, 2, 4, 5, 3),
+        random(3, 2, 3, 3, 3, seed=1),
+        random(3, seed=2),
+        ulps=4,
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "stride": 2}, {"dilation": 2}],
+)
+def test_transposed(options):
+    groups = options.get("groups", 1)
+    check(
+        lambda x, w, b: functional.conv_transpose2d(x, w, b, **options),
+        random(2, 4, 4, 5),
+        random(4, 3, 3, 3, seed=1),
+        random(3 * groups, seed=2),
+        ulps=4,
+    )
+
+
+def test_transposed_in_one_and_three_dimensions():
+    check(
+        lambda x, w: functional.conv_transpose1d(x, w, stride=2),
+        random(2, 3, 5),
+        random(3, 4, 3, seed=1),
+        ulps=4,
+    )
+    check(
+        lambda x, w: functional.conv_transpose3d(x, w),
+        random(1, 2, 3, 3, 2),
+        random(2, 3, 2, 2, 2, seed=1),
+        ulps=4,
+    )
+
+
+def test_convolution_over_time():
+    check(
+        lambda x, w, b: torch.conv_tbc(x, w, b, 1),
+        random(6, 2, 3),
+        random(3, 3, 4, seed=1),
+        random(4, seed=2),
+        ulps=4,
+    )
+
+
+def test_depthwise_by_its_own_name():
+    x, w, b = random(2, 3, 6, 5).float(), random(6, 1, 3, 3, seed=1).float(), random(6, seed=2).float()
+    expected = functional.conv2d(x.double(), w.double(), b.double(), stride=2, padding=1, groups=3)
+    out = torch.zeros(expected.shape, device="npu")
+    aclnn.run("aclnnConvDepthwise2d", x.npu(), w.npu(), [3, 3], b.npu(), [2, 2], [1, 1], [1, 1], out, 0)
+    assert torch.allclose(out.cpu().double(), expected, atol=1e-5)
+
+
+def test_every_layout():
+    for x in layouts(random(2, 3, 5, 5)):
+        check(lambda x, w: functional.conv2d(x, w, padding=1), x, random(4, 3, 3, 3, seed=1), ulps=4)
+    for w in layouts(random(4, 3, 3, 3, seed=1)):
+        check(lambda x, w: functional.conv2d(x, w, padding=1), random(2, 3, 5, 5), w, grad=False, ulps=4)
+
+
+def test_single_gradients():
+    x, w = random(2, 3, 5, 5).float().npu(), random(4, 3, 3, 3, seed=1).float().npu()
+    for wanted in ((True, False), (False, True)):
+        leaves = [t.clone().requires_grad_(yes) for t, yes in zip((x, w), wanted, strict=True)]
+        functional.conv2d(*leaves).sum().backward()
+        exact = [t.detach().cpu().double().requires_grad_(yes) for t, yes in zip((x, w), wanted, strict=True)]
+        functional.conv2d(*exact).sum().backward()
+        for ours, theirs in zip(leaves, exact, strict=True):
+            assert (ours.grad is None) == (theirs.grad is None)
+            if ours.grad is not None:
+                assert torch.allclose(ours.grad.cpu().double(), theirs.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_are_kept_in_fp32(dtype):
+    ones = torch.ones(1, 4096, 1, 1, dtype=dtype, device="npu")
+    assert functional.conv2d(ones, ones).item() == 4096
+
+
+def test_padding_on_four_sides():
+    # CANN's own form: top, bottom, left, right. torch_npu 2.13 does not send it.
+    x, w = random(1, 2, 4, 5).float(), random(3, 2, 2, 2, seed=1).float()
+    sides = [1, 0, 2, 1]
+    padded = functional.pad(x.double(), (2, 1, 1, 0)).requires_grad_()
+    expected = functional.conv2d(padded, w.double())
+    out = torch.zeros(expected.shape, device="npu")
+    shape = ([1, 1], sides, [1, 1], False, [0, 0], 1)
+    aclnn.run("aclnnConvolution", x.npu(), w.npu(), None, *shape, out, 0)
+    assert torch.allclose(out.cpu().double(), expected, atol=1e-5)
+    grad = random(*expected.shape, seed=3)
+    expected.backward(grad)
+    gradient, nothing = torch.zeros(x.shape, device="npu"), torch.zeros(3, device="npu")
+    aclnn.run(
+        "aclnnConvolutionBackward",
+        grad.float().npu(),
+        x.npu(),
+        w.npu(),
+        [3],
+        *shape,
+        [True, False, True],
+        0,
+        gradient,
+        None,
+        nothing,
+    )
+    assert torch.allclose(gradient.cpu().double(), padded.grad[:, :, 1:, 2:-1], atol=1e-5)
+    assert torch.allclose(nothing.cpu().double(), grad.sum((0, 2, 3)), atol=1e-5)
+
+
+def test_first_phase_refuses():
+    def zeros(*shape, dtype=torch.float32):
+        return torch.zeros(*shape, dtype=dtype, device="npu")
+
+    def status(x, w, out, stride=(1, 1), groups=1, bias=None):
+        return aclnn.first_phase(
+            "aclnnConvolution", x, w, bias, list(stride), [0, 0], [1, 1], False, [0, 0], groups, out, 0
+        )
+
+    x, w, out = zeros(2, 3, 5, 5), zeros(4, 3, 3, 3), zeros(2, 4, 3, 3)
+    assert status(x, w, out) == (0, "")
+    for refused, text in (
+        (status(x, w, zeros(2, 4, 3, 4)), "output has shape [2, 4, 3, 4], expected [2, 4, 3, 3]"),
+        (status(x, zeros(4, 2, 3, 3), out), "does not fit the channels of input"),
+        (status(x, w, out, stride=(0, 1)), "stride has the value 0, allowed is >= 1"),
+        (status(x, w, out, stride=(1, 1, 1)), "stride has 3 values, expected 2"),
+        (status(x, w, out, groups=0), "groups is 0"),
+        (status(zeros(3, 5, 5), w, out), "input has 3 dimensions"),
+        (status(zeros(2, 3, 2, 5), w, out), "does not fit into its dimension 2"),
+        (status(x.int(), w, out), "input has dtype int32"),
+        (status(x, w, out, bias=zeros(5)), "bias has 5 values, expected 4"),
+    ):
+        assert refused[0] == aclnn.INVALID_ARGUMENT
+        assert text in refused[1]

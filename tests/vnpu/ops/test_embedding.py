@@ -1,0 +1,83 @@
+"""Rows of a table, and its gradient."""
+
+import aclnn
+import pytest
+import torch
+from oracle import check, layouts, random
+from torch.nn import functional
+
+INDICES = torch.tensor([[1, 4, 0], [4, 4, 2]])
+
+
+@pytest.mark.parametrize(
+    "indices", [INDICES, torch.tensor(3), torch.zeros(0, 2, dtype=torch.int64), torch.arange(5)]
+)
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 4}, {"scale_grad_by_freq": True}])
+def test_embedding(indices, options):
+    check(lambda w: functional.embedding(indices.to(w.device), w, **options), random(5, 6), ulps=4)
+
+
+def test_every_layout():
+    for weight in layouts(random(5, 6)):
+        check(
+            lambda w: functional.embedding(INDICES.to(w.device), w),
+            weight,
+            dtypes=[torch.float32, torch.float16],
+        )
+    for indices in layouts(INDICES):
+        check(lambda w, i: functional.embedding(i, w), random(5, 6), indices)
+
+
+def test_int32_indices_and_other_tables():
+    for dtype in (torch.int64, torch.int32, torch.int8, torch.bool, torch.float64):
+        table = torch.arange(10).reshape(5, 2).to(dtype)
+        out = functional.embedding(INDICES.int().npu(), table.npu())
+        assert torch.equal(out.cpu(), table[INDICES])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_add_up_in_fp32(dtype):
+    weight = torch.zeros(2, 1, dtype=dtype, device="npu", requires_grad=True)
+    functional.embedding(torch.zeros(4096, dtype=torch.int64, device="npu"), weight).sum().backward()
+    assert weight.grad.tolist() == [[4096], [0]]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 4])
+def test_bags(mode, padding):
+    indices, offsets = torch.tensor([1, 4, 0, 4, 2, 2]), torch.tensor([0, 3, 4])
+
+    def bags(w):
+        return functional.embedding_bag(
+            indices.to(w.device), w, offsets.to(w.device), mode=mode, padding_idx=padding
+        )
+
+    check(bags, random(5, 6), grad=False, ulps=4)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+def test_renormalisation(p):
+    check(
+        lambda w: functional.embedding(INDICES.to(w.device), w, max_norm=1.5, norm_type=p),
+        random(5, 6),
+        grad=False,
+        ulps=4,
+    )
+
+
+def test_first_phase_refuses():
+    weight, indices = torch.zeros(5, 2, device="npu"), INDICES.npu()
+    for arguments, text in (
+        (
+            (weight, indices, torch.zeros(2, 3, 3, device="npu")),
+            "out has shape [2, 3, 3], expected [2, 3, 2]",
+        ),
+        (
+            (weight, indices.float(), torch.zeros(2, 3, 2, device="npu")),
+            "indices has dtype float32, allowed are int64, int32",
+        ),
+        ((weight[0], indices, torch.zeros(2, 3, 2, device="npu")), "weight has 1 dimensions"),
+    ):
+        status, message = aclnn.first_phase("aclnnEmbedding", *arguments)
+        assert status == aclnn.INVALID_ARGUMENT
+        assert text in message

@@ -1,0 +1,77 @@
+"""Grid sampling, affine grids, and sliding windows as columns."""
+
+import aclnn
+import pytest
+import torch
+from oracle import check, random
+from torch.nn import functional
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("aligned", [True, False])
+def test_sampling_of_images(mode, padding, aligned):
+    def sample(x, grid):
+        return functional.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=aligned)
+
+    # In narrow dtypes a point may round to the other side of a pixel's edge: fp32 shows the arithmetic.
+    check(sample, random(2, 3, 5, 4), random(2, 4, 3, 2, low=-1.3, high=1.3), dtypes=[torch.float32], ulps=64)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_sampling_of_volumes(mode):
+    def sample(x, grid):
+        return functional.grid_sample(x, grid, mode=mode, align_corners=False)
+
+    check(
+        sample,
+        random(1, 2, 3, 4, 3),
+        random(1, 2, 3, 2, 3, low=-1.2, high=1.2),
+        dtypes=[torch.float32],
+        ulps=64,
+    )
+
+
+def test_narrow_dtypes_sample_in_fp32():
+    grid = torch.tensor([[[[0.25, -0.5], [0.0, 0.5]]]], dtype=torch.float64)  # exact in every dtype
+    check(lambda x: functional.grid_sample(x, grid.to(x), align_corners=True), random(1, 2, 5, 5), ulps=4)
+
+
+@pytest.mark.parametrize(
+    ("size", "aligned"), [((2, 3, 4, 5), True), ((2, 3, 4, 5), False), ((2, 3, 2, 4, 3), True)]
+)
+def test_affine_grids(size, aligned):
+    spatial = len(size) - 2
+    check(
+        lambda t: functional.affine_grid(t, list(size), aligned),
+        random(2, spatial, spatial + 1),
+        ulps=8,
+        scale=2.0,
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"padding": 1, "stride": 2}, {"dilation": 2}, {"padding": (1, 0), "stride": (1, 2)}]
+)
+def test_unfold_and_fold(options):
+    check(lambda x: functional.unfold(x, (2, 3), **options), random(2, 3, 6, 7))
+    check(lambda x: functional.unfold(x, (2, 3), **options), random(3, 6, 7))
+    columns = functional.unfold(random(2, 3, 6, 7), (2, 3), **options)
+    check(lambda x: functional.fold(x, (6, 7), (2, 3), **options), random(*columns.shape), ulps=8)
+
+
+def test_first_phase_refuses():
+    def zeros(*shape):
+        return torch.zeros(*shape, device="npu")
+
+    for name, arguments, text in (
+        ("aclnnGridSampler2D", (zeros(2, 3, 4, 4), zeros(2, 5, 5, 3), 0, 0, False, zeros(2, 3, 5, 5)), "points of 2 coordinates"),
+        ("aclnnGridSampler2D", (zeros(2, 3, 4, 4), zeros(2, 5, 5, 2), 3, 0, False, zeros(2, 3, 5, 5)), "interpolationMode is 3"),
+        ("aclnnGridSampler3D", (zeros(2, 3, 4, 4), zeros(2, 5, 5, 2), 0, 0, False, zeros(2, 3, 5, 5)), "input has 4 dimensions"),
+        ("aclnnAffineGrid", (zeros(2, 3, 3), [2, 3, 4, 5], True, zeros(2, 4, 5, 2)), "theta has shape [2, 3, 3]"),
+        ("aclnnIm2col", (zeros(2, 3, 4, 4), [5, 5], [1, 1], [0, 0], [1, 1], zeros(2, 75, 1)), "larger than"),
+        ("aclnnIm2col", (zeros(2, 3, 4, 4), [2, 2], [1, 1], [0, 0], [1, 1], zeros(2, 12, 8)), "expected [2, 12, 9]"),
+    ):  # fmt: skip
+        status, message = aclnn.first_phase(name, *arguments)
+        assert status == aclnn.INVALID_ARGUMENT
+        assert text in message

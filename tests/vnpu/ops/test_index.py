@@ -1,0 +1,207 @@
+"""index.cpp: reading and writing at indices and under masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from aclnn import INVALID_ARGUMENT, first_phase, run
+from oracle import DEVICE, check, compare, layouts, random
+
+ROWS = torch.tensor([2, 0, 2])
+X = random(4, 5)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x[1],
+        lambda x: x[1:3],
+        lambda x: x[::2, 1:],
+        lambda x: x[..., -1],
+        lambda x: x[None, 2:],
+        lambda x: x[ROWS.to(x.device)],
+        lambda x: x[:, ROWS.to(x.device)],
+        lambda x: x[ROWS.to(x.device), ROWS.to(x.device)],
+        lambda x: x[ROWS.to(x.device)[:, None], ROWS.to(x.device)],
+        lambda x: x[ROWS.to(x.device), 1:3],
+        lambda x: x[torch.tensor([-1, 1], device=x.device)],
+        lambda x: x[torch.tensor([], dtype=torch.long, device=x.device)],
+        lambda x: x[x > 0],
+        lambda x: x[x[:, 0] > -9],
+        lambda x: x[torch.tensor([True, False, True, False], device=x.device)],
+        lambda x: x[:, torch.tensor([True, False, True, False, True], device=x.device)],
+        lambda x: x[ROWS.to(x.device).int()],
+        lambda x: x.index_select(0, ROWS.to(x.device)),
+        lambda x: x.index_select(1, ROWS.to(x.device).int()),
+        lambda x: x.gather(1, torch.tensor([[0, 4], [1, 1]], device=x.device)),
+        lambda x: x.gather(0, torch.tensor([[0, 3], [1, 1]], device=x.device)),
+        lambda x: x.take(torch.tensor([[0, 19], [7, -1]], device=x.device)),
+        lambda x: x.masked_select(x > 0),
+        lambda x: x.masked_select(torch.tensor([True, False, True, False, True], device=x.device)),
+    ],
+)
+def test_reading(read: Callable[..., Any]) -> None:
+    check(read, X, ulps=4)
+    for view in layouts(X):
+        check(read, view, dtypes=[torch.float32], grad=False)
+    check(read, (X * 9).long(), grad=False)
+    check(read, X > 0.5, grad=False) if "> " not in str(read) else None
+
+
+def store(x: torch.Tensor, where: Any, value: Any) -> torch.Tensor:
+    x = x.clone()
+    x[where] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, y: store(x, 1, y[0]),
+        lambda x, y: store(x, slice(1, 3), y[:2]),
+        lambda x, y: store(x, (slice(None), 2), 7),
+        lambda x, y: store(x, torch.tensor([2, 0], device=x.device), y[:2]),
+        lambda x, y: store(x, torch.tensor([2, 0], device=x.device), 3),
+        lambda x, y: store(x, (slice(None), torch.tensor([2, 0], device=x.device)), y[:, :2]),
+        lambda x, y: store(x, (torch.tensor([2, 0], device=x.device), torch.tensor([1, 1], device=x.device)), y[0, :2]),
+        lambda x, y: store(x, torch.tensor([], dtype=torch.long, device=x.device), 5),
+        lambda x, y: store(x, x > 0, 0.5),
+        lambda x, y: store(x, torch.tensor([True, False, True, False], device=x.device), y[:2]),
+        lambda x, y: x.index_put((torch.tensor([2, 2, 0], device=x.device),), y[:3], accumulate=True),
+        lambda x, y: x.index_put((torch.tensor([2, 2], device=x.device), torch.tensor([1, 1], device=x.device)), y[0, :2], accumulate=True),
+        lambda x, y: x.index_add(0, torch.tensor([2, 2, 0], device=x.device), y[:3], alpha=0.5),
+        lambda x, y: x.index_add(1, torch.tensor([2, 2], device=x.device), y[:, :2]),
+        lambda x, y: x.index_copy(0, torch.tensor([2, 0], device=x.device), y[:2]),
+        lambda x, y: x.index_fill(1, torch.tensor([2, 0], device=x.device), 3),
+        lambda x, y: x.scatter(1, torch.tensor([[0, 4], [1, 2]], device=x.device), y),
+        lambda x, y: x.scatter(1, torch.tensor([[0, 4], [1, 2]], device=x.device), 1.5),
+        lambda x, y: x.scatter_add(0, torch.tensor([[0, 3], [0, 3], [0, 1]], device=x.device), y),
+        lambda x, y: x.masked_fill(x > 0, -1.0),
+        lambda x, y: x.masked_fill(torch.tensor([True, False, True, False, True], device=x.device), 2),
+        lambda x, y: x.masked_scatter(x > 0, y),
+    ],
+)
+def test_writing(write: Callable[..., Any]) -> None:
+    y = random(4, 5, seed=1)
+    check(write, X, y, ulps=4)
+    for view in layouts(X):
+        check(write, view, y.t().contiguous().t(), dtypes=[torch.float32], grad=False)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, y: x.scatter(1, torch.tensor([[0, 4], [1, 2]], device=x.device), y, reduce="add"),
+        lambda x, y: x.scatter(1, torch.tensor([[0, 4], [1, 2]], device=x.device), y, reduce="multiply"),
+        lambda x, y: x.scatter(1, torch.tensor([[0, 4], [1, 2]], device=x.device), 3, reduce="add"),
+        lambda x, y: x.scatter_(1, torch.tensor([[0, 4], [1, 2]], device=x.device), y),
+        lambda x, y: x.scatter_(1, torch.tensor([[0, 4], [1, 2]], device=x.device), 2.0),
+        lambda x, y: x.scatter_(1, torch.tensor([[0, 4], [1, 2]], device=x.device), 2.0, reduce="multiply"),
+        lambda x, y: x.scatter_add_(1, torch.tensor([[0, 4], [1, 1]], device=x.device), y),
+        lambda x, y: x.index_copy_(0, torch.tensor([2, 0], device=x.device), y[:2]),
+        lambda x, y: x.index_fill_(0, torch.tensor([2, 0], device=x.device), 3),
+        lambda x, y: x.index_fill_(0, torch.tensor([2], device=x.device), torch.tensor(4.0, dtype=x.dtype, device=x.device)),
+        lambda x, y: x.index_add_(0, torch.tensor([2, 2], device=x.device), y[:2]),
+        lambda x, y: x.masked_fill_(x > 0, 2.0),
+        lambda x, y: x.masked_fill_(x > 0, torch.tensor(2.0, dtype=x.dtype, device=x.device)),
+        lambda x, y: x.masked_scatter_(x > 0, y),
+        lambda x, y: x.put_(torch.tensor([0, 7], device=x.device), y[0, :2]),
+        lambda x, y: x.put_(torch.tensor([7, 7], device=x.device), y[0, :2], accumulate=True),
+        lambda x, y: x.scatter_reduce(1, torch.tensor([[0, 4, 0], [1, 2, 1]], device=x.device), y, "sum"),
+    ],
+)
+def test_in_place_and_reduced(write: Callable[..., Any]) -> None:
+    for view in layouts(X):
+        if 0 not in view.stride():
+            check(write, view, random(4, 5, seed=1), grad=False, ulps=4)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [(1, "sum"), (2, "prod"), (3, "amax"), (4, "amin"), (5, "mean")]
+)
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scatter_reduce(code: int, name: str, include_self: bool) -> None:
+    x, y = random(4, 5).float(), random(4, 5, seed=1).float()
+    index = torch.tensor([[0, 4, 0], [1, 2, 1]])
+    expected = x.double().scatter_reduce(1, index, y.double(), name, include_self=include_self)
+    out = torch.empty(4, 5, device=DEVICE)
+    run("aclnnScatterReduce", x.to(DEVICE), 1, index.to(DEVICE), y.to(DEVICE), code, include_self, out)
+    compare(out, expected, torch.float32)
+    out.copy_(x)
+    run("aclnnInplaceScatterReduce", out, 1, index.to(DEVICE), y.to(DEVICE), code, include_self)
+    compare(out, expected, torch.float32)
+
+
+def test_a_thousand_values_at_one_place() -> None:
+    """Accumulated in float32: in float16 the sum of 0.1 would stop growing at 256."""
+    where = torch.zeros(4000, dtype=torch.long)
+    values = torch.full((4000,), 0.1, dtype=torch.float64)
+    zeros = torch.zeros(2, dtype=torch.float64)
+    check(lambda z, v: z.index_put((where.to(z.device),), v, accumulate=True), zeros, values, grad=False)
+    check(lambda z, v: z.scatter_add(0, where.to(z.device), v), zeros, values, grad=False)
+    check(lambda z, v: z.index_add(0, where.to(z.device), v), zeros, values, grad=False)
+
+
+def test_infinite_fill_in_half_precision() -> None:
+    """Masking scores with -1e9 gives -inf in float16, as the hardware's cast does; torch's CPU refuses it."""
+    x = torch.zeros(2, 2, dtype=torch.float16, device=DEVICE)
+    assert x.masked_fill(torch.eye(2, dtype=torch.bool, device=DEVICE), -1e9).tolist() == [[-float("inf"), 0], [0, -float("inf")]]
+
+
+def test_rows_and_places() -> None:
+    data, updates = random(3, 4, 5).float(), random(3, 2, 5, seed=4).float()
+    at = torch.tensor([2, 0, 1], device=DEVICE)
+    result = data.to(DEVICE)
+    run("aclnnInplaceScatterUpdate", result, at, updates.to(DEVICE), -2)
+    expected = data.clone()
+    for row, start in enumerate(at.tolist()):
+        expected[row, start : start + 2] = updates[row]
+    assert torch.equal(result.cpu(), expected)
+    variable = torch.zeros(4, 3, device=DEVICE)
+    run("aclnnScatterNdUpdate", variable, torch.tensor([[1], [3]], device=DEVICE), torch.ones(2, 3, device=DEVICE))
+    assert variable[:, 0].tolist() == [0, 1, 0, 1]
+
+
+def test_by_c_name() -> None:
+    x = random(4, 5).float()
+    out = torch.empty(4, 5, device=DEVICE)
+    run("aclnnIndexFillTensor", x.to(DEVICE), 1, [0, 3], 2.0, out)
+    compare(out, x.double().index_fill(1, torch.tensor([0, 3]), 2.0), torch.float32)
+    run("aclnnInplaceIndexFillTensor", out, 0, [1], -1.0)
+    assert out[1].tolist() == [-1.0] * 5
+    index, source = torch.tensor([1, 1], device=DEVICE), random(2, 5, seed=3).float()
+    run("aclnnIndexAddV2", x.to(DEVICE), 0, index, source.to(DEVICE), 2.0, 0, out)
+    compare(out, x.double().index_add(0, index.cpu(), source.double(), alpha=2), torch.float32)
+    run("aclnnIndexCopy", x.to(DEVICE), 0, torch.tensor([3, 0], device=DEVICE), source.to(DEVICE), out)
+    compare(out, x.double().index_copy(0, torch.tensor([3, 0]), source.double()), torch.float32)
+    run("aclnnIndexFill", x.to(DEVICE), 1, torch.tensor([3, 0], device=DEVICE), 0.5, out)
+    compare(out, x.double().index_fill(1, torch.tensor([3, 0]), 0.5), torch.float32)
+
+
+def test_an_index_past_the_end_names_the_operator() -> None:
+    x = torch.ones(3, device=DEVICE)
+    with pytest.raises(RuntimeError, match=r"aclnnIndex|out of bounds|out of range"):
+        x[torch.tensor([5], device=DEVICE)].cpu()
+
+
+def test_refused() -> None:
+    def refused(name: str, *arguments: Any) -> str:
+        status, message = first_phase(name, *arguments)
+        assert status == INVALID_ARGUMENT
+        return message
+
+    x = torch.ones(2, 3, device=DEVICE)
+    index = torch.zeros(2, 2, dtype=torch.int64, device=DEVICE)
+    assert "out has shape [2, 3], expected [2, 2]" in refused("aclnnGather", x, 1, index, x)
+    assert "index has dtype float32" in refused("aclnnGather", x, 1, x, x)
+    assert "larger than self" in refused("aclnnGather", x, 1, torch.zeros(4, 1, dtype=torch.int64, device=DEVICE), x)
+    assert "reduce is 3, allowed is [0, 2]" in refused("aclnnScatter", x, 1, index, x, 3, x)
+    assert "larger than src" in refused("aclnnScatter", x, 1, index, x[:, :1], 0, x)
+    assert "dim is 2" in refused("aclnnIndexSelect", x, 2, index[0], x)
+    assert "has 3 subscripts" in refused("aclnnIndex", x, [index, index, index], torch.empty(2, 2, device=DEVICE))
+    assert "mask has dtype float32" in refused("aclnnInplaceMaskedFillScalar", x, x, 1.0)
+    assert "up to 6 are needed" in refused("aclnnMaskedSelect", x, x > 0, torch.empty(2, device=DEVICE))
+    assert "source has 3 elements, expected 4" in refused("aclnnInplacePut", x, index, x[0], False)

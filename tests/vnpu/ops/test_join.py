@@ -1,0 +1,114 @@
+"""join.cpp: cat, stack, split, flip, roll, repeat, unfold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from aclnn import INVALID_ARGUMENT, first_phase, run
+from oracle import DEVICE, check, compare, layouts, random
+
+FUNCTIONS: list[Callable[..., Any]] = [
+    lambda x, y: torch.cat([x, y], 0),
+    lambda x, y: torch.cat([x, y, x], -1),
+    lambda x, y: torch.stack([x, y]),
+    lambda x, y: torch.stack([x, y], -1),
+    lambda x, y: torch.stack([x, y], 1),
+    lambda x, y: x.flip(0),
+    lambda x, y: x.flip(0, 1),
+    lambda x, y: x.roll(1, 0),
+    lambda x, y: x.roll((2, -1), (0, 1)),
+    lambda x, y: x.roll(3),
+    lambda x, y: x.repeat(2, 3),
+    lambda x, y: x.repeat(2, 1, 2),
+    lambda x, y: x.repeat_interleave(2, 0),
+    lambda x, y: x.repeat_interleave(3),
+    lambda x, y: x.unfold(1, 2, 1),
+    lambda x, y: x.unfold(0, 3, 2),
+    lambda x, y: torch.chunk(x, 2, 1),
+    lambda x, y: torch.split(x, [1, 2], 0),
+    lambda x, y: x.permute(1, 0).reshape(-1),
+    lambda x, y: torch.tile(x, (2,)),
+    lambda x, y: torch.hstack([x, y]),
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_values_and_gradients(function: Callable[..., Any]) -> None:
+    x, y = random(3, 4), random(3, 4, seed=1)
+    check(function, x, y)
+    check(function, (x * 9).int(), (y * 9).int(), grad=False)
+    check(function, x > 0, y > 0, grad=False)
+    for view in layouts(x):
+        check(function, view, y.t().contiguous().t(), dtypes=[torch.float32], grad=False)
+
+
+def test_zero_size() -> None:
+    check(lambda x, y: torch.cat([x, y]), random(0, 4), random(2, 4))
+    check(lambda x, y: torch.cat([x, y]), random(0), random(2, 4))
+    check(lambda x: torch.stack([x, x]), random(0, 4))
+    check(lambda x: torch.stack([x, x]), random())
+    check(lambda x: x.flip(0), random(0, 4))
+    check(lambda x: x.repeat(2, 0), random(3, 4), grad=False)
+    check(lambda x: x.repeat(3), random())
+
+
+def test_cat_promotes() -> None:
+    x = torch.cat([torch.ones(2, dtype=torch.float16, device=DEVICE), torch.ones(1, device=DEVICE)])
+    assert x.dtype == torch.float32
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_repeat_each_by_its_own_count() -> None:
+    counts = torch.tensor([2, 0, 3])
+    check(lambda x: x.repeat_interleave(counts.to(x.device), 0), random(3, 2), grad=False)
+    check(lambda x: x.repeat_interleave(counts.to(x.device)), random(3), grad=False)
+    compare(torch.repeat_interleave(counts.to(DEVICE)), torch.repeat_interleave(counts), torch.int64)
+
+
+def test_channel_shuffle() -> None:
+    check(lambda x: torch.nn.functional.channel_shuffle(x, 3), random(2, 6, 3), grad=False)
+
+
+def test_by_c_name() -> None:
+    x = random(5, 2).float()
+    parts = [torch.empty(1, 2, device=DEVICE), torch.empty(4, 2, device=DEVICE)]
+    run("aclnnSplitWithSize", x.to(DEVICE), [1, 4], 0, parts)
+    assert torch.equal(torch.cat([part.cpu() for part in parts]), x)
+    counts, out = torch.tensor([2, 0, 1, 0, 1], device=DEVICE), torch.empty(4, 2, device=DEVICE)
+    run("aclnnRepeatInterleaveWithDim", x.to(DEVICE), counts, 0, 4, out)
+    assert torch.equal(out.cpu(), x[[0, 0, 2, 4]])
+    flat = torch.empty(4, device=DEVICE)
+    run("aclnnRepeatInterleave", x[:, 0].contiguous().to(DEVICE), counts, 4, flat)
+    assert torch.equal(flat.cpu(), x[[0, 0, 2, 4], 0])
+    twice = torch.empty(10, 2, device=DEVICE)
+    run("aclnnRepeatInterleaveIntWithDim", x.to(DEVICE), 2, 0, 10, twice)
+    assert torch.equal(twice.cpu(), x.repeat_interleave(2, 0))
+    flat = torch.empty(20, device=DEVICE)
+    run("aclnnRepeatInterleaveInt", x.to(DEVICE), 2, 20, flat)
+    assert torch.equal(flat.cpu(), x.repeat_interleave(2))
+    which = torch.empty(4, dtype=torch.int64, device=DEVICE)
+    run("aclnnRepeatInterleaveTensor", counts, 4, which)
+    assert which.tolist() == [0, 0, 2, 4]
+    out = torch.empty(2, 6, 3, device=DEVICE)
+    x = random(2, 6, 3).float()
+    run("aclnnChannelShuffle", x.to(DEVICE), 3, out)
+    assert torch.equal(out.cpu(), torch.channel_shuffle(x, 3))
+
+
+def test_refused() -> None:
+    def refused(name: str, *arguments: Any) -> str:
+        status, message = first_phase(name, *arguments)
+        assert status == INVALID_ARGUMENT
+        return message
+
+    x = torch.ones(2, 3, device=DEVICE)
+    assert "out has shape [2, 3], expected [4, 3]" in refused("aclnnCat", [x, x], 0, x)
+    assert "which differ outside dim 0" in refused("aclnnCat", [x, x[:, :1]], 0, x)
+    assert "dim is 5" in refused("aclnnCat", [x, x], 5, x)
+    assert "expected [2, 3]" in refused("aclnnStack", [x, x[:1]], 0, x)
+    assert "repeats has 1 values" in refused("aclnnRepeat", x, [2], x)
+    assert "dim is 2" in refused("aclnnFlip", x, [2], x)
+    assert "shifts has 2 values, dims has 1" in refused("aclnnRoll", x, [1, 1], [0], x)

@@ -1,0 +1,57 @@
+"""pad.cpp: constant, reflected, replicated borders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from aclnn import INVALID_ARGUMENT, first_phase
+from oracle import DEVICE, check, layouts, random
+from torch.nn.functional import pad
+
+
+@pytest.mark.parametrize("padding", [(1, 2), (0, 0, 2, 1), (1, 1, 1, 1), (-1, 2), (-1, -1, 0, 3), (1, 0, 0, 0, 2, 2), (-2, -2)])
+def test_constant(padding: tuple[int, ...]) -> None:
+    check(lambda x: pad(x, padding, value=0.5), random(2, 3, 4))
+    check(lambda x: pad(x, padding), (random(2, 3, 4) * 9).int(), grad=False)
+    for view in layouts(random(2, 3, 4)):
+        check(lambda x: pad(x, padding, value=-1), view, dtypes=[torch.float32], grad=False)
+    check(lambda x: pad(x, (1, 1), value=True), random(3) > 0, grad=False)
+    check(lambda x: pad(x, (1, 1)), random(0))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize(
+    ("shape", "padding"),
+    [
+        ((2, 3, 5), (2, 1)),
+        ((3, 5), (1, 3)),
+        ((2, 3, 4, 5), (1, 2, 3, 1)),
+        ((3, 4, 5), (0, 2, 1, 0)),
+        ((1, 2, 3, 4, 5), (1, 2, 3, 1, 2, 1)),
+    ],
+)
+def test_borders(mode: str, shape: tuple[int, ...], padding: tuple[int, ...]) -> None:
+    check(lambda x: pad(x, padding, mode=mode), random(*shape), ulps=4)
+    for view in layouts(random(*shape)):
+        check(lambda x: pad(x, padding, mode=mode), view, dtypes=[torch.float32], grad=False)
+
+
+def test_integers() -> None:
+    x = torch.arange(12).view(1, 3, 4) * 2**60
+    check(lambda t: pad(t, (2, 1), mode="reflect"), x, grad=False)
+    check(lambda t: pad(t, (2, 1), mode="reflect"), (x >> 58).int(), grad=False)
+
+
+def test_refused() -> None:
+    def refused(name: str, *arguments: Any) -> str:
+        status, message = first_phase(name, *arguments)
+        assert status == INVALID_ARGUMENT
+        return message
+
+    x = torch.ones(1, 2, 3, device=DEVICE)
+    assert "allowed is less than 3, the size of dim 2" in refused("aclnnReflectionPad1d", x, [3, 0], x)
+    assert "expected [1, 2, 6]" in refused("aclnnReplicationPad1d", x, [1, 2], x)
+    assert "padding has 4 values, expected 2" in refused("aclnnReflectionPad1d", x, [1, 1, 1, 1], x)
+    assert "leaves nothing of dim 2" in refused("aclnnConstantPadNd", x, [-2, -2], 0.0, x)

@@ -1,0 +1,148 @@
+"""Pooling against float64."""
+
+import aclnn
+import pytest
+import torch
+from oracle import check, layouts, random
+from torch.nn import functional
+
+WINDOWS = [
+    {"kernel_size": 2},
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": (3, 2), "stride": (1, 2), "padding": (1, 0)},
+    {"kernel_size": 3, "stride": 2, "ceil_mode": True},
+    {"kernel_size": 3, "stride": 1, "padding": 1},  # windows overlap: gradients add up
+]
+
+
+def distinct(*shape):
+    """Values without ties in any of the dtypes."""
+    count = torch.Size(shape).numel()
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(count))
+    return (order.double() - count // 2).reshape(shape) / 8
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_max_pool2d(window):
+    check(lambda x: functional.max_pool2d(x, **window), distinct(2, 3, 7, 6))
+
+
+def test_max_pool2d_dilated_without_batch_and_empty():
+    check(lambda x: functional.max_pool2d(x, 2, stride=1, dilation=2), distinct(1, 2, 6, 5))
+    check(lambda x: functional.max_pool2d(x, 2), distinct(3, 6, 6))
+    check(lambda x: functional.max_pool2d(x, 2), distinct(0, 3, 6, 6), grad=False)
+    for x in layouts(distinct(2, 3, 5, 6)):
+        check(lambda x: functional.max_pool2d(x, 2), x, grad=False)
+
+
+def test_max_pool2d_first_of_equals_nan_and_infinity():
+    nan, infinity = float("nan"), float("inf")
+    x = torch.tensor(
+        [[[[1.0, 1.0, nan, 2.0], [1.0, 1.0, 3.0, 0.0], [-infinity] * 4, [-infinity] * 4]]],
+        dtype=torch.float64,
+    )
+    check(lambda x: functional.max_pool2d(x, 2), x)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        *WINDOWS,
+        {"kernel_size": 2, "divisor_override": 3},
+        {"kernel_size": 3, "padding": 1, "count_include_pad": False},
+    ],
+)
+def test_avg_pool2d(window):
+    check(lambda x: functional.avg_pool2d(x, **window), random(2, 3, 7, 6))
+
+
+@pytest.mark.parametrize("size", [1, (2, 3), (4, 1), (7, 6)])
+def test_adaptive_avg_pool2d(size):
+    check(lambda x: functional.adaptive_avg_pool2d(x, size), random(2, 3, 7, 6))
+    check(lambda x: functional.adaptive_avg_pool2d(x, size), random(3, 7, 6))
+
+
+VOLUMES = [
+    {"kernel_size": 2},
+    {"kernel_size": (3, 2, 2), "stride": (1, 2, 1), "padding": (1, 0, 1)},
+    {"kernel_size": 2, "ceil_mode": True},
+]
+
+
+@pytest.mark.parametrize("window", VOLUMES)
+def test_volumes(window):
+    check(lambda x: functional.max_pool3d(x, **window), distinct(1, 2, 4, 5, 3))
+    check(lambda x: functional.avg_pool3d(x, **window), random(1, 2, 4, 5, 3), ulps=4)
+    check(lambda x: functional.max_pool3d(x, **window), distinct(2, 4, 5, 3), grad=False)
+
+
+@pytest.mark.parametrize("size", [1, (2, 3, 1)])
+def test_adaptive_volumes(size):
+    check(lambda x: functional.adaptive_avg_pool3d(x, size), random(1, 2, 4, 5, 3), ulps=4)
+    check(lambda x: functional.adaptive_max_pool3d(x, size), distinct(1, 2, 4, 5, 3))
+
+
+@pytest.mark.parametrize("size", [1, (2, 3), (7, 1)])
+def test_adaptive_max_pool2d(size):
+    def pool(x):
+        return functional.adaptive_max_pool2d(x, size, return_indices=True)
+
+    check(pool, distinct(2, 3, 7, 6))
+    check(pool, distinct(3, 7, 6))
+
+
+def test_unpooling():
+    x, indices = functional.max_pool2d(distinct(2, 3, 6, 4), 2, return_indices=True)
+    check(lambda x: functional.max_unpool2d(x, indices.to(x.device), 2), x, grad=False)
+    x, indices = functional.max_pool3d(distinct(1, 2, 4, 6, 4), 2, return_indices=True)
+    check(lambda x: functional.max_unpool3d(x, indices.to(x.device), 2), x, grad=False)
+
+
+def test_indices_that_torch_npu_does_not_choose():
+    x = distinct(1, 2, 6, 4).float()
+    out, indices = (
+        torch.zeros(1, 2, 3, 2, device="npu"),
+        torch.zeros(1, 2, 3, 2, dtype=torch.int32, device="npu"),
+    )
+    window = ([2, 2], [2, 2], [0, 0], [1, 1], False)
+    aclnn.run("aclnnMaxPool2dWithIndices", x.npu(), *window, out, indices)
+    expected, positions = functional.max_pool2d(x, 2, return_indices=True)
+    assert torch.equal(out.cpu(), expected)
+    assert torch.equal(indices.cpu().long(), positions)
+    grad, gradient = random(1, 2, 3, 2).float(), torch.zeros_like(x).npu()
+    aclnn.run("aclnnMaxPool2dWithIndicesBackward", grad.npu(), x.npu(), indices, *window, gradient)
+    assert torch.equal(gradient.cpu(), functional.max_unpool2d(grad, positions, 2))
+
+
+def test_averages_read_every_layout():
+    for x in layouts(random(2, 3, 6, 4)):
+        check(lambda x: functional.avg_pool2d(x, 2), x, dtypes=[torch.float32])
+        check(lambda x: functional.adaptive_avg_pool2d(x, 2), x, dtypes=[torch.float32])
+
+
+def test_pools_of_one_dimension():
+    check(lambda x: functional.max_pool1d(x, 2), distinct(2, 3, 8))
+    check(lambda x: functional.avg_pool1d(x, 3, stride=2, padding=1), random(2, 3, 9))
+    check(lambda x: functional.adaptive_avg_pool1d(x, 3), random(2, 3, 8))
+
+
+def test_first_phase_refuses():
+    def zeros(*shape, dtype=torch.float32):
+        return torch.zeros(*shape, dtype=dtype, device="npu")
+
+    def status(kernel=(2, 2), padding=(0, 0), out=(1, 1, 2, 2), mask=(1, 1, 4, 64), dtype=torch.int8):
+        return aclnn.first_phase(
+            "aclnnMaxPool2dWithMask",
+            zeros(1, 1, 4, 4), list(kernel), list(kernel), list(padding), [1, 1], False, zeros(*out), zeros(*mask, dtype=dtype),
+        )  # fmt: skip
+
+    assert status() == (0, "")
+    for refused, text in (
+        (status(kernel=(0, 2)), "kernelSize has the value 0, allowed is >= 1"),
+        (status(padding=(2, 0)), "padding has the value 2, allowed is at most half of kernelSize, 2"),
+        (status(out=(1, 1, 3, 2)), "out has shape [1, 1, 3, 2], expected [1, 1, 2, 2]"),
+        (status(mask=(1, 1, 4, 32)), "indices has shape [1, 1, 4, 32], expected [1, 1, 4, 64]"),
+        (status(dtype=torch.int32), "indices has dtype int32, allowed are int8"),
+    ):
+        assert refused[0] == aclnn.INVALID_ARGUMENT
+        assert text in refused[1]
