@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <unordered_map>
 
 #include "ascendcl/argument.h"
@@ -22,26 +21,26 @@ class Events {
   public:
     aclrtEvent add() {
         auto event = std::make_shared<Event>();
-        const std::unique_lock lock(mutex_);
+        const std::lock_guard lock(mutex_);
         void *handle = event.get();
         live_.emplace(handle, std::move(event));
         return handle;
     }
 
     std::shared_ptr<Event> find(aclrtEvent handle) {
-        const std::shared_lock lock(mutex_);
+        const std::lock_guard lock(mutex_);
         const auto it = live_.find(handle);
         if (it == live_.end()) fail(FaultKind::InvalidHandle, "{} is not a live event.", handle);
         return it->second;
     }
 
     void remove(aclrtEvent handle) {
-        const std::unique_lock lock(mutex_);
+        const std::lock_guard lock(mutex_);
         if (live_.erase(handle) == 0) fail(FaultKind::InvalidHandle, "{} is not a live event.", handle);
     }
 
   private:
-    std::shared_mutex mutex_;
+    std::mutex mutex_;
     std::unordered_map<void *, std::shared_ptr<Event>> live_;
 };
 

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
@@ -33,7 +32,7 @@ struct Range {
 class PinnedRanges {
   public:
     void add(void *address, size_t size, bool ours) {
-        const std::unique_lock lock(mutex_);
+        const std::lock_guard lock(mutex_);
         const auto start = reinterpret_cast<uintptr_t>(address);
         const auto next = ranges_.lower_bound(start);
         const bool overlaps =
@@ -47,7 +46,7 @@ class PinnedRanges {
 
     // Takes out the range that starts at `address` and was allocated (or registered) by us.
     Range take(void *address, bool ours) {
-        const std::unique_lock lock(mutex_);
+        const std::lock_guard lock(mutex_);
         const auto it = ranges_.find(reinterpret_cast<uintptr_t>(address));
         if (it == ranges_.end() || (it->second.memory != nullptr) != ours) {
             const std::string text = fmt::format("{} is not host memory {}.", address,
@@ -61,7 +60,7 @@ class PinnedRanges {
     }
 
     bool covers(const void *address, size_t size) const {
-        const std::shared_lock lock(mutex_);
+        const std::lock_guard lock(mutex_);
         const auto start = reinterpret_cast<uintptr_t>(address);
         auto it = ranges_.upper_bound(start);
         if (it == ranges_.begin()) return false;
@@ -70,7 +69,7 @@ class PinnedRanges {
     }
 
   private:
-    mutable std::shared_mutex mutex_;
+    mutable std::mutex mutex_;
     std::map<uintptr_t, Range> ranges_;
 };
 

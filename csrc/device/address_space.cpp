@@ -10,8 +10,8 @@
 namespace vnpu {
 namespace {
 
-constexpr uint64_t kGranule = 2ull << 20;            // CANN's granularity for mapped memory
-constexpr uint64_t kWindow = 4ull << 40;             // addresses only: torch_npu reserves 9/8 of HBM per segment
+constexpr uint64_t kGranule = 2ull << 20;  // CANN's granularity for mapped memory
+constexpr uint64_t kWindow = 4ull << 40;   // addresses only: torch_npu reserves 9/8 of HBM per segment
 
 uint64_t round_up(uint64_t size) { return (size + kGranule - 1) / kGranule * kGranule; }
 
@@ -67,8 +67,8 @@ size_t AddressSpace::reserved_from(const void *address) const {
 }
 
 void AddressSpace::map(void *address, size_t size, int file, uint64_t offset) {
-    if (mmap(alias(address), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
-             static_cast<off_t>(offset)) == MAP_FAILED)
+    if (mmap(alias(address), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, static_cast<off_t>(offset)) ==
+        MAP_FAILED)
         fail(FaultKind::HostOutOfMemory, "Mapping {} bytes of device memory failed: {}.", size, std::strerror(errno));
     madvise(alias(address), size, MADV_DONTDUMP);
 }

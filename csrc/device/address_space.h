@@ -25,9 +25,7 @@ class AddressSpace {
     AddressSpace &operator=(const AddressSpace &) = delete;
 
     // Whether the address lies in device memory or the window (live or not).
-    bool contains(const void *address) const noexcept {
-        return reinterpret_cast<uintptr_t>(address) - base_ < span_;
-    }
+    bool contains(const void *address) const noexcept { return reinterpret_cast<uintptr_t>(address) - base_ < span_; }
     // Kernel alias of a device address. The caller has checked contains().
     std::byte *alias(const void *address) const noexcept {
         return reinterpret_cast<std::byte *>(reinterpret_cast<uintptr_t>(address) + span_);

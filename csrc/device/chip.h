@@ -8,14 +8,14 @@
 namespace vnpu {
 
 struct Chip {
-    const char *name;           // what aclrtGetSocName answers
+    const char *name;  // what aclrtGetSocName answers
     int64_t cube_cores;
     int64_t vector_cores;
-    uint64_t memory_bytes;      // HBM (LPDDR on 310P)
-    double bandwidth_gbs;       // memory bandwidth, GB/s
+    uint64_t memory_bytes;  // HBM (LPDDR on 310P)
+    double bandwidth_gbs;   // memory bandwidth, GB/s
     double clock_ghz;
     uint64_t l2_bytes;
-    bool bf16;                  // has bfloat16 arithmetic
+    bool bf16;  // has bfloat16 arithmetic
 };
 
 // The profile of that name; Fault InvalidArgument, naming those there are, when there is none.

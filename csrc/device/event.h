@@ -15,8 +15,8 @@ namespace vnpu {
 class Event {
   public:
     void record(Stream &stream);
-    // Later tasks of `stream` start only after the latest record() so far has run; it fails with EventTimeout where that
-    // takes longer than `limit`. Returns at once.
+    // Later tasks of `stream` start only after the latest record() so far has run; it fails with EventTimeout where
+    // that takes longer than `limit`. Returns at once.
     void hold(Stream &stream, std::optional<std::chrono::milliseconds> limit = std::nullopt) const;
     // Whether every hold() so far has let its stream go on.
     bool holds_done() const noexcept { return state_->holding.load() == 0; }

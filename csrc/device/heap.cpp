@@ -24,10 +24,11 @@ double gib(uint64_t bytes) { return static_cast<double>(bytes) / (1ull << 30); }
 void HostBudget::take(uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (bytes > limit_ - used_)
-        fail(FaultKind::HostLimit,
-             "The virtual NPU may hold {:.2f} GiB of this machine's memory and holds {:.2f}; {:.2f} GiB more were asked "
-             "for. Make the model or batch smaller, or raise VNPU_HOST_LIMIT (for example VNPU_HOST_LIMIT=32GiB).",
-             gib(limit_), gib(used_), gib(bytes));
+        fail(
+            FaultKind::HostLimit,
+            "The virtual NPU may hold {:.2f} GiB of this machine's memory and holds {:.2f}; {:.2f} GiB more were asked "
+            "for. Make the model or batch smaller, or raise VNPU_HOST_LIMIT (for example VNPU_HOST_LIMIT=32GiB).",
+            gib(limit_), gib(used_), gib(bytes));
     used_ += bytes;
 }
 
@@ -64,7 +65,8 @@ uint64_t Heap::take(size_t size, bool physical) {
     while (it != free_.end() && it->second < need) ++it;
     if (it == free_.end())
         fail(FaultKind::OutOfMemory,
-             "Virtual NPU {} is out of memory: {:.2f} GiB asked for, {:.2f} of {:.2f} GiB in use, no free range is large "
+             "Virtual NPU {} is out of memory: {:.2f} GiB asked for, {:.2f} of {:.2f} GiB in use, no free range is "
+             "large "
              "enough.",
              device_, gib(size), gib(used_), gib(capacity_));
     budget_.take(need);
@@ -119,8 +121,7 @@ void Heap::free(void *address) {
     const auto offset = static_cast<uint64_t>(static_cast<std::byte *>(address) - space_.device_base(device_));
     const auto it = live_.find(offset);
     if (it != live_.end() && !it->second.physical) return give(it);
-    if (freed_.contains(offset))
-        fail(FaultKind::DoubleFree, "The device memory at {} was freed before.", address);
+    if (freed_.contains(offset)) fail(FaultKind::DoubleFree, "The device memory at {} was freed before.", address);
     fail(FaultKind::InvalidAddress, "{} is not the start of an allocation on virtual NPU {}.", address, device_);
 }
 

@@ -70,9 +70,9 @@ class Heap {
     HostBudget &budget_;
     int file_ = -1;
     mutable std::mutex mutex_;
-    std::map<uint64_t, Block> live_;              // offset -> block
-    std::map<uint64_t, uint64_t> free_;           // offset -> size, neighbours merged
-    std::unordered_set<uint64_t> freed_;          // bases freed and not given out again: tells a double free
+    std::map<uint64_t, Block> live_;      // offset -> block
+    std::map<uint64_t, uint64_t> free_;   // offset -> size, neighbours merged
+    std::unordered_set<uint64_t> freed_;  // bases freed and not given out again: tells a double free
     uint64_t used_ = 0, peak_ = 0;
 };
 

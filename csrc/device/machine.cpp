@@ -19,7 +19,8 @@ Machine &Machine::instance() {
     static Machine *const machine = new Machine;
     if (forked.load(std::memory_order_relaxed))
         fail(FaultKind::ForkedProcess,
-             "The virtual NPU was started in the parent process and cannot be used after fork(): start the child with the "
+             "The virtual NPU was started in the parent process and cannot be used after fork(): start the child with "
+             "the "
              "spawn method (torch.multiprocessing.set_start_method(\"spawn\")) or keep NPU work out of it.");
     return *machine;
 }
@@ -37,8 +38,8 @@ Machine::Machine()
 
 Device &Machine::device(int index) {
     if (index < 0 || index >= settings_.devices)
-        fail(FaultKind::InvalidDevice, "There is no device {}: the virtual NPU has devices 0 to {} (VNPU_DEVICES).", index,
-             settings_.devices - 1);
+        fail(FaultKind::InvalidDevice, "There is no device {}: the virtual NPU has devices 0 to {} (VNPU_DEVICES).",
+             index, settings_.devices - 1);
     const auto at = static_cast<size_t>(index);
     if (active_[at].load(std::memory_order_acquire)) return *devices_[at];
     const std::lock_guard lock(devices_mutex_);
@@ -48,7 +49,8 @@ Device &Machine::device(int index) {
 }
 
 bool Machine::active(int index) const noexcept {
-    return index >= 0 && index < settings_.devices && active_[static_cast<size_t>(index)].load(std::memory_order_acquire);
+    return index >= 0 && index < settings_.devices &&
+           active_[static_cast<size_t>(index)].load(std::memory_order_acquire);
 }
 
 int Machine::current_index() const noexcept { return current_device; }
@@ -60,7 +62,8 @@ void Machine::set_current(int index) {
 
 Device &Machine::current() {
     if (current_device < 0)
-        fail(FaultKind::NoDevice, "This thread has not chosen a device: call aclrtSetDevice (torch.npu.set_device) first.");
+        fail(FaultKind::NoDevice,
+             "This thread has not chosen a device: call aclrtSetDevice (torch.npu.set_device) first.");
     return device(current_device);
 }
 
@@ -68,7 +71,7 @@ void Machine::reset(int index) {
     if (!active(index)) fail(FaultKind::InvalidDevice, "Device {} is not in use, so it cannot be reset.", index);
     for (const auto &stream : streams_of(index)) {
         stream->drain();
-        const std::unique_lock lock(streams_mutex_);
+        const std::lock_guard lock(streams_mutex_);
         std::erase_if(streams_, [&](const auto &entry) { return entry.second == stream; });
     }
     device(index).heap().clear();
@@ -77,7 +80,7 @@ void Machine::reset(int index) {
 }
 
 Stream &Machine::add_stream(int device, int priority, void *handle) {
-    const std::unique_lock lock(streams_mutex_);
+    const std::lock_guard lock(streams_mutex_);
     if (handle != nullptr)
         if (const auto it = streams_.find(handle); it != streams_.end()) return *it->second;
     auto stream = std::make_shared<Stream>(device, next_stream_++, priority);
@@ -92,7 +95,7 @@ Stream &Machine::stream(void *handle) {
     Device *owner = nullptr;
     if (handle == nullptr) handle = owner = &current();
     {
-        const std::shared_lock lock(streams_mutex_);
+        const std::lock_guard lock(streams_mutex_);
         if (const auto it = streams_.find(handle); it != streams_.end()) return *it->second;
     }
     if (owner != nullptr) return add_stream(owner->index(), 0, handle);
@@ -102,7 +105,7 @@ Stream &Machine::stream(void *handle) {
 void Machine::destroy_stream(void *handle) {
     std::shared_ptr<Stream> last;
     {
-        const std::unique_lock lock(streams_mutex_);
+        const std::lock_guard lock(streams_mutex_);
         const auto it = streams_.find(handle);
         if (it == streams_.end()) fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
         last = std::move(it->second);
@@ -113,7 +116,7 @@ void Machine::destroy_stream(void *handle) {
 
 std::vector<std::shared_ptr<Stream>> Machine::streams_of(int device) {
     std::vector<std::shared_ptr<Stream>> found;
-    const std::shared_lock lock(streams_mutex_);
+    const std::lock_guard lock(streams_mutex_);
     for (const auto &[handle, stream] : streams_)
         if (stream->device() == device) found.push_back(stream);
     return found;

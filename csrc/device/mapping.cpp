@@ -7,8 +7,8 @@ namespace vnpu {
 void Mappings::map(void *address, size_t size, size_t offset, std::shared_ptr<PhysicalMemory> memory) {
     const std::lock_guard lock(mutex_);
     if (offset > memory->size() || size > memory->size() - offset)
-        fail(FaultKind::OutOfBounds, "Mapping {} bytes at offset {} runs past physical memory of {} bytes.", size, offset,
-             memory->size());
+        fail(FaultKind::OutOfBounds, "Mapping {} bytes at offset {} runs past physical memory of {} bytes.", size,
+             offset, memory->size());
     if (space_.reserved_from(address) < size)
         fail(FaultKind::OutOfBounds, "Mapping {} bytes at {} runs past the reserved address range.", size, address);
     const auto at = reinterpret_cast<uintptr_t>(address);

@@ -27,9 +27,20 @@ uint64_t bytes(std::string_view text) {
     std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
     while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
     constexpr std::pair<std::string_view, double> kUnits[] = {
-        {"", 1},           {"B", 1},          {"KiB", 1024.},           {"K", 1024.},          {"KB", 1e3},
-        {"MiB", 1048576.}, {"M", 1048576.},   {"MB", 1e6},              {"GiB", 1073741824.},  {"G", 1073741824.},
-        {"GB", 1e9},       {"T", 1099511627776.}, {"TiB", 1099511627776.}, {"TB", 1e12},
+        {"", 1},
+        {"B", 1},
+        {"KiB", 1024.},
+        {"K", 1024.},
+        {"KB", 1e3},
+        {"MiB", 1048576.},
+        {"M", 1048576.},
+        {"MB", 1e6},
+        {"GiB", 1073741824.},
+        {"G", 1073741824.},
+        {"GB", 1e9},
+        {"T", 1099511627776.},
+        {"TiB", 1099511627776.},
+        {"TB", 1e12},
     };
     for (const auto &[name, factor] : kUnits)
         if (error == std::errc() && unit == name && std::isfinite(number) && number > 0 && number * factor < 0x1p63)

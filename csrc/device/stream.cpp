@@ -85,8 +85,8 @@ void Stream::execute(Task &task) noexcept {
     } catch (const Fault &fault) {
         failure.emplace(fault.kind(), fmt::format("{}: {}", task.name(), fault.what()));
     } catch (const std::exception &error) {
-        failure.emplace(FaultKind::KernelFailure, fmt::format("{} failed on stream {} of virtual NPU {}: {}", task.name(),
-                                                             id_, device_, error.what()));
+        failure.emplace(FaultKind::KernelFailure, fmt::format("{} failed on stream {} of virtual NPU {}: {}",
+                                                              task.name(), id_, device_, error.what()));
     }
     if (Trace::enabled()) Trace::task(*this, task.name(), failure ? failure->what() : "");
     if (failure) {
@@ -103,14 +103,16 @@ bool Stream::idle() const noexcept {
 bool Stream::drain(Deadline deadline) {
     if (worker_of == this)
         fail(FaultKind::InvalidArgument,
-             "A host function on stream {} of virtual NPU {} waits for its own stream, which would never end.", id_, device_);
+             "A host function on stream {} of virtual NPU {} waits for its own stream, which would never end.", id_,
+             device_);
     const uint64_t goal = submitted_.load(std::memory_order_seq_cst);
     return done_.wait([&] { return completed_.load(std::memory_order_seq_cst) >= goal; }, deadline);
 }
 
 void Stream::synchronize(Deadline deadline) {
     if (!drain(deadline))
-        fail(FaultKind::Timeout, "Stream {} of virtual NPU {} did not finish its tasks within the time-out.", id_, device_);
+        fail(FaultKind::Timeout, "Stream {} of virtual NPU {} did not finish its tasks within the time-out.", id_,
+             device_);
     const std::lock_guard lock(failure_mutex_);
     if (!failure_) return;
     const Fault failure = *failure_;

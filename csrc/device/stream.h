@@ -24,7 +24,7 @@ class Task {
     Task(const Task &) = delete;
     Task &operator=(const Task &) = delete;
 
-    virtual void run() = 0;              // on the worker; what it throws becomes the stream's failure
+    virtual void run() = 0;                // on the worker; what it throws becomes the stream's failure
     virtual std::string name() const = 0;  // the operator's name, for messages and the trace
     // Whether it runs on a stream that a failure has stopped: others wait for what it signals.
     virtual bool always() const noexcept { return false; }
