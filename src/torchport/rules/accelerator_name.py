@@ -12,6 +12,8 @@ from torchport.rules.torch_npu_import import line_end, torch_import
 from torchport.source.module import Module
 
 ACCELERATOR = "ACCELERATOR"
+# Where the file has no torch at module level, it is imported under a name that means nothing to the rest of the file.
+_OWN_TORCH = "_torch"
 _VALUE = '(torch.accelerator.current_accelerator() or torch.device("cuda")).type  # "cuda", "npu", ...'
 
 
@@ -48,8 +50,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             )  # fmt: skip
         return
     newline = module.text.newline
-    lines = ["" if bound else "import torch", "", f"{ACCELERATOR} = {_VALUE}"]
-    text = newline.join(lines[0 if not bound else 1 :]) + newline
+    lines = ["", f"{ACCELERATOR} = {_VALUE}"]
+    if not bound:
+        own = _VALUE.replace("torch.", f"{_OWN_TORCH}.")
+        lines = [f"import torch as {_OWN_TORCH}", "", f"{ACCELERATOR} = {own}"]
+    text = newline.join(lines) + newline
     offset = line_end(module, last)
     if offset == len(module.text.data) and not module.text.data.endswith((b"\n", b"\r")):
         text = newline + text.removesuffix(newline)

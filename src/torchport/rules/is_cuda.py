@@ -27,12 +27,12 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
         elif owner is Owner.TORCH and _is_scripted(module, node):
-            edits = [_compared(module, node, '"npu"') if style is Style.NPU else None]
+            edits = _compared(module, node, '"npu"') if style is Style.NPU else [None]
             yield RULE.finding(
                 module, node, "TorchScript knows no is_npu: the device type is compared instead", edits
             )
         elif owner is Owner.TORCH and style is Style.AGNOSTIC:
-            edits = [_compared(module, node, ACCELERATOR)]
+            edits = _compared(module, node, ACCELERATOR)
             yield RULE.finding(module, node, "is_cuda is a comparison of device types", edits)
         elif owner is Owner.TORCH:
             yield RULE.finding(
@@ -40,10 +40,10 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             )
 
 
-def _compared(module: Module, node: ast.Attribute, device: str) -> Edit | None:
-    start, end = module.text.span(node)
-    text = f"({module.source(node.value)}.device.type == {device})"
-    return Edit(start, end, text.encode(module.text.encoding))
+def _compared(module: Module, node: ast.Attribute, device: str) -> list[Edit | None]:
+    """`x.is_cuda` as `(x.device.type == device)`; what x is stays free for other edits."""
+    start, _ = module.text.span(node)
+    return [Edit(start, start, b"("), module.attribute_edit(node, f"device.type == {device})")]
 
 
 def _is_scripted(module: Module, node: ast.AST) -> bool:

@@ -12,6 +12,7 @@ import bisect
 import dataclasses
 import json
 import re
+import warnings
 
 from torchport.findings import Edit
 from torchport.source.text import SourceError
@@ -172,7 +173,9 @@ def _without_magic(cell: str) -> str | None:
         return None
     python = _MAGIC.sub(lambda found: found[1] + _pass(found[2]), cell)
     try:
-        ast.parse(python)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(python)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return python

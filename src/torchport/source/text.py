@@ -13,6 +13,7 @@ import codecs
 import functools
 import re
 import tokenize
+import warnings
 
 from torchport.findings import Location
 
@@ -67,7 +68,9 @@ class SourceText:
     def parse(self) -> ast.Module:
         """The syntax tree. Raises SourceError (TP901) for what this Python cannot parse."""
         try:
-            return ast.parse(self.text)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # invalid escapes and the like are the script's own business
+                return ast.parse(self.text)
         except SyntaxError as error:
             place = f": {error.text.strip()[:80]}" if error.text else ""
             raise SourceError("TP901", f"{error.msg}{place}", error.lineno or 1, error.offset or 1) from error
