@@ -23,7 +23,7 @@ void uniform(const Operands &list, DTypes allowed) {
 
 void same_shapes(const Operands &out, const Operands &in) {
     same_length(in, out);
-    for (size_t i = 0; i < out.size(); ++i) same_shape(out[i], in[i]);
+    for (size_t i = 0; i < out.size(); ++i) same_shape(in[i], out[i]);
 }
 
 // Every list has `out`'s shapes and its one dtype.

@@ -38,7 +38,9 @@ def train(
 
 
 def follows_float64(optimizer: Callable[..., Any], strided: bool = True, **options: Any) -> None:
-    exact = train(optimizer, "cpu", torch.float64, **{**options, "fused": None} if "fused" in options else options)
+    exact = train(
+        optimizer, "cpu", torch.float64, **{**options, "fused": None} if "fused" in options else options
+    )
     for actual, expected in zip(
         train(optimizer, "npu", torch.float32, strided=strided, **options), exact, strict=True
     ):
@@ -76,7 +78,9 @@ def test_fused_adamw(amsgrad: bool, maximize: bool) -> None:
     follows_float64(torch.optim.AdamW, lr=1e-2, fused=True, amsgrad=amsgrad, maximize=maximize)
 
 
-@pytest.mark.parametrize("options", [{}, {"nesterov": True}, {"weight_decay": 1e-2, "dampening": 0.5}, {"maximize": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"nesterov": True}, {"weight_decay": 1e-2, "dampening": 0.5}, {"maximize": True}]
+)
 def test_fused_sgd(options: dict[str, Any]) -> None:
     if options.get("nesterov"):
         options = {**options, "dampening": 0}
@@ -103,7 +107,22 @@ def test_fused_adamw_takes_narrow_gradients() -> None:
     parameter, mean, square = (torch.full((3,), v, device="npu") for v in (1.0, 0.0, 0.0))
     grad = torch.full((3,), 0.5, dtype=torch.float16, device="npu")
     step = torch.tensor([0], device="npu")
-    run("aclnnApplyAdamWV2", parameter, mean, square, None, grad, step, 0.1, 0.9, 0.99, 0.0, 1e-8, False, False)
+    run(
+        "aclnnApplyAdamWV2",
+        parameter,
+        mean,
+        square,
+        None,
+        grad,
+        step,
+        0.1,
+        0.9,
+        0.99,
+        0.0,
+        1e-8,
+        False,
+        False,
+    )
     assert parameter.tolist() == pytest.approx([0.9] * 3, rel=1e-6)
     assert mean.tolist() == pytest.approx([0.05] * 3) and square.tolist() == pytest.approx([0.0025] * 3)
 
@@ -167,7 +186,10 @@ def test_scale_follows_torchs_rule() -> None:
     overflows = [0, 0, 1, 0, 0, 0, 1, 1, 0, 0]
     results = {}
     for device in ("npu", "cpu"):
-        scale, tracker = torch.full((1,), 2.0**126, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+        scale, tracker = (
+            torch.full((1,), 2.0**126, device=device),
+            torch.zeros(1, dtype=torch.int32, device=device),
+        )
         results[device] = []
         for overflow in overflows:
             found = torch.full((1,), float(overflow), device=device)
@@ -210,6 +232,11 @@ def test_refusals() -> None:
     status, message = first_phase("aclnnForeachNonFiniteCheckAndUnscale", [x, x.half()], one, one)
     assert status == INVALID_ARGUMENT and "parameter scaledGrads has dtype float16" in message
     status, message = first_phase("aclnnAmpUpdateScale", one, one, one, 2.0, 0.5, 2, one, one)
-    assert status == INVALID_ARGUMENT and "parameter growthTracker has dtype float32, allowed are int32" in message
-    status, message = first_phase("aclnnFusedSgd", [x], [one], [], None, 0.0, 0.9, 0.1, 0.0, False, False, True)
+    assert (
+        status == INVALID_ARGUMENT
+        and "parameter growthTracker has dtype float32, allowed are int32" in message
+    )
+    status, message = first_phase(
+        "aclnnFusedSgd", [x], [one], [], None, 0.0, 0.9, 0.1, 0.0, False, False, True
+    )
     assert status == INVALID_ARGUMENT and "parameter gradsRef" in message
