@@ -1,0 +1,192 @@
+// Scaled dot-product attention and its gradient. Scores are computed for a few heads and rows at a time, so that they
+// stay in the cache: that part (4 MB), fp32 copies of its operands and, in the gradient, fp32 sums for keys and values
+// are what a call allocates. Everything is computed in fp32 and rounded once.
+#include "opapi/attention.h"
+
+#include <limits>
+
+#include "opapi/op.h"
+
+namespace vnpu::opapi::attention {
+namespace {
+
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+void attend(const Sequences &s, const Settings &settings, const Part &part) {
+    at::Tensor probabilities = scores(s, settings, part, part.of_query(s.query), part.of_key(s.key));
+    const at::Tensor maximum = probabilities.amax(-1, true);
+    probabilities.sub_(maximum).exp_();
+    const at::Tensor sum = probabilities.sum(-1, true);
+    // A sum beyond all numbers makes the row's probabilities zero in the gradient: CANN's way.
+    if (s.mask.zeroes_blind_queries()) {
+        const at::Tensor blind = maximum == kLowest;
+        sum.masked_fill_(blind, kLargest);
+        probabilities.masked_fill_(blind, 0);
+    }
+    if (const at::Tensor factors = kept(s, part); factors.defined()) probabilities.mul_(factors);
+    const at::Tensor out = probabilities.bmm(part.of_key(s.value)).div_(sum * settings.keep);
+    const auto place = [&](const at::Tensor &whole) {
+        return whole.select(0, part.batch)
+            .narrow(0, part.first_head, part.heads())
+            .narrow(1, part.first, part.last - part.first);
+    };
+    place(s.out).copy_(out);
+    place(s.maximum).copy_(maximum);
+    place(s.sum).copy_(sum);
+}
+
+// Sums of the heads that share a key.
+at::Tensor by_key_head(const at::Tensor &gradient, const Part &part) {
+    const int64_t own = part.last_key_head - part.first_key_head;
+    return own == part.heads() ? gradient : gradient.unflatten(0, {own, part.heads() / own}).sum(1);
+}
+
+void attend_backward(const Sequences &s, const Settings &settings, const Part &part, at::Tensor &key_grad,
+                     at::Tensor &value_grad) {
+    const at::Tensor query = part.of_query(s.query), key = part.of_key(s.key), grad = part.of_query(s.grad);
+    at::Tensor probabilities = scores(s, settings, part, query, key);
+    probabilities.sub_(part.of_query(s.maximum).narrow(-1, 0, 1)).exp_().div_(part.of_query(s.sum).narrow(-1, 0, 1));
+    at::Tensor score_grad = grad.bmm(part.of_key(s.value).mT());
+    if (at::Tensor factors = kept(s, part); factors.defined()) {
+        factors.div_(settings.keep);
+        score_grad.mul_(factors);
+        value_grad.add_(by_key_head(factors.mul_(probabilities).mT().bmm(grad), part));
+    } else {
+        value_grad.add_(by_key_head(probabilities.mT().bmm(grad), part));
+    }
+    score_grad.sub_((grad * part.of_query(s.out)).sum(-1, true)).mul_(probabilities);
+    s.query_grad.select(0, part.batch)
+        .narrow(0, part.first_head, part.heads())
+        .narrow(1, part.first, part.last - part.first)
+        .copy_(score_grad.bmm(key).mul_(settings.scale));
+    key_grad.add_(by_key_head(score_grad.mT().bmm(query), part), settings.scale);
+    if (s.pse_grad.defined()) {
+        at::Tensor place =
+            s.pse_grad.select(0, s.pse_grad.size(0) == 1 ? 0 : part.batch).narrow(0, part.first_head, part.heads());
+        if (place.size(1) == 1) {
+            place.add_(score_grad.sum(1, true), settings.pse_factor());
+        } else {
+            place.narrow(1, part.first, part.last - part.first).add_(score_grad, settings.pse_factor());
+        }
+    }
+}
+
+void forward(const Arguments &arguments, Settings settings) {
+    settings = normalized(std::move(settings));
+    for (const Sequences &s : sequences(arguments, settings)) {
+        if (s.keys() == 0) {
+            s.out.zero_();
+            s.maximum.fill_(kLowest);
+            s.sum.fill_(kLargest);
+            continue;
+        }
+        for (const Part &part : parts(s)) attend(s, settings, part);
+    }
+}
+
+struct Gradients {
+    const Operand &grad;
+    Operand &query, &key, &value, &pse;
+};
+
+void check_gradients(const Arguments &arguments, const Gradients &gradients, const Settings &settings) {
+    check(arguments, settings);
+    same_shape(gradients.grad, arguments.out);
+    same_dtype(gradients.grad, arguments.query);
+    const auto like = [](const Operand &gradient, const Operand &of) {
+        same_shape(gradient, of);
+        same_dtype(gradient, of);
+    };
+    like(gradients.query, arguments.query);
+    like(gradients.key, arguments.key);
+    like(gradients.value, arguments.value);
+    if (arguments.pse.defined()) like(gradients.pse, arguments.pse);
+}
+
+// The gradient of one batch of sequences; keys and values gather theirs from all queries in fp32.
+void backward(const Sequences &s, const Settings &settings) {
+    if (s.keys() == 0 || s.queries() == 0) {
+        for (const at::Tensor *gradient : {&s.query_grad, &s.key_grad, &s.value_grad}) gradient->zero_();
+        return;
+    }
+    at::Tensor key_grad, value_grad;
+    const auto store = [&](const Part &part) {
+        const auto place = [&](const at::Tensor &whole) {
+            return whole.select(0, part.batch).narrow(0, part.first_key_head, part.last_key_head - part.first_key_head);
+        };
+        place(s.key_grad).copy_(key_grad);
+        place(s.value_grad).copy_(value_grad);
+    };
+    for (const Part &part : parts(s)) {
+        const int64_t heads = part.last_key_head - part.first_key_head;
+        if (part.first == 0) {
+            key_grad = at::zeros({heads, s.keys(), s.key.size(3)}, at::kFloat);
+            value_grad = at::zeros({heads, s.keys(), s.value.size(3)}, at::kFloat);
+        }
+        attend_backward(s, settings, part, key_grad, value_grad);
+        if (part.last == s.queries()) store(part);
+    }
+}
+
+void backward(const Arguments &arguments, const Gradients &gradients, Settings settings) {
+    settings = normalized(std::move(settings));
+    const int64_t key_count = key_heads(arguments.query, arguments.key, settings);
+    const at::Tensor grad = heads_first(gradients.grad, settings.layout, settings.heads);
+    const at::Tensor query = heads_first(gradients.query, settings.layout, settings.heads);
+    const at::Tensor key = heads_first(gradients.key, settings.layout, key_count);
+    const at::Tensor value = heads_first(gradients.value, settings.layout, key_count);
+    // Rows and batches add up in pse's gradient: in fp32.
+    const at::Tensor pse = arguments.pse.defined() ? at::zeros(arguments.pse.sizes(), at::kFloat) : at::Tensor();
+    if (settings.packed()) {  // tokens behind the last sequence
+        for (const at::Tensor *gradient : {&query, &key, &value}) gradient->zero_();
+    }
+    int64_t query_start = 0, key_start = 0;
+    for (Sequences &s : sequences(arguments, settings)) {
+        const auto of_query = [&](const at::Tensor &tensor) { return tensor.narrow(2, query_start, s.queries()); };
+        const auto of_key = [&](const at::Tensor &tensor) { return tensor.narrow(2, key_start, s.keys()); };
+        s.grad = of_query(grad);
+        s.query_grad = of_query(query);
+        s.key_grad = of_key(key);
+        s.value_grad = of_key(value);
+        s.pse_grad = pse;
+        backward(s, settings);
+        query_start += s.queries();
+        key_start += s.keys();
+    }
+    if (pse.defined()) gradients.pse.copy_(pse);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi::attention
+
+// The members of the family differ in what follows the attributes that all have, `...`: the rest of Settings.
+#define ATTENTION_SETTINGS(...) \
+    {scaleValue, keepProb, preTokens, nextTokens, headNum, inputLayout, innerPrecise, sparseMode, __VA_ARGS__}
+#define ATTENTION(NAME, ...)                                                                            \
+    OP(NAME, optional(softmaxOutOut);                                                                   \
+       attention::check({query, key, value, realShiftOptional, dropMaskOptional, paddingMaskOptional,   \
+                         attenMaskOptional, softmaxMaxOut, softmaxSumOut, attentionOutOut},             \
+                        ATTENTION_SETTINGS(__VA_ARGS__)),                                               \
+       attention::forward({query, key, value, realShiftOptional, dropMaskOptional, paddingMaskOptional, \
+                           attenMaskOptional, softmaxMaxOut, softmaxSumOut, attentionOutOut},           \
+                          ATTENTION_SETTINGS(__VA_ARGS__)))
+#define ATTENTION_GRAD(NAME, ...)                                                                                   \
+    OP(NAME, optional(dpseOut);                                                                                     \
+       attention::check_gradients({query, keyIn, value, pseShiftOptional, dropMaskOptional, paddingMaskOptional,    \
+                                   attenMaskOptional, softmaxMaxOptional, softmaxSumOptional, attentionInOptional}, \
+                                  {dy, dqOut, dkOut, dvOut, dpseOut}, ATTENTION_SETTINGS(__VA_ARGS__)),             \
+       attention::backward({query, keyIn, value, pseShiftOptional, dropMaskOptional, paddingMaskOptional,           \
+                            attenMaskOptional, softmaxMaxOptional, softmaxSumOptional, attentionInOptional},        \
+                           {dy, dqOut, dkOut, dvOut, dpseOut}, ATTENTION_SETTINGS(__VA_ARGS__)))
+
+ATTENTION(aclnnFlashAttentionScore, prefixOptional)
+ATTENTION(aclnnFlashAttentionScoreV2, prefixOptional, nullptr, nullptr, false, pseType)
+ATTENTION(aclnnFlashAttentionVarLenScore, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional)
+ATTENTION(aclnnFlashAttentionVarLenScoreV4, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional,
+          softmaxOutLayout == "same_as_input")
+ATTENTION_GRAD(aclnnFlashAttentionScoreGrad, prefixOptional)
+ATTENTION_GRAD(aclnnFlashAttentionScoreGradV2, prefixOptional, nullptr, nullptr, false, pseType)
+ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGrad, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional)
+ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV4, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional,
+               softmaxInLayout == "same_as_input")

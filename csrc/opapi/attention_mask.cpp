@@ -1,0 +1,121 @@
+// Which scores count: CANN's sparse modes, and dropout's bits.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "opapi/attention.h"
+
+namespace vnpu::opapi::attention {
+namespace {
+
+constexpr int64_t kFarAway = int64_t{1} << 40;  // beyond any sequence; keeps sums of positions from overflowing
+constexpr int kNoPreciseRows = 2;               // innerPrecise: look for queries that see no key
+
+int64_t near(int64_t tokens) { return std::clamp(tokens, -kFarAway, kFarAway); }
+
+bool compressed(int64_t mode) { return mode >= kLeftUpCausal && mode != kPrefix; }
+
+// CANN's modes 7 and 8 are modes of single sequences in a packed batch.
+int64_t mode_of_sequence(const Settings &settings, int64_t sequence) {
+    const auto empty = [&](size_t i) { return settings.query_ends[i] == (i == 0 ? 0 : settings.query_ends[i - 1]); };
+    const size_t count = settings.query_ends.size();
+    if (settings.sparse_mode == kRightDownThenBand) {
+        size_t last = count - 1;
+        while (last > 0 && empty(last)) --last;
+        return static_cast<size_t>(sequence) == last ? kBand : kRightDownCausal;
+    }
+    if (settings.sparse_mode == kBandThenLeftUp) {
+        size_t first = 0;
+        while (first + 1 < count && empty(first)) ++first;
+        return static_cast<size_t>(sequence) == first ? kBand : kLeftUpCausal;
+    }
+    return settings.sparse_mode;
+}
+
+}  // namespace
+
+Mask::Mask(const at::Tensor &mask, const Settings &settings, int64_t queries, int64_t keys, int64_t sequence)
+    : mode_(mask.defined() ? mode_of_sequence(settings, sequence) : int64_t{kDefaultMask}),
+      queries_(queries),
+      keys_(keys),
+      pre_(near(settings.pre_tokens)),
+      next_(near(settings.next_tokens)),
+      zeroes_blind_queries_(settings.inner_precise == kNoPreciseRows) {
+    if (!mask.defined()) return;  // the mode and the band mean nothing without a mask
+    if (mode_ == kRightDownCausal || mode_ == kBand || mode_ == kPrefixCompressed) shift_ = keys - queries;
+    if (compressed(mode_)) {
+        compressed_ = mask.flatten(0, -2);
+    } else {
+        full_ = mask.dim() == 2 ? mask.unsqueeze(0).unsqueeze(0) : mask;
+        if (settings.packed() && full_.size(0) > 1) full_ = full_.narrow(0, sequence, 1);
+        full_ = full_.narrow(2, 0, queries).narrow(3, 0, keys);
+    }
+    if (mode_ == kPrefixCompressed) prefix_.assign(settings.prefix.begin() + sequence, settings.prefix.end());
+    // As CANN's tiling decides it: the band, seen from the upper left corner, leaves out a first or last row.
+    const bool banded = mode_ == kDefaultMask || mode_ == kBand;
+    const int64_t left = mode_ == kBand ? pre_ - shift_ : pre_, right = mode_ == kBand ? next_ + shift_ : next_;
+    zeroes_blind_queries_ = zeroes_blind_queries_ || (banded && (left < queries - keys || right < 0)) ||
+                            (mode_ == kRightDownCausal && shift_ < 0) ||
+                            (mode_ == kPrefixCompressed && shift_ < 0 && std::ranges::count(prefix_, 0) > 0);
+    if (mode_ == kAllMask || mode_ == kPrefix) return;
+    if (mode_ == kDefaultMask && left >= queries && right >= keys) return;
+    diagonals_.resize(static_cast<size_t>(queries + keys));
+    for (int64_t i = 0; i < queries + keys; ++i) diagonals_[static_cast<size_t>(i)] = outside(i - queries - shift_);
+}
+
+// What the compressed mask says of a score so far right of (negative: below) the diagonal. It is read, not assumed:
+// an inverted triangle gives the wrong result here as it does on hardware.
+bool Mask::triangle(int64_t right_of_diagonal) const {
+    const int64_t row = std::min(std::max<int64_t>(-right_of_diagonal, 0), compressed_.size(1) - 1);
+    const int64_t column = std::min(std::max<int64_t>(right_of_diagonal, 0), compressed_.size(1) - 1);
+    const char *bytes = static_cast<const char *>(compressed_.const_data_ptr());
+    return bytes[row * compressed_.stride(0) + column * compressed_.stride(1)] != 0;
+}
+
+bool Mask::outside(int64_t right_of_diagonal) const {
+    switch (mode_) {
+        case kDefaultMask:
+            return right_of_diagonal > next_ || right_of_diagonal < -pre_;
+        case kBand:
+            return triangle(right_of_diagonal - next_) || !triangle(right_of_diagonal + pre_ + 1);
+        default:
+            return triangle(right_of_diagonal);
+    }
+}
+
+at::Tensor Mask::rows(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last) const {
+    at::Tensor left_out;
+    if (full_.defined()) {
+        const at::Tensor of_batch = full_.select(0, full_.size(0) == 1 ? 0 : batch).narrow(1, first, last - first);
+        left_out = of_batch.size(0) == 1 ? of_batch : of_batch.narrow(0, first_head, last_head - first_head);
+        left_out = left_out.to(at::kBool);
+    }
+    if (diagonals_.empty()) return left_out;
+    at::Tensor band = at::empty({last - first, keys_}, at::kBool);
+    bool *out = band.mutable_data_ptr<bool>();
+    for (int64_t row = first; row < last; ++row, out += keys_)
+        std::copy_n(diagonals_.begin() + (queries_ - row), keys_, out);
+    if (mode_ == kPrefixCompressed) band.narrow(1, 0, prefix_[static_cast<size_t>(batch)]).zero_();
+    return left_out.defined() ? left_out.logical_or(band) : band;
+}
+
+at::Tensor Dropout::rows(int64_t first_row_of_scores, int64_t heads, int64_t stride, int64_t first, int64_t last,
+                         int64_t keys) const {
+    if (!bits.defined()) return {};
+    at::Tensor kept = at::empty({heads, last - first, keys}, at::kFloat);
+    float *out = kept.mutable_data_ptr<float>();
+    const uint8_t *in = bits.const_data_ptr<uint8_t>();
+    const int64_t rows = last - first;
+    at::parallel_for(0, heads * rows, 64, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t row = first_row_of_scores + i / rows * stride + first + i % rows;
+            const int64_t bit = start + row * keys;
+            for (int64_t j = 0; j < keys; ++j)
+                out[i * keys + j] = static_cast<float>(in[(bit + j) >> 3] >> ((bit + j) & 7) & 1);
+        }
+    });
+    return kept;
+}
+
+}  // namespace vnpu::opapi::attention
