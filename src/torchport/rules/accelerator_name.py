@@ -13,7 +13,7 @@ from torchport.source.module import Module
 
 ACCELERATOR = "ACCELERATOR"
 # Where the file has no torch at module level, it is imported under a name that means nothing to the rest of the file.
-_OWN_TORCH = "_torch"
+OWN_TORCH = "_torch"
 _VALUE = '(torch.accelerator.current_accelerator() or torch.device("cuda")).type  # "cuda", "npu", ...'
 
 
@@ -52,8 +52,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     newline = module.text.newline
     lines = ["", f"{ACCELERATOR} = {_VALUE}"]
     if not bound:
-        own = _VALUE.replace("torch.", f"{_OWN_TORCH}.")
-        lines = [f"import torch as {_OWN_TORCH}", "", f"{ACCELERATOR} = {own}"]
+        own = _VALUE.replace("torch.", f"{OWN_TORCH}.")
+        lines = [f"import torch as {OWN_TORCH}", "", f"{ACCELERATOR} = {own}"]
     text = newline.join(lines) + newline
     offset = line_end(module, last)
     if offset == len(module.text.data) and not module.text.data.endswith((b"\n", b"\r")):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
-from torchport.rules.accelerator_name import ACCELERATOR
+from torchport.rules.accelerator_name import ACCELERATOR, OWN_TORCH
 from torchport.rules.roles import Proof, Roles
 from torchport.source.module import Module
 
@@ -48,12 +48,16 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 
 def _agnostic(module: Module, node: ast.Constant) -> Edit | None:
-    torch = next((name.id for name in module.all(ast.Name) if module.qualified(name) == "torch"), None)
-    bound = torch or ("torch" if "torch" in module.names.scopes[module.tree].bindings else None)
-    if bound is None:
-        return None
-    call = f"{bound}.distributed.get_default_backend_for_device({ACCELERATOR})"
-    return Edit(*module.text.span(node), call.encode())
+    """The backend that torch prefers for the accelerator, by a name of torch that the file imports itself."""
+    bindings = module.names.scopes[module.tree].bindings
+    for wanted, function in (
+        ("torch", "distributed.get_default_backend_for_device"),
+        ("torch.distributed", "get_default_backend_for_device"),
+    ):
+        for name, found in bindings.items():
+            if name != OWN_TORCH and [binding.target for binding in found] == [wanted]:
+                return Edit(*module.text.span(node), f"{name}.{function}({ACCELERATOR})".encode())
+    return None
 
 
 RULE = Rule(

@@ -74,6 +74,8 @@ def line_end(module: Module, statement: ast.stmt) -> int:
     for other in module.tree.body:
         if other.lineno <= last:
             last = max(last, other.end_lineno or other.lineno)
+    while last < len(module.text.lines) and module.text.lines[last - 1].rstrip("\r\n").endswith("\\"):
+        last += 1  # a statement that goes on for an empty line
     return module.text.offset(last, 0) + len(module.text.lines[last - 1].encode(module.text.encoding))
 
 

@@ -11,7 +11,7 @@ from torchport.rules import Style
 from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind
 
-_PIN = re.compile(r"\b(?:torch|torchvision|torchaudio)\s*(?:==|>=|~=|<=|@)\s*[\w.]+(\+cu\d+)")
+_PIN = re.compile(r"\b(?:torch|torchvision|torchaudio)\s*(?:==|>=|~=|<=|@)\s*[\w.]+((?:\+cu[\d.]+)+)")
 _INDEX = re.compile(r"https?://download\.pytorch\.org/whl/(cu\d+)\S*")
 _CONDA = re.compile(r"\b(pytorch-cuda|cudatoolkit|cuda-toolkit|cudnn|nccl)\b(?:\s*[=<>]+\s*[\w.*]+)?")
 _NVIDIA = re.compile(r"\b(nvidia-[a-z0-9-]+|cupy-cuda\w+)(?=$|[\s=<>~!;\[\"',])")
