@@ -18,19 +18,21 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch.utils.data import DataLoader, TensorDataset
 
-parser = argparse.ArgumentParser(description="Digits CNN training on CUDA")
-parser.add_argument("--epochs", default=3, type=int, metavar="N", help="number of epochs to run (default: 3)")
-parser.add_argument("-b", "--batch-size", default=32, type=int, metavar="N", help="mini-batch size (default: 32)")
-parser.add_argument("--lr", default=0.02, type=float, metavar="LR", help="initial learning rate (default: 0.02)")
-parser.add_argument("--momentum", default=0.9, type=float, metavar="M", help="momentum (default: 0.9)")
-parser.add_argument("--weight-decay", default=5e-4, type=float, metavar="W", help="weight decay (default: 5e-4)")
-parser.add_argument("--dropout", default=0.0, type=float, metavar="P", help="dropout before the classifier (default: 0)")
-parser.add_argument("--seed", default=1, type=int, help="seed for the split, the weights and the order (default: 1)")
-parser.add_argument("-j", "--workers", default=0, type=int, metavar="N", help="data loading workers (default: 0)")
+parser = argparse.ArgumentParser(
+    description="Digits CNN training on CUDA", formatter_class=argparse.ArgumentDefaultsHelpFormatter
+)
+parser.add_argument("--epochs", default=3, type=int, metavar="N", help="number of epochs to run")
+parser.add_argument("-b", "--batch-size", default=32, type=int, metavar="N", help="mini-batch size")
+parser.add_argument("--lr", default=0.02, type=float, metavar="LR", help="initial learning rate")
+parser.add_argument("--momentum", default=0.9, type=float, metavar="M", help="momentum")
+parser.add_argument("--weight-decay", default=5e-4, type=float, metavar="W", help="weight decay")
+parser.add_argument("--dropout", default=0.0, type=float, metavar="P", help="dropout before the classifier")
+parser.add_argument("--seed", default=1, type=int, help="seed for the split, the weights and the order")
+parser.add_argument("-j", "--workers", default=0, type=int, metavar="N", help="data loading workers")
 parser.add_argument("--amp", action="store_true", help="train in mixed precision")
-parser.add_argument("--checkpoint", default="", metavar="PATH", help="save a checkpoint here after each epoch")
+parser.add_argument("--checkpoint", default="", metavar="PATH", help="save a checkpoint after each epoch")
 parser.add_argument("--resume", default="", metavar="PATH", help="continue from this checkpoint")
-parser.add_argument("--print-freq", default=15, type=int, metavar="N", help="print every N batches (default: 15)")
+parser.add_argument("--print-freq", default=15, type=int, metavar="N", help="print every N batches")
 
 
 class Net(nn.Module):
@@ -79,7 +81,12 @@ def load_data(args):
     train_set = TensorDataset(torch.from_numpy(x_train), torch.from_numpy(y_train))
     test_set = TensorDataset(torch.from_numpy(x_test), torch.from_numpy(y_test))
     train_loader = DataLoader(
-        train_set, batch_size=args.batch_size, shuffle=True, num_workers=args.workers, pin_memory=True, drop_last=True
+        train_set,
+        batch_size=args.batch_size,
+        shuffle=True,
+        num_workers=args.workers,
+        pin_memory=True,
+        drop_last=True,
     )
     test_loader = DataLoader(test_set, batch_size=256, num_workers=args.workers, pin_memory=True)
     return train_loader, test_loader
@@ -106,7 +113,9 @@ def train(loader, model, criterion, optimizer, scaler, epoch, args):
         losses.update(loss.item(), images.size(0))
         top1.update(100.0 * correct.item() / images.size(0), images.size(0))
         if i % args.print_freq == 0:
-            print(f"Epoch: [{epoch}][{i}/{len(loader)}]\tLoss {losses.val:.4f} ({losses.avg:.4f})\tAcc {top1.avg:.2f}")
+            print(
+                f"Epoch: [{epoch}][{i}/{len(loader)}]\tLoss {losses.val:.4f} ({losses.avg:.4f})\tAcc {top1.avg:.2f}"
+            )
     return losses.avg
 
 

@@ -1,0 +1,81 @@
+"""`torchport port` on the example: the bounds that a port of it has to hold."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
+
+
+def port(out, *arguments):
+    command = [
+        sys.executable,
+        "-m",
+        "torchport",
+        "port",
+        str(SCRIPT),
+        "--out",
+        str(out),
+        "--json",
+        "--timeout",
+        "100",
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    run = subprocess.run(
+        [*command, "--", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=300,
+    )
+    assert run.stdout, run.stderr
+    result = json.loads(run.stdout)
+    assert run.returncode == 0, [finding["message"] for finding in result["findings"]]
+    return result["data"]["comparison"]
+
+
+def accuracy(comparison):
+    (row,) = (row for row in comparison["metrics"] if row["name"] == "test accuracy")
+    return row["reference"], row["port"]
+
+
+@pytest.mark.timeout(300)
+def test_fp32_holds_step_by_step(tmp_path):
+    comparison = port(tmp_path / "out", "--epochs", "3")
+    assert comparison["method"] == "step by step"
+    assert comparison["steps"] == {"reference": 132, "port": 132}
+    assert comparison["worst"]["first"] <= 1e-4
+    assert comparison["worst"]["run"] <= 1e-2
+    original, ported = accuracy(comparison)
+    assert min(original, ported) >= 97
+    assert abs(original - ported) <= 0.5
+
+
+@pytest.mark.timeout(300)
+def test_dropout_is_compared_statistically(tmp_path):
+    comparison = port(tmp_path / "out", "--epochs", "2", "--dropout", "0.3")
+    assert comparison["method"] == "statistically"
+    assert comparison["worst"]["run"] > 1e-3  # the masks do differ
+
+
+@pytest.mark.timeout(300)
+def test_mixed_precision_is_held_to_its_own_bounds(tmp_path):
+    comparison = port(tmp_path / "out", "--epochs", "1", "--amp")
+    assert comparison["tolerance"]["dtype"] == "float16"
+    assert comparison["method"] == "step by step at first, then statistically"
+    assert comparison["worst"]["run"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_a_checkpoint_is_resumed_on_both_sides(tmp_path):
+    checkpoint = str(tmp_path / "checkpoint.pt")
+    port(tmp_path / "first", "--epochs", "1", "--checkpoint", checkpoint)  # what the port leaves, both resume
+    comparison = port(tmp_path / "second", "--epochs", "2", "--resume", checkpoint)
+    assert comparison["steps"] == {"reference": 44, "port": 44}
+    assert comparison["curves"]["reference"][0] < 0.5
+    assert comparison["worst"]["first"] <= 1e-4
