@@ -139,6 +139,8 @@ OP(aclnnLogSigmoidBackward, backward(gradOutput, self, gradInput);
        at::mul_out(target, widened(gradOutput), widened(self).neg().sigmoid_());
    }))
 
+// CANN documents the tanh form for aclnnGelu and its gradient, and torch_npu calls them whatever `approximate` says.
+// The exact mode of the virtual NPU has the CPU's numbers for F.gelu's default: the erf form.
 ACTIVATION(aclnnGelu, unary, at::gelu_out(out, self, "none"))
 OP(aclnnGeluV2, unary(x, y); gelu_number(approximate), at::gelu_out(y, x, approximate == 1 ? "tanh" : "none"))
 GRADIENT(aclnnGeluBackward, self, gradInput, at::gelu_backward_out(gradInput, gradOutput, self, "none"))

@@ -125,6 +125,24 @@ void convolve_backward(Gradients gradients, const at::Tensor &grad_output, const
     if (mask[2]) give(gradients.bias, bias_gradient);
 }
 
+// A convolution over time: input [T, B, C], weight [K, C, O], output [T', B, O].
+void tbc_check(const Operand &input, const Operand &weight, const Operand &bias, int64_t pad, const Operand &output) {
+    rank(input, {3});
+    rank(weight, {3});
+    network(input, weight, bias, output);
+    if (pad < 0) fail(FaultKind::InvalidArgument, "parameter pad is {}, allowed is >= 0", pad);
+    if (input.size(2) != weight.size(1))
+        fail(FaultKind::InvalidArgument, "parameter weight is {}, which does not fit the channels of {}, {}",
+             describe(weight), input.parameter(), describe(input));
+    shape(bias, {weight.size(2)});
+    shape(output, {input.size(0) + 2 * pad - weight.size(0) + 1, input.size(1), weight.size(2)});
+}
+
+Geometry depthwise(const Operand &self, const Operand &weight, const Ints &stride, const Ints &padding,
+                   const Ints &dilation) {
+    return geometry(weight, stride, padding, dilation, false, {nullptr}, self.size(1));
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -135,3 +153,14 @@ OP(aclnnConvolution, optional(bias); network(output); check(input, weight, outpu
 OP(aclnnConvolutionBackward, network(gradOutput); check(input, weight, gradOutput, GEOMETRY);
    backward_check(outputMask, {gradInput, gradWeight, gradBias}, input, weight, gradOutput),
    convolve_backward({gradInput, gradWeight, gradBias}, gradOutput, input, weight, GEOMETRY, outputMask.mask<3>()))
+OP(aclnnConvDepthwise2d, rank(self, {4}); optional(bias); network(out);
+   check(self, weight, out, depthwise(self, weight, stride, padding, dilation));
+   bias_check(bias, out), convolve(out, self, weight, bias, depthwise(self, weight, stride, padding, dilation)))
+OP(aclnnConvTbc, tbc_check(self, weight, bias, pad, output),
+   give(output, at::conv_tbc(widened(self), widened(weight), widened(bias), pad)))
+OP(aclnnConvTbcBackward, tbc_check(input, weight, bias, pad, self); same_shape(gradInput, input);
+   same_shape(gradWeight, weight);
+   same_shape(gradBias, bias), const auto [input_gradient, weight_gradient,
+                                           bias_gradient] = at::conv_tbc_backward(widened(self), widened(input),
+                                                                                  widened(weight), widened(bias), pad);
+   give(gradInput, input_gradient); give(gradWeight, weight_gradient); give(gradBias, bias_gradient))

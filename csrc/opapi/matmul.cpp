@@ -43,6 +43,22 @@ void bmm_check(const Operand &a, const Operand &b, const Operand &out) {
     shape(out, {a.size(0), a.size(1), b.size(2)});
 }
 
+void dot_check(const Operand &a, const Operand &b, const Operand &out) {
+    rank(a, {1});
+    rank(b, {1});
+    network(a, b, out);
+    inner(a, b, 0);
+    shape(out, {});
+}
+
+void outer_check(const Operand &a, const Operand &b, const Operand &out) {
+    rank(a, {1});
+    rank(b, {1});
+    shape(out, {a.size(0), b.size(0)});
+}
+
+at::Scalar or_one(const ScalarArgument &factor) { return factor.has_value() ? factor.get() : at::Scalar(1); }
+
 // `self` is added to the product, which `out` has the shape of.
 void addend(const Operand &self, const Operand &out) {
     network(self);
@@ -132,3 +148,10 @@ PRODUCT(aclnnBaddbmm, out, bmm_check(batch1, batch2, out);
         addend(self, out), at::baddbmm_out(target, widened(self), widened(batch1), widened(batch2), beta, alpha))
 PRODUCT(aclnnAddbmm, out, addbmm_check(self, batch1, batch2, out),
         at::addbmm_out(target, widened(self), widened(batch1), widened(batch2), beta, alpha))
+PRODUCT(aclnnDot, out, dot_check(self, tensor, out), at::dot_out(target, widened(self), widened(tensor)))
+PRODUCT(aclnnAddr, out, outer_check(vec1, vec2, out);
+        expands(out, self),
+        at::addr_out(target, widened(self), widened(vec1), widened(vec2), or_one(betaOptional), or_one(alphaOptional)))
+PRODUCT(aclnnInplaceAddr, selfRef, outer_check(vec1, vec2, selfRef),
+        at::addr_out(target, widened(selfRef), widened(vec1), widened(vec2), or_one(betaOptional),
+                     or_one(alphaOptional)))

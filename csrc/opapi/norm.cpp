@@ -34,10 +34,14 @@ void batch_norm(at::Tensor &output, at::Tensor &save_mean, at::Tensor &save_invs
                 const at::Tensor &weight, const at::Tensor &bias, at::Tensor &running_mean, at::Tensor &running_var,
                 bool training, double momentum, double eps) {
     if (input.numel() == 0) return;
+    // ATen's kernel takes the output's layout to be the input's; ours is contiguous.
+    const at::Tensor in = input.contiguous();
+    at::Tensor out = output.contiguous();
     at::Tensor mean = widened(running_mean), var = widened(running_var);
     at::Tensor batch_mean = widened(save_mean), batch_invstd = widened(save_invstd);
-    at::native_batch_norm_out(output, batch_mean, batch_invstd, input, parameter(weight, input, 1),
-                              parameter(bias, input, 0), mean, var, training, momentum, eps);
+    at::native_batch_norm_out(out, batch_mean, batch_invstd, in, parameter(weight, input, 1), parameter(bias, input, 0),
+                              mean, var, training, momentum, eps);
+    if (!out.is_same(output)) output.copy_(out);
     if (!training) return;  // only then are they written
     for (const auto &[from, to] :
          {std::pair(mean, &running_mean), {var, &running_var}, {batch_mean, &save_mean}, {batch_invstd, &save_invstd}})

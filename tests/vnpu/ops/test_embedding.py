@@ -74,7 +74,7 @@ def test_first_phase_refuses():
         ),
         (
             (weight, indices.float(), torch.zeros(2, 3, 2, device="npu")),
-            "indices has dtype float32, allowed are int64, int32",
+            "indices has dtype float32, allowed are int32, int64",
         ),
         ((weight[0], indices, torch.zeros(2, 3, 2, device="npu")), "weight has 1 dimensions"),
     ):

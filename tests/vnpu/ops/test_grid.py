@@ -47,6 +47,7 @@ def test_affine_grids(size, aligned):
         random(2, spatial, spatial + 1),
         ulps=8,
         scale=2.0,
+        grad=spatial == 2,  # torch_npu 2.13 has no gradient of volumes
     )
 
 
