@@ -1,6 +1,7 @@
 #include "device/stream.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include "device/trace.h"
 
@@ -12,6 +13,14 @@ thread_local Stream *worker_of = nullptr;
 // A worker that just ran a task spins this long for the next before it sleeps: waking costs several microseconds, the
 // gap between two launches of an eager program about five.
 constexpr auto kSpin = std::chrono::microseconds(60);
+
+// Signals are the program's threads' business: Ctrl-C must interrupt what those wait for. Faults stay here.
+void leave_signals_to_others() noexcept {
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
+    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+}
 
 }  // namespace
 
@@ -61,6 +70,7 @@ Task *Stream::pop() noexcept {
 
 void Stream::work() {
     worker_of = this;
+    leave_signals_to_others();
     pthread_setname_np(pthread_self(), fmt::format("vnpu{}/stream{}", device_, id_).substr(0, 15).c_str());
     const auto pending = [this] {
         return submitted_.load(std::memory_order_seq_cst) != completed_.load(std::memory_order_relaxed);

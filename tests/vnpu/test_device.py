@@ -165,9 +165,9 @@ import ctypes, os, ascendcl
 from ascendcl import acl, code, answer
 print(code("aclInit", 0), code("aclInit", 0))
 acl("aclrtSetDevice", 0)
-address = ascendcl.malloc(1 << 20)
-for _ in range(3):
-    acl("aclrtMemsetAsync", address, 1 << 20, 1, 1 << 20, answer("aclrtCreateStream"))
+address = ascendcl.malloc(3 << 20)
+for part in range(3):
+    acl("aclrtMemsetAsync", address + (part << 20), 1 << 20, 1, 1 << 20, answer("aclrtCreateStream"))
 workers = len(os.listdir("/proc/self/task")) - 1
 print(workers, code("aclFinalize"), len(os.listdir("/proc/self/task")) - 1, code("aclFinalize"))
 print(code("aclrtGetDevice", ctypes.byref(ctypes.c_int32())))

@@ -95,7 +95,7 @@ def test_elapsed_time() -> None:
         acl("aclrtRecordEvent", end, queue)
         acl("aclrtSynchronizeEvent", end)
         elapsed = ascendcl.answer("aclrtEventElapsedTime", start, end, kind=ctypes.c_float)
-        assert 50 <= elapsed < 5000
+        assert 40 <= elapsed < 5000
         stamps = [ask("aclrtEventGetTimestamp", mark, kind=ctypes.c_uint64) for mark in (start, end)]
         assert elapsed == pytest.approx((stamps[1] - stamps[0]) / 1000, abs=0.01)
 
