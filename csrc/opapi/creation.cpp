@@ -86,7 +86,7 @@ void mark(at::Tensor &out, const at::Tensor &classes, const at::Tensor &on, cons
     at::DimVector shape(static_cast<size_t>(out.dim()), 1);
     shape[static_cast<size_t>(axis)] = out.size(axis);
     const at::Tensor marked = classes.unsqueeze(axis).eq(at::arange(out.size(axis)).view(shape));
-    at::where_out(out, marked, on.view({}), off.view({}));
+    at::where_out(out, marked, on.reshape({}), off.reshape({}));
 }
 
 void diagonal(const Operand &self) {

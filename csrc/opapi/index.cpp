@@ -361,6 +361,6 @@ OP(aclnnMaskedSelect,
 OP(aclnnInplaceMaskedFillScalar, (masks(selfRef, mask), require(value)),
    selfRef.masked_fill_(mask.to(at::kBool), value.as(selfRef.scalar_type())))
 OP(aclnnInplaceMaskedFillTensor, filled(selfRef, mask, value),
-   selfRef.masked_fill_(mask.to(at::kBool), value.view({}).to(selfRef.scalar_type())))
+   selfRef.masked_fill_(mask.to(at::kBool), value.reshape({}).to(selfRef.scalar_type())))
 OP(aclnnInplaceMaskedScatter, (masks(selfRef, mask), same_dtype(source, selfRef)),
    selfRef.masked_scatter_(mask.to(at::kBool), source))

@@ -43,6 +43,11 @@ void bound(const Operand &out, const Operand &self, const Operand &limit) {
     promotes(out, {&self, &limit});
 }
 
+// Past the dtype's range a bound is infinite; ATen would refuse it.
+std::optional<at::Scalar> limit(const ScalarArgument &bound, const at::Tensor &out) {
+    return bound.has_value() ? std::optional<at::Scalar>(bound.as(out.scalar_type())) : std::nullopt;
+}
+
 void lerps(const Operand &out, const Operand &self, const Operand &end) {
     dtype(self, kNative);
     same_dtype(end, self);
@@ -80,14 +85,15 @@ void choose(at::Tensor &out, const at::Tensor &condition, const at::Tensor &self
 }  // namespace vnpu::opapi
 
 OP(aclnnClamp, clamps(out, self, clipValueMin, clipValueMax),
-   at::clamp_out(out, self, clipValueMin.maybe(), clipValueMax.maybe()))
+   at::clamp_out(out, self, limit(clipValueMin, out), limit(clipValueMax, out)))
 OP(aclnnClampTensor, clamps(out, self, clipValueMin, clipValueMax),
    at::clamp_out(out, self, clipValueMin.maybe(), clipValueMax.maybe()))
-OP(aclnnClampMin, bound(out, self, clipValueMin), at::clamp_min_out(out, self, clipValueMin.get()))
-OP(aclnnClampMax, bound(out, self, clipValueMax), at::clamp_max_out(out, self, clipValueMax.get()))
+OP(aclnnClampMin, bound(out, self, clipValueMin), at::clamp_min_out(out, self, clipValueMin.as(out.scalar_type())))
+OP(aclnnClampMax, bound(out, self, clipValueMax), at::clamp_max_out(out, self, clipValueMax.as(out.scalar_type())))
 OP(aclnnClampMinTensor, bound(out, self, clipValueMin), at::clamp_min_out(out, self, clipValueMin))
 OP(aclnnClampMaxTensor, bound(out, self, max), at::clamp_max_out(out, self, max))
-OP(aclnnInplaceClampMax, bound(selfRef, selfRef, clipValueMax), at::clamp_max_out(selfRef, selfRef, clipValueMax.get()))
+OP(aclnnInplaceClampMax, bound(selfRef, selfRef, clipValueMax),
+   at::clamp_max_out(selfRef, selfRef, clipValueMax.as(selfRef.scalar_type())))
 OP(aclnnInplaceClampMinTensor, bound(selfRef, selfRef, clipValueMin), at::clamp_min_out(selfRef, selfRef, clipValueMin))
 OP(aclnnInplaceClampMaxTensor, bound(selfRef, selfRef, max), at::clamp_max_out(selfRef, selfRef, max))
 
