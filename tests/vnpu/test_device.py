@@ -181,3 +181,20 @@ print(code("aclrtFree", address))
 def test_resetting_an_unused_device() -> None:
     assert code("aclrtResetDevice", 7) == ascendcl.RT_INVALID_DEVICE
     assert "is not in use" in ascendcl.message()
+
+
+def test_a_forked_child_is_refused() -> None:
+    program = """
+import os, ascendcl
+ascendcl.acl("aclrtSetDevice", 0)
+child = os.fork()
+if child == 0:
+    print(ascendcl.code("aclrtSetDevice", 0), ascendcl.message(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+ascendcl.acl("aclrtFree", ascendcl.malloc(64))
+"""
+    result = python(program)
+    assert result.stdout.startswith("507033 ")
+    assert "cannot be used after fork()" in result.stdout
+    assert result.returncode == 0, result.stderr

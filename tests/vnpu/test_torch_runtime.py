@@ -144,24 +144,6 @@ process.join()
     assert "Cannot re-initialize NPU in forked subprocess" in output(program)
 
 
-@pytest.mark.device
-def test_the_runtime_itself_refuses_a_forked_child() -> None:
-    program = """
-import os, ascendcl
-ascendcl.acl("aclrtSetDevice", 0)
-child = os.fork()
-if child == 0:
-    print(ascendcl.code("aclrtSetDevice", 0), ascendcl.message(), flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-ascendcl.acl("aclrtFree", ascendcl.malloc(64))
-"""
-    result = python(program)
-    assert result.stdout.startswith("507033 ")
-    assert "cannot be used after fork()" in result.stdout
-    assert result.returncode == 0, result.stderr
-
-
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_data_loader_workers_with_pinned_memory(method: str) -> None:
     program = f"""
