@@ -1,5 +1,6 @@
-// Loss scaling: what GradScaler calls. An overflow in fp16 stays an infinity (CANN's INF_NAN mode), so looking at the
-// gradients is enough.
+// Loss scaling: what GradScaler calls. The device is in CANN's INF_NAN mode: an overflow in fp16 stays an infinity, so
+// looking at the gradients is enough, and the overflow status of the old saturation mode is never raised.
+#include "opapi/legacy.h"
 #include "opapi/op.h"
 
 namespace vnpu::opapi {
@@ -35,3 +36,7 @@ OP(aclnnAmpUpdateScale, check_update(currentScale, growthTracker, foundInf);
    check_update(updatedScale, updatedGrowthTracker, foundInf), updatedScale.copy_(currentScale);
    updatedGrowthTracker.copy_(growthTracker);
    at::_amp_update_scale_(updatedScale, updatedGrowthTracker, foundInf, growthFactor, backoffFactor, growthInterval))
+
+LEGACY(NPUAllocFloatStatus, out[0], out[0].zero_())
+LEGACY(NPUGetFloatStatusV2, out[0], out[0].zero_())
+LEGACY(NPUClearFloatStatusV2, , )
