@@ -208,12 +208,14 @@ OP(aclnnArgMax, finds(out, self, dim, keepdim),
 OP(aclnnArgMin, finds(out, self, dim, keepdim),
    positions(out, [&](at::Tensor &where) { at::argmin_out(where, self, dim, keepdim); }))
 
-OP(aclnnStd, spreads(out, self, dim, keepdim), at::std_out(out, self, all_or(dim), correction, keepdim))
-OP(aclnnVarCorrection, spreads(out, self, dim, keepdim), at::var_out(out, self, all_or(dim), correction, keepdim))
+// at::Scalar: an int64 would choose the overload whose argument is a bool, unbiased.
+OP(aclnnStd, spreads(out, self, dim, keepdim), at::std_out(out, self, all_or(dim), at::Scalar(correction), keepdim))
+OP(aclnnVarCorrection, spreads(out, self, dim, keepdim),
+   at::var_out(out, self, all_or(dim), at::Scalar(correction), keepdim))
 OP(aclnnVarMean, (spreads(varOut, self, dim, keepdim), spreads(meanOut, self, dim, keepdim)),
-   at::var_mean_out(varOut, meanOut, self, all_or(dim), correction, keepdim))
+   at::var_mean_out(varOut, meanOut, self, all_or(dim), at::Scalar(correction), keepdim))
 OP(aclnnStdMeanCorrection, (spreads(stdOut, self, dim, keepdim), spreads(meanOut, self, dim, keepdim)),
-   at::std_mean_out(stdOut, meanOut, self, all_or(dim), correction, keepdim))
+   at::std_mean_out(stdOut, meanOut, self, all_or(dim), at::Scalar(correction), keepdim))
 OP(aclnnLinalgVectorNorm, norms(out, self, ord, dims, keepDims, dtype),
    norm_into(out, self, ord, all_or(dims), keepDims, dtype))
 OP(aclnnNorm, norms(out, self, pScalar, dim, keepdim, self.scalar_type()),
