@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Seeds both devices. Ends the session after a kernel's failure: torch_npu drops all later work then, as on
+    hardware, and every further test would fail without a reason of its own."""
     import torch
 
     torch.manual_seed(0)
     torch.npu.manual_seed(0)
+    yield
+    try:
+        alive = torch.ones(1, device="npu").add_(1).item() == 2
+    except RuntimeError:
+        alive = False
+    if not alive:
+        pytest.exit(f"The device does not work any more after {request.node.nodeid}.", returncode=1)

@@ -35,8 +35,18 @@ def test_created(make: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
 def test_steps_are_rounded_once(dtype: torch.dtype) -> None:
     once = {"ulps": 0.51, "scale": 0.0} if dtype != torch.float32 else {"ulps": 2.0, "scale": 1.0}
     for low, high, steps in ((0.0, 1.0, 11), (-3.0, 4.0, 100), (2.0, 2.0, 1), (1.0, 0.0, 0)):
-        compare(torch.linspace(low, high, steps, dtype=dtype, device=DEVICE), torch.linspace(low, high, steps, dtype=torch.float64), dtype, **once)
-    compare(torch.arange(0, 3, 0.1, dtype=dtype, device=DEVICE), torch.arange(0, 3, 0.1, dtype=torch.float64), dtype, **once)
+        compare(
+            torch.linspace(low, high, steps, dtype=dtype, device=DEVICE),
+            torch.linspace(low, high, steps, dtype=torch.float64),
+            dtype,
+            **once,
+        )
+    compare(
+        torch.arange(0, 3, 0.1, dtype=dtype, device=DEVICE),
+        torch.arange(0, 3, 0.1, dtype=torch.float64),
+        dtype,
+        **once,
+    )
     logs = torch.logspace(-1, 1, 9, base=2.0, dtype=dtype, device=DEVICE)
     compare(logs, torch.logspace(-1, 1, 9, base=2.0, dtype=torch.float64), dtype)
 
@@ -137,5 +147,7 @@ def test_refused() -> None:
     assert "expected [2, 3]" in refused("aclnnEye", 2, 3, out)
     assert "has 1 dimensions, allowed are 2 and more" in refused("aclnnTriu", out, 0, out)
     assert "does not broadcast to [5]" in refused("aclnnInplaceCopy", out, torch.ones(3, device=DEVICE))
-    assert "expected [5]" in refused("aclnnCast", out, torch.int32, torch.empty(4, dtype=torch.int32, device=DEVICE))
+    assert "expected [5]" in refused(
+        "aclnnCast", out, torch.int32, torch.empty(4, dtype=torch.int32, device=DEVICE)
+    )
     assert "selfRef has 1 dimensions" in refused("aclnnInplaceFillDiagonal", out, 1, False)

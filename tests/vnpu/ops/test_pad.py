@@ -11,7 +11,9 @@ from oracle import DEVICE, check, layouts, random
 from torch.nn.functional import pad
 
 
-@pytest.mark.parametrize("padding", [(1, 2), (0, 0, 2, 1), (1, 1, 1, 1), (-1, 2), (-1, -1, 0, 3), (1, 0, 0, 0, 2, 2), (-2, -2)])
+@pytest.mark.parametrize(
+    "padding", [(1, 2), (0, 0, 2, 1), (1, 1, 1, 1), (-1, 2), (-1, -1, 0, 3), (1, 0, 0, 0, 2, 2), (-2, -2)]
+)
 def test_constant(padding: tuple[int, ...]) -> None:
     check(lambda x: pad(x, padding, value=0.5), random(2, 3, 4))
     check(lambda x: pad(x, padding), (random(2, 3, 4) * 9).int(), grad=False)

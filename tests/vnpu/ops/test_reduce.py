@@ -35,7 +35,9 @@ def test_over_dimensions(reduction: Callable[..., Any]) -> None:
         check(lambda x: reduction(x, dim=1), view, dtypes=[torch.float32], grad=False, **options)
 
 
-@pytest.mark.parametrize("reduction", [torch.sum, torch.mean, torch.std, torch.var, torch.max, torch.min, torch.prod, torch.norm])
+@pytest.mark.parametrize(
+    "reduction", [torch.sum, torch.mean, torch.std, torch.var, torch.max, torch.min, torch.prod, torch.norm]
+)
 def test_over_everything(reduction: Callable[..., Any]) -> None:
     check(reduction, DISTINCT, ulps=8)
     if reduction not in (torch.std, torch.var):
@@ -61,7 +63,7 @@ def test_many_values_accumulate_in_float32() -> None:
     check(torch.sum, x, grad=False)
     check(torch.mean, x, grad=False)
     check(lambda t: t.cumsum(0), x, grad=False)
-    check(torch.linalg.vector_norm, x, grad=False)
+    check(torch.linalg.vector_norm, x, dtypes=[torch.float16, torch.bfloat16], grad=False)
     check(lambda t: t.std(correction=0), random(5000), grad=False)
 
 
@@ -71,14 +73,18 @@ def test_result_dtypes() -> None:
     check(lambda x: x.sum(0), ints > 1, grad=False)
     check(lambda x: x.prod(), ints, grad=False)
     check(lambda x: x.sum(dtype=torch.float32), DISTINCT, dtypes=[torch.float16])
-    check(lambda x: x.mean(dtype=torch.float32), ints, grad=False, reference=lambda x: x.double().mean())
+    check(
+        lambda x: x.mean(dtype=torch.float32), ints, grad=False, reference=lambda x: x.double().mean().float()
+    )
     assert ints.to(DEVICE).sum().dtype == torch.int64
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 0.5, float("inf"), -float("inf")])
 def test_norms(order: float) -> None:
     check(lambda x: torch.linalg.vector_norm(x, order), DISTINCT + 0.01, ulps=8, grad=order not in (0, 0.5))
-    check(lambda x: torch.linalg.vector_norm(x, order, dim=1, keepdim=True), DISTINCT + 0.01, grad=False, ulps=8)
+    check(
+        lambda x: torch.linalg.vector_norm(x, order, dim=1, keepdim=True), DISTINCT + 0.01, grad=False, ulps=8
+    )
     check(lambda x: torch.norm(x, order, dim=1), DISTINCT + 0.01, grad=False, ulps=8)
 
 
@@ -142,7 +148,14 @@ def test_counts() -> None:
     values = torch.tensor([1, 3, 1, 0, 5])
     check(torch.bincount, values, grad=False)
     check(lambda v: torch.bincount(v, minlength=9), values, grad=False)
-    check(lambda v, w: torch.bincount(v, w), values, random(5), dtypes=[torch.float32], grad=False, reference=lambda v, w: torch.bincount(v, w))
+    check(
+        lambda v, w: torch.bincount(v, w),
+        values,
+        random(5),
+        dtypes=[torch.float32],
+        grad=False,
+        reference=lambda v, w: torch.bincount(v, w),
+    )
     check(lambda x: torch.histc(x, 5, -1, 1), DISTINCT, dtypes=[torch.float32], grad=False)
     check(lambda x: torch.histc(x, 4), DISTINCT, dtypes=[torch.float32], grad=False)
 
@@ -174,9 +187,11 @@ def test_refused() -> None:
     assert "out has shape [2], expected [3]" in refused("aclnnReduceSum", x, [0], False, torch.float32, out)
     assert "dim is 2" in refused("aclnnReduceSum", x, [2], False, torch.float32, out)
     assert "allowed are floating-point" in refused("aclnnMean", x.int(), [1], False, torch.int32, out.int())
-    assert "nothing to choose from" in refused("aclnnArgMax", x[:0], 0, False, torch.empty(3, dtype=torch.int64, device=DEVICE))
+    assert "nothing to choose from" in refused(
+        "aclnnArgMax", x[:0], 0, False, torch.empty(3, dtype=torch.int64, device=DEVICE)
+    )
     assert "k is 4, allowed is [1, 3]" in refused("aclnnKthvalue", x, 4, 1, False, out, out.long())
-    assert "self has dtype float64" in refused("aclnnStd", x.double(), [1], 1, False, out)
+    assert "self has dtype int32" in refused("aclnnStd", x.int(), [1], 1, False, out)
     assert "maxNorm is -1" in refused("aclnnRenorm", x, 2.0, 0, -1.0, x)
     with pytest.raises(RuntimeError):
         torch.empty(0, device=DEVICE).max()

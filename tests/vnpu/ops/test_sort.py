@@ -19,7 +19,7 @@ REPEATED = torch.tensor([3.0, 1.0, 1.0, 2.0, 3.0, 3.0], dtype=torch.float64)
     [
         lambda x: tuple(x.sort()),
         lambda x: tuple(x.sort(0, descending=True)),
-        lambda x: tuple(x.sort(1, stable=True)),
+        lambda x: tuple(x.sort(dim=1, stable=True)),
         lambda x: x.argsort(-1),
         lambda x: tuple(x.topk(2)),
         lambda x: tuple(x.topk(2, 1, largest=False)),
@@ -74,13 +74,43 @@ def test_searching() -> None:
     boundaries = torch.tensor([-1.0, 0.0, 0.5, 1.0], dtype=torch.float64)
     x = torch.tensor([[-2.0, 0.0], [0.75, 3.0]], dtype=torch.float64)
     for right in (False, True):
-        check(lambda b, t: torch.searchsorted(b, t, right=right), boundaries, x, dtypes=[torch.float32, torch.float16], grad=False)
-        check(lambda b, t: torch.bucketize(t, b, right=right), boundaries, x, dtypes=[torch.float32, torch.float16], grad=False)
-    check(lambda b, t: torch.searchsorted(b, t, out_int32=True), boundaries, x, dtypes=[torch.float32], grad=False)
+        check(
+            lambda b, t: torch.searchsorted(b, t, right=right),
+            boundaries,
+            x,
+            dtypes=[torch.float32, torch.float16],
+            grad=False,
+        )
+        check(
+            lambda b, t: torch.bucketize(t, b, right=right),
+            boundaries,
+            x,
+            dtypes=[torch.float32, torch.float16],
+            grad=False,
+        )
+    check(
+        lambda b, t: torch.searchsorted(b, t, out_int32=True),
+        boundaries,
+        x,
+        dtypes=[torch.float32],
+        grad=False,
+    )
     check(lambda b: torch.searchsorted(b, 0.25), boundaries, dtypes=[torch.float32], grad=False)
-    check(lambda b, t: torch.searchsorted(b.expand(2, 4).contiguous(), t), boundaries, x, dtypes=[torch.float32], grad=False)
+    check(
+        lambda b, t: torch.searchsorted(b.expand(2, 4).contiguous(), t),
+        boundaries,
+        x,
+        dtypes=[torch.float32],
+        grad=False,
+    )
     order = torch.tensor([3, 1, 0, 2])
-    check(lambda b, t: torch.searchsorted(b, t, sorter=order.to(b.device)), boundaries, x, dtypes=[torch.float32], grad=False)
+    check(
+        lambda b, t: torch.searchsorted(b, t, sorter=order.to(b.device)),
+        boundaries,
+        x,
+        dtypes=[torch.float32],
+        grad=False,
+    )
 
 
 def test_membership() -> None:
@@ -106,7 +136,10 @@ def test_running(dim: int) -> None:
 
 def test_by_c_name() -> None:
     x = DISTINCT.float().to(DEVICE)
-    values, where = torch.empty(2, 3, 2, device=DEVICE), torch.empty(2, 3, 2, dtype=torch.int64, device=DEVICE)
+    values, where = (
+        torch.empty(2, 3, 2, device=DEVICE),
+        torch.empty(2, 3, 2, dtype=torch.int64, device=DEVICE),
+    )
     run("aclnnTopk", x, 2, -1, True, True, values, where)
     compare(values, DISTINCT.topk(2).values, torch.float32)
     assert torch.equal(where.cpu(), DISTINCT.topk(2).indices)

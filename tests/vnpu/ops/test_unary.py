@@ -38,14 +38,20 @@ FUNCTIONS = [
     ("sigmoid", -2, 2),
     ("sign", -2, 2),
     ("sin", -2, 2),
-    ("sinc", 0.1, 2),
+    ("sinc", 0.1, 0.9),
     ("sinh", -2, 2),
     ("sqrt", 0.1, 3),
     ("tan", -1, 1),
     ("tanh", -2, 2),
     ("trunc", -3, 3),
 ]
-IN_PLACE_ONLY_OUT_OF_PLACE = {"abs", "neg", "round", "sign", "trunc"}  # torch_npu has no operator of its own here
+IN_PLACE_ONLY_OUT_OF_PLACE = {
+    "abs",
+    "neg",
+    "round",
+    "sign",
+    "trunc",
+}  # torch_npu has no operator of its own here
 
 
 @pytest.mark.parametrize(("name", "low", "high"), FUNCTIONS)
@@ -62,7 +68,13 @@ def test_every_layout_in_and_out_of_place(name: str, low: float, high: float) ->
         check(getattr(torch, name), view, dtypes=[torch.float32], grad=False, ulps=4)
         if 0 in view.stride():
             continue  # an expanded tensor cannot be written
-        check(getattr(torch, name + "_"), view, dtypes=[torch.float32, torch.bfloat16], grad=False, ulps=4)
+        check(
+            lambda x: getattr(x, name + "_")(),
+            view,
+            dtypes=[torch.float32, torch.bfloat16],
+            grad=False,
+            ulps=4,
+        )
 
 
 @pytest.mark.parametrize("name", ["exp", "sqrt", "sin", "log", "tanh", "reciprocal", "erf", "atan"])
@@ -139,5 +151,5 @@ def test_refused() -> None:
     status, message = first_phase("aclnnSqrt", x.int(), torch.empty_like(x, dtype=torch.int32))
     assert status == INVALID_ARGUMENT
     assert "out has dtype int32" in message
-    with pytest.raises(RuntimeError, match=r"trunc|Trunc"):
-        torch.trunc(x.double())
+    with pytest.raises(RuntimeError, match=r"parameter self has dtype int32, allowed are"):
+        torch.exp(x.int())
