@@ -220,6 +220,18 @@ def test_grad_scaler_skips_and_scales(which: str) -> None:
         assert scale == expected_scale and values == pytest.approx(expected)
 
 
+def test_float_status_is_never_raised() -> None:
+    """The device keeps infinities (INF_NAN mode); the status register belongs to the saturation mode."""
+    import torch_npu
+
+    overflow = torch.full((3,), 60000.0, dtype=torch.float16, device="npu") * 2
+    status = torch_npu.npu_alloc_float_status(overflow)
+    assert overflow.isinf().all() and status.tolist() == [0.0] * 8
+    assert torch_npu.npu_get_float_status(status).tolist() == [0] * 8
+    torch_npu.npu_clear_float_status(status)
+    torch.npu.synchronize()
+
+
 def test_refusals() -> None:
     x, one = torch.ones(3, device="npu"), torch.ones(1, device="npu")
     tail = (0.1, 0.9, 0.99, 0.0, 1e-8)

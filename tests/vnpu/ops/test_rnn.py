@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from aclnn import INVALID_ARGUMENT, first_phase
-from oracle import check, random
+from aclnn import INVALID_ARGUMENT, first_phase, run
+from oracle import check, compare, random
 from torch import nn
 from torch.func import functional_call
 
@@ -108,6 +108,75 @@ def test_packed_sequences(bidirectional: bool) -> None:
         return [nn.utils.rnn.pad_packed_sequence(output)[0], *(last if isinstance(last, tuple) else [last])]
 
     check(run, random(TIME, BATCH, WIDTH), *parameters(module), dtypes=[torch.float32], ulps=16)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_fused_cell(bias: bool) -> None:
+    """The operator that newer versions of torch_npu call for nn.LSTMCell."""
+    gates, more, cell = random(BATCH, 24, seed=1), random(BATCH, 24, seed=2), random(BATCH, HIDDEN, seed=3)
+    biases = [random(24, seed=4), random(24, seed=5)] if bias else []
+    leaves = [t.requires_grad_() for t in (gates, cell, *biases)]
+    total = gates + more + sum(biases)
+    enter, forget, candidate, leave = total.chunk(4, 1)
+    next_cell = forget.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
+    hidden = leave.sigmoid() * next_cell.tanh()
+
+    npu = {name: t.detach().float().npu() for name, t in (("gates", gates), ("more", more), ("cell", cell))}
+    given = [b.detach().float().npu() for b in biases] or [None, None]
+    out, out_cell, storage = (torch.empty_like(npu[name]) for name in ("cell", "cell", "gates"))
+    run("aclnnThnnFusedLstmCell", npu["gates"], npu["more"], npu["cell"], *given, out, out_cell, storage)
+    compare(out, hidden.detach(), torch.float32, ulps=4)
+    compare(out_cell, next_cell.detach(), torch.float32, ulps=4)
+
+    grads = [random(BATCH, HIDDEN, seed=i) for i in (6, 7)]
+    expected = torch.autograd.grad([hidden, next_cell], leaves, grads)
+    gates_grad, cell_grad, bias_grad = (
+        torch.empty_like(storage),
+        torch.empty_like(out),
+        torch.empty(24, device="npu"),
+    )
+    run(
+        "aclnnThnnFusedLstmCellBackward", *(g.float().npu() for g in grads), npu["cell"], out_cell, storage, bias,
+        gates_grad, cell_grad, bias_grad if bias else None,
+    )  # fmt: skip
+    compare(gates_grad, expected[0], torch.float32, ulps=8)
+    compare(cell_grad, expected[1], torch.float32, ulps=8)
+    if bias:
+        compare(bias_grad, expected[2], torch.float32, ulps=8)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_gru_of_padded_sequences(bidirectional: bool) -> None:
+    """Rows of a padded batch, which torch_npu 2.13 does not reach for a GRU."""
+    lengths, directions = [5, 3, 2], 1 + bidirectional
+    module = nn.GRU(WIDTH, HIDDEN, bidirectional=bidirectional).double()
+    inputs = random(TIME, BATCH, WIDTH).requires_grad_()
+    packed = nn.utils.rnn.pack_padded_sequence(inputs, lengths)
+    packed_output, last = module(packed)
+    output = nn.utils.rnn.pad_packed_sequence(packed_output)[0]
+    grads = [random(*output.shape, seed=1), random(*last.shape, seed=2)]
+    leaves = [inputs, *module.parameters()]
+    expected = torch.autograd.grad([output, last], leaves, grads)
+
+    def empty(*shape: int) -> torch.Tensor:
+        return torch.empty(*shape, device="npu")
+
+    flat = inputs.detach().float().view(TIME * BATCH, WIDTH).npu()
+    values = [p.detach().float().npu() for p in module.parameters()]
+    sizes = packed.batch_sizes.npu()
+    y, h = empty(TIME, BATCH, directions * HIDDEN), empty(directions, BATCH, HIDDEN)
+    lists = [[empty(TIME, BATCH, HIDDEN) for _ in range(directions)] for _ in range(5)]
+    run("aclnnGRU", flat, values, None, sizes, True, 1, 0.0, True, bidirectional, False, y, h, *lists)
+    compare(y, output.detach(), torch.float32, ulps=16)
+    compare(h, last.detach(), torch.float32, ulps=16)
+    made = [empty(*flat.shape), empty(*h.shape), [empty(*v.shape) for v in values]]
+    run(
+        "aclnnGRUBackward", flat, values, None, *(g.float().npu() for g in grads), *lists, sizes, True, 1,
+        bidirectional, False, *made,
+    )  # fmt: skip
+    compare(made[0].view(TIME, BATCH, WIDTH), expected[0], torch.float32, ulps=32)
+    for a, e in zip(made[2], expected[1:], strict=True):
+        compare(a, e, torch.float32, ulps=32)
 
 
 def test_refusals() -> None:
