@@ -1,5 +1,5 @@
 // A futex with a deadline: std::atomic::wait has none, and a condition variable costs a mutex on
-// the path where nobody sleeps. Ringing is one atomic add unless somebody waits.
+// the path where nobody sleeps. Ringing is one atomic read unless somebody waits.
 #pragma once
 
 #include <atomic>

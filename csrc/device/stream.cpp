@@ -35,11 +35,19 @@ Stream::~Stream() {
     worker_.join();
 }
 
+void Stream::start() {
+    const std::lock_guard lock(start_mutex_);
+    if (started_.load(std::memory_order_relaxed)) return;
+    worker_ = std::thread([this] { work(); });
+    started_.store(true, std::memory_order_release);
+}
+
 void Stream::submit(std::unique_ptr<Task> task) {
-    std::call_once(started_, [this] { worker_ = std::thread([this] { work(); }); });
+    if (!started_.load(std::memory_order_acquire)) [[unlikely]]
+        start();
     Task *raw = task.release();
     raw->next_.store(nullptr, std::memory_order_relaxed);
-    submitted_.fetch_add(1, std::memory_order_seq_cst);
+    submitted_.fetch_add(1, std::memory_order_relaxed);  // before the push: a task never completes uncounted
     Task *previous = head_.exchange(raw, std::memory_order_acq_rel);
     previous->next_.store(raw, std::memory_order_release);
     work_.ring();
@@ -72,16 +80,17 @@ void Stream::work() {
     worker_of = this;
     leave_signals_to_others();
     pthread_setname_np(pthread_self(), fmt::format("vnpu{}/stream{}", device_, id_).substr(0, 15).c_str());
-    const auto pending = [this] {
-        return submitted_.load(std::memory_order_seq_cst) != completed_.load(std::memory_order_relaxed);
-    };
     for (;;) {
-        work_.wait([&] { return pending() || stop_.load(std::memory_order_seq_cst); }, std::nullopt, kSpin);
-        if (!pending()) return;  // stop was asked for, and nothing is left
-        Task *task = pop();
-        if (task == nullptr) continue;
+        Task *task = nullptr;
+        // Looks at the queue alone, not at the counters: their cache line stays with the threads that submit.
+        work_.wait([&] { return (task = pop()) != nullptr || stop_.load(std::memory_order_relaxed); }, std::nullopt,
+                   kSpin);
+        if (task == nullptr) {
+            if (idle()) return;  // stop was asked for, and nothing is left
+            continue;            // a task is being pushed
+        }
         execute(*task);
-        delete task;
+        task->retire();
         completed_.fetch_add(1, std::memory_order_seq_cst);
         done_.ring();
     }

@@ -29,6 +29,9 @@ class Task {
     // Whether it runs on a stream that a failure has stopped: others wait for what it signals.
     virtual bool always() const noexcept { return false; }
 
+    // Called by the worker when the task is over.
+    virtual void retire() noexcept { delete this; }
+
   private:
     friend class Stream;
     std::atomic<Task *> next_{nullptr};
@@ -80,6 +83,7 @@ class Stream {
     int priority() const noexcept { return priority_; }
 
   private:
+    void start();
     void work();
     void execute(Task &task) noexcept;
     Task *pop() noexcept;
@@ -92,13 +96,18 @@ class Stream {
         void run() override {}
         std::string name() const override { return "stub"; }
     } stub_;
-    std::atomic<Task *> head_{&stub_};  // producers' end
-    Task *tail_{&stub_};                // worker's end
 
-    std::atomic<uint64_t> submitted_{0}, completed_{0};
-    std::atomic<bool> stop_{false};
-    Doorbell work_, done_;
-    std::once_flag started_;
+    // Each side has cache lines of its own.
+    static constexpr size_t kLine = 64;
+    alignas(kLine) std::atomic<Task *> head_{&stub_};  // producers' end
+    std::atomic<uint64_t> submitted_{0};
+    alignas(kLine) Task *tail_{&stub_};  // worker's end
+    std::atomic<uint64_t> completed_{0};
+    alignas(kLine) Doorbell work_;
+    alignas(kLine) Doorbell done_;
+    alignas(kLine) std::atomic<bool> stop_{false};
+    std::atomic<bool> started_{false};
+    std::mutex start_mutex_;
     std::thread worker_;
     std::atomic<bool> failed_{false};  // whether failure_ holds one, for a look without the lock
     mutable std::mutex failure_mutex_;

@@ -1,4 +1,5 @@
-// aclCreate*/aclDestroy*: CANN's descriptors of operator arguments. Destroying a list destroys its elements, as in CANN.
+// aclCreate*/aclDestroy*: CANN's descriptors of operator arguments. Destroying a list destroys its elements, as in
+// CANN.
 #include <cstring>
 
 #include "ascendcl/call.h"
@@ -29,7 +30,8 @@ at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const
     if (bytes != 0) {
         AddressSpace &space = Machine::instance().space();
         if (!space.contains(data))
-            fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.", data);
+            fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.",
+                 data);
         bytes_at = space.alias(data);
     }
     c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
@@ -42,15 +44,20 @@ at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const
 }
 
 at::Scalar scalar_at(const void *value, at::ScalarType dtype) {
-    at::Tensor one = at::from_blob(const_cast<void *>(value), {}, at::TensorOptions().dtype(dtype));
-    return one.item();
+    switch (dtype) {  // what torch_npu passes all the time; a tensor for one number costs half a microsecond
+        case at::kFloat: return *static_cast<const float *>(value);
+        case at::kDouble: return *static_cast<const double *>(value);
+        case at::kLong: return *static_cast<const int64_t *>(value);
+        case at::kBool: return *static_cast<const bool *>(value);
+        default: return at::from_blob(const_cast<void *>(value), {}, at::TensorOptions().dtype(dtype)).item();
+    }
 }
 
 }  // namespace
 
 OP_EXPORT aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum, aclDataType dataType,
-                                  const int64_t *stride, int64_t offset, aclFormat format, const int64_t *storageDims,
-                                  uint64_t storageDimsNum, void *tensorData) {
+                                     const int64_t *stride, int64_t offset, aclFormat format,
+                                     const int64_t *storageDims, uint64_t storageDimsNum, void *tensorData) {
     return VNPU_OPERATOR_API() {
         auto made = std::make_unique<aclTensor>();
         made->view = view(viewDims, viewDimsNum, own(dataType), stride, offset, tensorData);

@@ -8,9 +8,23 @@
 namespace vnpu::opapi {
 namespace {
 
+std::atomic<Executor *> retired{nullptr};
+
 constexpr aclnnStatus kFindKernelError = 561003;  // ACLNN_ERR_INNER_FIND_KERNEL_ERROR: no kernel for the operator
 
 }  // namespace
+
+void Executor::retire() noexcept {
+    next_retired_ = retired.load(std::memory_order_relaxed);
+    while (!retired.compare_exchange_weak(next_retired_, this, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+}
+
+void Executor::free_retired() noexcept {
+    if (retired.load(std::memory_order_relaxed) == nullptr) return;
+    Executor *executor = retired.exchange(nullptr, std::memory_order_acquire);
+    while (executor != nullptr) delete std::exchange(executor, executor->next_retired_);
+}
 
 KernelScope::KernelScope() {
     // ATen keeps the number of OpenMP threads per thread and sets it once; torch.set_num_threads after a worker's
@@ -21,10 +35,12 @@ KernelScope::KernelScope() {
 aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noexcept {
     Executor *task = reinterpret_cast<Executor *>(executor);
     if (Trace::enabled()) [[unlikely]]
-        Trace::call(name, fmt::format("{}, stream={}", task != nullptr ? task->arguments() : "executor=null", stream), "launch");
+        Trace::call(name, fmt::format("{}, stream={}", task != nullptr ? task->arguments() : "executor=null", stream),
+                    "launch");
     return acl::call<acl::Face::Operator>(name) << [&] {
         if (task == nullptr)
-            fail(FaultKind::NullArgument, "parameter executor is null: the first phase did not succeed or was not called");
+            fail(FaultKind::NullArgument,
+                 "parameter executor is null: the first phase did not succeed or was not called");
         std::unique_ptr<Task> owned(task);
         Machine::instance().stream(stream).submit(std::move(owned));
     };
@@ -32,10 +48,11 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
 
 aclnnStatus answer_gap(const char *name) noexcept {
     return acl::call<acl::Face::Operator>(name) << [&] {
-        throw acl::Error(kFindKernelError,
-                         fmt::format("The virtual NPU does not implement {} yet. This says nothing about Ascend hardware. "
-                                     "`torchport vnpu ops` lists what it has.",
-                                     name));
+        throw acl::Error(
+            kFindKernelError,
+            fmt::format("The virtual NPU does not implement {} yet. This says nothing about Ascend hardware. "
+                        "`torchport vnpu ops` lists what it has.",
+                        name));
     };
 }
 
