@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from torchport.convert import workers
 from torchport.convert.workers import Converted, convert_files
 from torchport.findings import Safety
 from torchport.rules import Style
-from torchport.source.definitions import Definitions, definitions
+from torchport.source.definitions import definitions
 
 
 def make(folder: Path, count: int) -> list[tuple[Path, str]]:
@@ -40,10 +41,10 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     files = make(tmp_path, 6)
     honest = workers.convert_file
 
-    def slow(path: Path, name: str, style: Style, project: Definitions) -> Converted:
+    def slow(path: Path, name: str, style: Style, *more: Any) -> Converted:
         while name == "f2.py":
             time.sleep(0.01)
-        return honest(path, name, style, project)
+        return honest(path, name, style, *more)
 
     monkeypatch.setattr(workers, "convert_file", slow)
     done = list(convert_files(files, Style.NPU, seconds=1.0, processes=2))
@@ -57,10 +58,10 @@ def test_a_worker_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     files = make(tmp_path, 6)
     honest = workers.convert_file
 
-    def deadly(path: Path, name: str, style: Style, project: Definitions) -> Converted:
+    def deadly(path: Path, name: str, style: Style, *more: Any) -> Converted:
         if name == "f3.py":
             os.kill(os.getpid(), signal.SIGKILL)
-        return honest(path, name, style, project)
+        return honest(path, name, style, *more)
 
     monkeypatch.setattr(workers, "convert_file", deadly)
     done = list(convert_files(files, Style.NPU, processes=2))

@@ -112,7 +112,7 @@ def _parse(name: str, command: Command, words: list[str]) -> argparse.Namespace:
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     common.add_argument("-q", "--quiet", action="store_true", help="no messages, only data and errors")
     if not getattr(command, "PASSES_ARGUMENTS", False):
-        return parser.parse_args(words)
+        return parser.parse_intermixed_args(words)
     own = _own_words(words)
     arguments = parser.parse_args(own)
     arguments.passed = words[len(own) + 1 :]

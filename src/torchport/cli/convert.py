@@ -5,8 +5,12 @@ examples:
   torchport convert project/ -o project_npu/     write a converted copy
   torchport convert project/ --write             convert in place
   torchport convert project/ --undo              take the last conversion in place back
-  torchport convert project/ -o out/ --layout msft
-                                                 the folder and tables that other Ascend tools write
+  torchport convert project/ -o out/ --distributed --main train.py --model net
+                                                 from one device to several, with a launcher
+  torchport convert project/ -o out/ --rule my_rules.json
+                                                 your own renames first
+  torchport convert -i project/ -o out/ -v 2.8.0 distributed -m train.py -t net
+                                                 as other Ascend tools are called: writes out/project_msft_multi
 
 Only what is proven to be torch is rewritten. What is not becomes a finding, with what to do about it. Nothing of the
 project is imported or run. The exit code is 1 where a finding needs a decision or blocks the port.
@@ -18,17 +22,21 @@ import argparse
 import sys
 from pathlib import Path
 
-from torchport.convert import convert_tree, preview_tree, undo_tree, write_tree
+from torchport.convert import Extras, convert_tree, preview_tree, undo_tree, write_tree
+from torchport.convert.launcher import main_file, write_launcher
 from torchport.errors import TorchportError
 from torchport.findings import Result, write_atomically
 from torchport.report import render
 from torchport.report.html import page
 from torchport.report.tables import tables
 from torchport.rules import Style
+from torchport.rules.custom import CustomRules
+from torchport.source.project import require
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH", help="script or folder")
+    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="script or folder")
+    parser.add_argument("mode", nargs="?", metavar="distributed", help="the same as --distributed")
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write a converted copy here")
     action.add_argument("--diff", action="store_true", help="print the changes as a patch, write nothing")
@@ -38,7 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout",
         choices=["plain", "msft"],
-        default="plain",
         help="msft: write to FOLDER/<name>_msft, with change_list.csv and the other tables beside the files",
     )
     parser.add_argument(
@@ -47,18 +54,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=Style.NPU.value,
         help="npu: torch.npu and npu:0 (default); agnostic: torch.accelerator, still runs on CUDA",
     )
+    parser.add_argument("-r", "--rule", type=Path, metavar="FILE", help="JSON with rules of your own")
+    several = parser.add_argument_group("from one device to several")
+    several.add_argument("--distributed", action="store_true", help="one process per device, with torchrun")
+    several.add_argument("-m", "--main", type=Path, metavar="FILE", help="the script that is started")
+    several.add_argument(
+        "-t", "--model", "--target_model", metavar="NAME", help="the variable of its model (default: model)"
+    )
+    other = parser.add_argument_group("options of other Ascend tools")
+    other.add_argument("-i", "--input", type=Path, metavar="PATH", help="PATH; implies --layout msft")
+    other.add_argument("-v", "--version", metavar="X.Y.Z", help="not needed: the result fits every torch")
+    other.add_argument(
+        "-s", "--specify-device", action="store_true", help="not needed: ASCEND_RT_VISIBLE_DEVICES does it"
+    )
+    other.add_argument(
+        "-sim",
+        "--similar",
+        action="store_true",
+        help="not needed: near equivalents are made and marked for review",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     style = Style(arguments.style)
+    _arrange(arguments)
     if arguments.undo:
         return _undo(arguments)
     if arguments.layout == "msft" and not arguments.output:
         raise TorchportError("--layout msft needs an output folder", hint="Add -o FOLDER.")
+    extras = _extras(arguments)
     if arguments.output:
-        result = _write_copy(arguments, style)
+        result = _write_copy(arguments, style, extras)
     else:
-        result = (preview_tree if arguments.diff else write_tree)(arguments.path, style)
+        result = (preview_tree if arguments.diff else write_tree)(arguments.path, style, extras)
     if arguments.json:
         print(result.text(), end="")
     elif arguments.diff:
@@ -72,13 +100,53 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(result)
 
 
-def _write_copy(arguments: argparse.Namespace, style: Style) -> Result:
-    if arguments.layout == "plain":
-        return convert_tree(arguments.path, arguments.output, style)
-    folder = arguments.output / f"{arguments.path.resolve().stem}_msft"
-    result = convert_tree(arguments.path, folder, style)
-    for name, text in tables(result).items():
-        write_atomically(folder / name, text.encode("utf-8", "backslashreplace"))
+def _arrange(arguments: argparse.Namespace) -> None:
+    """Bring the words of other tools' command lines to where ours are."""
+    if arguments.input is not None:
+        if arguments.path is not None and str(arguments.path) == "distributed" and arguments.mode is None:
+            arguments.path, arguments.mode = None, "distributed"
+        if arguments.path is not None:
+            raise TorchportError(f"the project is given twice: {arguments.input} and {arguments.path}")
+        arguments.path, arguments.layout = arguments.input, arguments.layout or "msft"
+    if arguments.path is None:
+        raise TorchportError("what is to be converted is not given", hint="Give a script or a folder.")
+    if arguments.mode not in (None, "distributed"):
+        raise TorchportError(f"{arguments.mode!r} is one path too many", hint="Convert one after the other.")
+    arguments.distributed = arguments.distributed or arguments.mode is not None
+    require(arguments.path)
+
+
+def _extras(arguments: argparse.Namespace) -> Extras | None:
+    """What is to be done before the conversion; None for nothing."""
+    if not arguments.distributed:
+        if arguments.main or arguments.model:
+            raise TorchportError("--main and --model belong to --distributed", hint="Add --distributed.")
+        return Extras(custom=CustomRules.read(arguments.rule)) if arguments.rule else None
+    if arguments.write:
+        raise TorchportError(
+            "--distributed adds a launcher to the project, so it is not done in place", hint="Use -o FOLDER."
+        )
+    if arguments.main is None and not arguments.path.is_file():
+        raise TorchportError(
+            "--distributed needs to know the script that is started", hint="Add --main FILE."
+        )
+    custom = CustomRules.read(arguments.rule) if arguments.rule else None
+    main = main_file(arguments.path, arguments.main or arguments.path)
+    return Extras(main, arguments.model or "model", custom)
+
+
+def _write_copy(arguments: argparse.Namespace, style: Style, extras: Extras | None) -> Result:
+    folder = arguments.output
+    if arguments.layout == "msft":
+        suffix = "_msft_multi" if arguments.distributed else "_msft"
+        folder = arguments.output / f"{arguments.path.resolve().stem}{suffix}"
+    result = convert_tree(arguments.path, folder, style, extras)
+    if arguments.layout == "msft":
+        texts = {**tables(result), "msFmkTranspltlog.txt": _text(result, arguments)}
+        for name, text in texts.items():
+            write_atomically(folder / name, text.encode("utf-8", "backslashreplace"))
+    if extras is not None and extras.main:
+        write_launcher(folder, extras.main)
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from torchport.findings import Edit, Finding, Location, Safety, Severity
 from torchport.knowledge.libraries import libraries
@@ -60,6 +60,22 @@ def _of_interest() -> re.Pattern[bytes]:
     words = r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel"
     files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres"
     return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
+
+
+def inspect_with(
+    data: bytes, path: str, check: Callable[[Module], Iterable[Finding]], project: Definitions | None = None
+) -> tuple[Finding, ...]:
+    """The findings of one check in a Python file; none where it cannot be read, which `inspect_source` says."""
+    if len(data) > LARGEST:
+        return ()
+    try:
+        module = Module(path, data, project)
+        found = [finding for finding in check(module) if not _is_ignored(module, finding)]
+        return _in_order(_without_overlaps(found))
+    except (SourceError, RecursionError, MemoryError):
+        return ()
+    except Exception as error:  # as for one rule: a finding, not the end
+        return (bug(path, f"a stage of the conversion failed: {type(error).__name__}: {error}"),)
 
 
 def _inspect(module: Module, style: Style) -> list[Finding]:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import tomllib
 import warnings
+from collections.abc import Iterable
 
 from torchport.convert.inspection import bug, inspect_source
 from torchport.findings import Edit, Finding, Safety
@@ -38,14 +39,14 @@ def convert_source(
     Nothing is raised, whatever the bytes are.
     """
     findings = inspect_source(data, path, style, project)
-    edits = tuple(edit for finding in findings if finding.safety is not Safety.REPORT for edit in finding.fix)
+    edits = applied(findings)
     if not edits:
         return Conversion(data, findings, left=findings)
     problem = ""
     try:
         output = splice(data, edits)
         again = inspect_source(output, path, style, project)
-        problem = _problem(data, output, edits, path, again)
+        problem = problem_of(data, output, edits, path) or _not_idempotent(again)
     except ValueError as error:
         problem = str(error)
     if problem:
@@ -54,14 +55,21 @@ def convert_source(
     return Conversion(output, findings, edits, again)
 
 
-def _problem(
-    data: bytes, output: bytes, edits: tuple[Edit, ...], path: str, again: tuple[Finding, ...]
-) -> str:
+def applied(findings: Iterable[Finding]) -> tuple[Edit, ...]:
+    """The edits that are made without asking."""
+    return tuple(edit for finding in findings if finding.safety is not Safety.REPORT for edit in finding.fix)
+
+
+def problem_of(data: bytes, output: bytes, edits: tuple[Edit, ...], path: str) -> str:
     """What is wrong with the output; empty if nothing is."""
     if splice(output, inverse(data, edits)) != data:
         return "the conversion cannot be taken back to the original"
     if (broken := _load_error(output, path)) and not _load_error(data, path):
         return f"the converted file cannot be read any more: {broken}"
+    return ""
+
+
+def _not_idempotent(again: tuple[Finding, ...]) -> str:
     for finding in again:
         if finding.fix:
             where = finding.location

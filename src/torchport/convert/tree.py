@@ -10,6 +10,7 @@ from typing import Any
 from torchport.convert.diff import unified_diff
 from torchport.convert.project import sources, summary
 from torchport.convert.residue import Meaning
+from torchport.convert.stages import Extras
 from torchport.convert.workers import Converted, convert_files
 from torchport.errors import TorchportError
 from torchport.findings import Result, write_atomically
@@ -52,13 +53,13 @@ def _residue(converted: list[Converted]) -> dict[str, Any]:
     }
 
 
-def preview_tree(source: Path, style: Style = Style.NPU) -> Result:
+def preview_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
     """What converting would do: the findings, and the diff as `data["diff"]`; nothing is written."""
     require(source)
-    return result_of(source, style, list(convert_files(sources(source), style)))
+    return result_of(source, style, list(convert_files(sources(source), style, extras)))
 
 
-def convert_tree(source: Path, out: Path, style: Style = Style.NPU) -> Result:
+def convert_tree(source: Path, out: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
     """Write a converted copy of the file or folder `source` into the folder `out`.
 
     Files that are not changed are copied with their permissions, links are copied as links; version control and
@@ -69,7 +70,7 @@ def convert_tree(source: Path, out: Path, style: Style = Style.NPU) -> Result:
     _check_out(source, out)
     try:
         (out / PRIVATE).mkdir(parents=True, exist_ok=True)
-        converted = {one.path: one for one in convert_files(sources(source, out), style)}
+        converted = {one.path: one for one in convert_files(sources(source, out), style, extras)}
         for path in files(source, apart_from=out):
             target = out / display_name(path, source)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.convert.project import sources
+from torchport.convert.stages import Extras
 from torchport.convert.tree import result_of
 from torchport.convert.workers import convert_files
 from torchport.errors import TorchportError
@@ -19,10 +20,10 @@ from torchport.source.edits import inverse, splice
 from torchport.source.project import PRIVATE, require
 
 
-def write_tree(source: Path, style: Style = Style.NPU) -> Result:
+def write_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
     """Convert the file or folder `source` in place. Raises TorchportError where it cannot be written."""
     require(source)
-    converted = list(convert_files(sources(source), style))
+    converted = list(convert_files(sources(source), style, extras))
     back = {
         one.name: {
             "before": one.digest,

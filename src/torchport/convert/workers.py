@@ -20,6 +20,7 @@ from pathlib import Path
 from torchport.convert.inspection import about_file, bug
 from torchport.convert.residue import Mention, residue
 from torchport.convert.source import convert_source
+from torchport.convert.stages import Extras, convert_in_stages
 from torchport.findings import Edit, Finding, hash_bytes
 from torchport.rules import Style
 from torchport.source.definitions import Definitions, definitions
@@ -50,7 +51,9 @@ class Converted:
         return bool(self.edits)
 
 
-def convert_file(path: Path, name: str, style: Style, project: Definitions | None = None) -> Converted:
+def convert_file(
+    path: Path, name: str, style: Style, project: Definitions | None = None, extras: Extras | None = None
+) -> Converted:
     """Read and convert one file. One that cannot be read is a finding (TP900)."""
     try:
         data = path.read_bytes()
@@ -58,7 +61,12 @@ def convert_file(path: Path, name: str, style: Style, project: Definitions | Non
         return Converted(
             path, name, "", (about_file("TP900", name, f"the file cannot be read: {error.strerror}"),)
         )
-    conversion = convert_source(data, name, style, project)
+    if extras is None:
+        conversion = convert_source(data, name, style, project)
+    else:
+        conversion = convert_in_stages(
+            data, name, extras, project, lambda data: convert_source(data, name, style, project)
+        )
     done = Converted(
         path,
         name,
@@ -74,6 +82,7 @@ def convert_file(path: Path, name: str, style: Style, project: Definitions | Non
 def convert_files(
     files: Sequence[tuple[Path, str]],
     style: Style,
+    extras: Extras | None = None,
     *,
     seconds: float = SECONDS_PER_FILE,
     processes: int | None = None,
@@ -82,7 +91,7 @@ def convert_files(
     count = min(processes or os.cpu_count() or 1, 8, max(len(files), 1))
     done: dict[int, Converted] = {}
     project = _definitions(files) if len(files) > 1 else Definitions()
-    workers = [_Worker(style, project) for _ in range(count)]
+    workers = [_Worker(style, project, extras) for _ in range(count)]
     waiting = iter(range(len(files)))
     try:
         for worker in workers:
@@ -144,9 +153,8 @@ def _collect(
 class _Worker:
     """One worker process, started when it gets its first file and again after it was lost."""
 
-    def __init__(self, style: Style, project: Definitions) -> None:
-        self._style = style
-        self._project = project
+    def __init__(self, style: Style, project: Definitions, extras: Extras | None) -> None:
+        self._work = (style, project, extras)
         self._process: multiprocessing.process.BaseProcess | None = None
         self.pipe: Connection
         self.index: int | None = None
@@ -158,7 +166,7 @@ class _Worker:
             alone = threading.active_count() == 1
             self.pipe, theirs = multiprocessing.Pipe()
             process = multiprocessing.get_context("fork").Process if alone else _SPAWN.Process
-            self._process = process(target=_work, args=(theirs, self._style, self._project), daemon=True)
+            self._process = process(target=_work, args=(theirs, *self._work), daemon=True)
             self._process.start()
             theirs.close()
         self.index, self.limit = index, time.monotonic() + seconds
@@ -192,19 +200,19 @@ class _Worker:
             self._process = None
 
 
-def _work(pipe: Connection, style: Style, project: Definitions) -> None:
+def _work(pipe: Connection, style: Style, project: Definitions, extras: Extras | None) -> None:
     """Convert files until the other end of the pipe is gone."""
     sys.setrecursionlimit(_RECURSION)
     threading.stack_size(_STACK)
-    thread = threading.Thread(target=_serve, args=(pipe, style, project))
+    thread = threading.Thread(target=_serve, args=(pipe, style, project, extras))
     thread.start()
     thread.join()
 
 
-def _serve(pipe: Connection, style: Style, project: Definitions) -> None:
+def _serve(pipe: Connection, style: Style, project: Definitions, extras: Extras | None) -> None:
     while True:
         try:
             path, name = pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(convert_file(path, name, style, project))
+        pipe.send(convert_file(path, name, style, project, extras))

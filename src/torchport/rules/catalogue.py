@@ -7,6 +7,8 @@ import functools
 from collections.abc import Mapping
 
 from torchport.rules import rules
+from torchport.rules.custom import CUSTOM
+from torchport.rules.distribute import distribution_rules
 from torchport.rules.files import file_rules
 
 # What is said about a file as a whole has a code and no rule.
@@ -51,7 +53,7 @@ def catalogue() -> Mapping[str, Entry]:
         Entry(
             rule.code, rule.title, rule.safety.value, rule.why, rule.reference, rule.rewrites, rule.unchanged
         )
-        for rule in rules()
+        for rule in (*rules(), *distribution_rules(), CUSTOM)
     ]
     entries += [
         Entry(

@@ -9,7 +9,7 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
-_NAMES = (
+NAMES = (
     "torch.nn.DataParallel",
     "torch.nn.parallel.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel",
@@ -19,10 +19,11 @@ _NAMES = (
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every call."""
     for call in module.all(ast.Call):
-        if module.qualified(call.func) in _NAMES:
+        if module.qualified(call.func) in NAMES:
             yield RULE.finding(
                 module, call, "DataParallel does not run on NPUs",
-                hint="Use DistributedDataParallel, one process per NPU, started with torchrun; for one NPU drop it.",
+                hint="`torchport convert PROJECT -o OUT --distributed --main FILE --model NAME` rewrites the script "
+                "for DistributedDataParallel, one process per NPU; for one NPU drop the wrapper.",
             )  # fmt: skip
 
 

@@ -38,3 +38,39 @@ def inverse(data: bytes, edits: Iterable[Edit]) -> tuple[Edit, ...]:
         result.append(Edit(start, start + len(edit.replacement), data[edit.start : edit.end]))
         shift += len(edit.replacement) - (edit.end - edit.start)
     return tuple(result)
+
+
+def compose(data: bytes, first: Iterable[Edit], second: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits of `data` that do what `first` does, and then `second`, whose offsets are those after `first`."""
+    first, second = ordered(first), ordered(second)
+    middle, written = splice(data, first), inverse(data, first)
+    clusters: list[list[int]] = []  # in the middle: ranges that hold whole edits of both
+    for start, end in sorted((edit.start, edit.end) for edit in (*written, *second)):
+        if clusters and start <= clusters[-1][1]:
+            clusters[-1][1] = max(end, clusters[-1][1])
+        else:
+            clusters.append([start, end])
+    result = []
+    for start, end in clusters:
+        inside = [
+            Edit(edit.start - start, edit.end - start, edit.replacement)
+            for edit in second
+            if start <= edit.start and edit.end <= end
+        ]
+        grown = [len(edit.replacement) - (edit.end - edit.start) for edit in written]
+        before = sum(more for edit, more in zip(written, grown, strict=True) if edit.start < start)
+        within = sum(more for edit, more in zip(written, grown, strict=True) if start <= edit.start <= end)
+        result.append(Edit(start + before, end + before + within, splice(middle[start:end], inside)))
+    return tuple(result)
+
+
+def origin(data: bytes, edits: Iterable[Edit], offset: int) -> int:
+    """The offset in `data` of what is at `offset` in `splice(data, edits)`; for new text, where it was put."""
+    shift = 0
+    for edit in inverse(data, edits):
+        if offset < edit.start:
+            break
+        if offset < edit.end:
+            return edit.start + shift
+        shift += len(edit.replacement) - (edit.end - edit.start)
+    return offset + shift

@@ -1,0 +1,68 @@
+"""The script that starts a distributed conversion: one process per NPU, with torchrun."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from torchport.errors import TorchportError
+from torchport.findings import write_atomically
+from torchport.source.project import display_name, files, is_python
+
+LAUNCHER = "run_distributed_npu.sh"
+_TEXT = """\
+#!/usr/bin/env bash
+# Starts one process per NPU of this machine; arguments go to the script.
+#   ./{launcher} --epochs 90
+# Fewer NPUs: ASCEND_RT_VISIBLE_DEVICES=0,1 or NPROC_PER_NODE=2. Several machines: set NNODES and MASTER_ADDR on each,
+# and NODE_RANK to 0, 1, ...
+set -euo pipefail
+cd "$(dirname "${{BASH_SOURCE[0]}}")"
+
+if [[ -z "${{NPROC_PER_NODE:-}}" ]]; then
+  if [[ -n "${{ASCEND_RT_VISIBLE_DEVICES:-}}" ]]; then
+    IFS=, read -ra devices <<< "$ASCEND_RT_VISIBLE_DEVICES"
+  else
+    shopt -s nullglob
+    devices=(/dev/davinci[0-9]*)
+  fi
+  NPROC_PER_NODE=${{#devices[@]}}
+fi
+if (( NPROC_PER_NODE < 1 )); then
+  echo "no NPU found in /dev; set NPROC_PER_NODE to the number of processes" >&2
+  exit 2
+fi
+
+exec torchrun \\
+  --nnodes="${{NNODES:-1}}" \\
+  --node_rank="${{NODE_RANK:-0}}" \\
+  --nproc_per_node="$NPROC_PER_NODE" \\
+  --master_addr="${{MASTER_ADDR:-127.0.0.1}}" \\
+  --master_port="${{MASTER_PORT:-29500}}" \\
+  {main} "$@"
+"""
+
+
+def main_file(project: Path, main: Path) -> str:
+    """The name in findings of the file that `main` means: inside the project, or from where the user is.
+
+    Raises TorchportError where the project has no such Python file.
+    """
+    root = project.resolve()
+    for candidate in ([project / main] if project.is_dir() else []) + [main]:
+        path = candidate.resolve()
+        if is_python(path) and path.is_file() and (path == root or root in path.parents):
+            return display_name(path, root)
+    known = [display_name(path, project) for path in files(project) if is_python(path)]
+    raise TorchportError(
+        f"{main} is no Python file of {project}",
+        hint=f"--main is one of {', '.join(known[:8])}" + (" ..." if len(known) > 8 else "") if known else "",
+    )
+
+
+def write_launcher(folder: Path, main: str) -> Path:
+    """Write the executable launcher for the script `main` into a converted project. Raises OSError."""
+    path = folder / LAUNCHER
+    text = _TEXT.format(launcher=LAUNCHER, main=shlex.quote(f"./{main}"))
+    write_atomically(path, text.encode("utf-8", "surrogateescape"), 0o755)
+    return path

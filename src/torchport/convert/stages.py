@@ -1,0 +1,135 @@
+"""Conversions that follow each other on one file, told as one: the user's own rules, several devices, the NPU."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+
+from torchport.convert.inspection import bug, inspect_with
+from torchport.convert.source import Conversion, applied, problem_of
+from torchport.findings import Edit, Finding, Location, Safety, Severity
+from torchport.rules import Style
+from torchport.rules.custom import CustomRules
+from torchport.rules.distribute import distribution_rules
+from torchport.rules.distribute.script import LOADERS, Script
+from torchport.source.definitions import Definitions
+from torchport.source.edits import compose, origin, splice
+from torchport.source.kinds import Kind, kind_of
+from torchport.source.module import Module
+from torchport.source.text import SourceText
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extras:
+    """What is done to a project before it is converted for the NPU.
+
+    `main` is the file, named as in findings, that is to run on several devices, `model` the variable of its model;
+    `custom` are the user's own rules.
+    """
+
+    main: str = ""
+    model: str = "model"
+    custom: CustomRules | None = None
+
+    def stages(self, path: str) -> Iterator[Callable[[Module], Iterable[Finding]]]:
+        """What looks at the file, in order; each sees what the one before has written."""
+        if self.custom is not None:
+            yield self.custom.check
+        if path == self.main:
+            yield self._distribute
+        elif self.main:
+            yield _loaders_elsewhere
+
+    def _distribute(self, module: Module) -> Iterator[Finding]:
+        script = Script(module.text.path, module.text.data, self.model, module.project)
+        for rule in distribution_rules():
+            yield from rule.check(script, Style.NPU)
+
+
+def convert_in_stages(
+    data: bytes, path: str, extras: Extras, project: Definitions | None, last: Callable[[bytes], Conversion]
+) -> Conversion:
+    """Run the stages that `extras` asks for and then `last`, which converts for the NPU.
+
+    Locations are those of the original file. A finding's fix is what its own stage does: where a later stage converts
+    text that an earlier one has written, only `Conversion.edits` tell the sum.
+    """
+    done = Conversion(data, ())
+    if (kind_of(path) or Kind.PYTHON) is Kind.PYTHON:
+        for stage in extras.stages(path):
+            findings = inspect_with(done.output, path, stage, project)
+            done = _then(data, path, done, findings, applied(findings))
+    final = last(done.output)
+    own = {
+        finding.code for finding in done.findings if finding.severity is not Severity.INFO and not finding.fix
+    }
+    kept = tuple(finding for finding in done.findings if finding.code in own and not finding.fix)
+    return dataclasses.replace(
+        _then(data, path, done, final.findings, final.edits), left=(*final.left, *kept)
+    )
+
+
+def _then(
+    data: bytes, path: str, done: Conversion, findings: tuple[Finding, ...], edits: tuple[Edit, ...]
+) -> Conversion:
+    """`done` and then one more stage, whose findings and edits are about `done.output`."""
+    try:
+        combined = compose(data, done.edits, edits) if edits else done.edits
+        output = splice(done.output, edits)
+        problem = problem_of(data, output, combined, path)
+        if not problem and splice(data, combined) != output:
+            problem = "the stages of the conversion do not add up"
+    except ValueError as error:
+        problem = str(error)
+    if problem:
+        left = tuple(dataclasses.replace(finding, fix=(), safety=Safety.REPORT) for finding in findings)
+        return Conversion(done.output, (*done.findings, bug(path, problem), *left), done.edits)
+    placed = [_place(data, path, done, finding) for finding in findings]
+    order = sorted(
+        (*done.findings, *(finding for finding in placed if finding is not None)),
+        key=lambda finding: (finding.location.line, finding.location.column) if finding.location else (0, 0),
+    )
+    return Conversion(output, tuple(order), combined)
+
+
+def _place(data: bytes, path: str, done: Conversion, finding: Finding) -> Finding | None:
+    """The finding in the original file; None where it only converts what an earlier stage has written."""
+    if not done.edits or finding.location is None:
+        return finding
+    before, after = SourceText(path, data), SourceText(path, done.output)
+
+    def place(line: int, column: int) -> int:
+        text = after.lines[line - 1][: column - 1] if line <= len(after.lines) else ""
+        return origin(
+            data, done.edits, after.offset(min(line, len(after.lines)), 0) + len(text.encode(after.encoding))
+        )
+
+    where = finding.location
+    start, end = place(where.line, where.column), place(where.end_line, where.end_column)
+    fix = tuple(
+        Edit(one, max(one, origin(data, done.edits, edit.end)), edit.replacement)
+        for edit in finding.fix
+        for one in [origin(data, done.edits, edit.start)]
+    )
+    if (
+        finding.fix
+        and start == end
+        and all(edit.start == edit.end for edit in fix)
+        and where.line != where.end_line
+    ):
+        return None
+    if finding.fix and start >= end and finding.safety is Safety.SAFE:
+        return None
+    location: Location = before.location(start, max(start, end))
+    return dataclasses.replace(finding, location=location, fix=fix)
+
+
+def _loaders_elsewhere(module: Module) -> Iterator[Finding]:
+    """A file beside the main one: what it makes reaches other files, which nobody follows."""
+    for script in [Script(module.text.path, module.text.data, "", module.project)]:
+        for call in script.loaders:
+            yield distribution_rules()[1].finding(
+                module, call, f"{LOADERS[0]} outside of the main file: whether it is trained on is not proven",
+                hint="If it is, give it a DistributedSampler in place of shuffle=True, and call its set_epoch(epoch).",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip

@@ -1,0 +1,157 @@
+"""TP301: rules of the user's own, from a JSON file in the format of Ascend's migration tools.
+
+{"rules": {"ArgsModifyRule": [{"func_name": "f", "arg_idx": 0, "arg_new": "x"}],
+           "FuncNameModifyRule": [{"old_name": "f", "new_name": "g"}],
+           "ModuleNameModifyRule": [{"old_name": "m", "new_name": "n", "parent_module": "a.b"}]}}
+
+Names are dotted names as imports give them (`torch.cuda.amp.autocast`), whatever the file calls them.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torchport.errors import TorchportError
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule
+from torchport.source.module import Module
+
+_KEYS: dict[str, dict[str, type]] = {
+    "ArgsModifyRule": {"func_name": str, "arg_idx": int, "arg_new": str},
+    "FuncNameModifyRule": {"old_name": str, "new_name": str},
+    "ModuleNameModifyRule": {"old_name": str, "new_name": str, "parent_module": str},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CustomRules:
+    """The rules of one file: new arguments by (function, position), new function names, new module names."""
+
+    arguments: dict[tuple[str, int], str]
+    functions: dict[str, str]
+    modules: dict[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> CustomRules:
+        """Read a file of rules. Raises TorchportError where it is missing or says something that is not a rule."""
+        try:
+            value = json.loads(path.read_bytes())
+        except OSError as error:
+            raise TorchportError(f"cannot read the rules {path}: {error.strerror}") from error
+        except ValueError as error:
+            raise TorchportError(f"the rules {path} are not JSON: {error}") from error
+        rows = value.get("rules") if isinstance(value, dict) else None
+        if not isinstance(rows, dict) or not set(rows) <= set(_KEYS):
+            raise TorchportError(
+                f'{path} has no rules: {{"rules": {{...}}}} with the keys {", ".join(_KEYS)} is expected'
+            )
+        for kind, some in rows.items():
+            for number, row in enumerate(some if isinstance(some, list) else [some], 1):
+                _require(path, kind, number, row)
+        return cls(
+            {(row["func_name"], row["arg_idx"]): row["arg_new"] for row in rows.get("ArgsModifyRule", [])},
+            {row["old_name"]: row["new_name"] for row in rows.get("FuncNameModifyRule", [])},
+            {
+                ".".join(filter(None, (row.get("parent_module", ""), row["old_name"]))): row["new_name"]
+                for row in rows.get("ModuleNameModifyRule", [])
+            },
+        )
+
+    def check(self, module: Module) -> Iterator[Finding]:
+        """What the rules change in a file."""
+        for call in module.all(ast.Call):
+            name = _name(module, call.func)
+            for (function, position), new in self.arguments.items():
+                if function == name:
+                    yield from _argument(module, call, position, new)
+            if name in self.functions:
+                yield _finding(module, call.func, name, self.functions[name])
+        for attribute in module.all(ast.Attribute):
+            name = module.qualified(attribute) or ""
+            if name in self.modules:
+                edit = module.attribute_edit(attribute, self.modules[name])
+                yield CUSTOM.finding(
+                    module, attribute, f"your rule: {name} is now {self.modules[name]}", [edit]
+                )
+        for plain in module.all(ast.Import):
+            yield from self._imports(module, plain, "")
+        for chosen in module.all(ast.ImportFrom):
+            if chosen.level == 0 and chosen.module:
+                yield from self._imports(module, chosen, chosen.module + ".")
+
+    def _imports(self, module: Module, node: ast.Import | ast.ImportFrom, parent: str) -> Iterator[Finding]:
+        for alias in node.names:
+            new = self.modules.get(parent + alias.name)
+            if new is not None:
+                start, _ = module.text.span(alias)
+                first = alias.name.rpartition(".")[0]
+                text = f"{first}.{new}" if first else new
+                if not first and not alias.asname:
+                    text += f" as {alias.name}"
+                edit = Edit(start, start + len(alias.name.encode()), text.encode(module.text.encoding))
+                yield CUSTOM.finding(module, node, f"your rule: {parent}{alias.name} is now {new}", [edit])
+
+
+def _require(path: Path, kind: str, number: int, row: Any) -> None:
+    keys = _KEYS[kind]
+    optional = {"parent_module"}
+    good = isinstance(row, dict) and set(row) <= set(keys) and set(keys) - optional <= set(row)
+    if not good or not all(type(row[key]) is keys[key] for key in row):
+        wanted = ", ".join(f"{key} ({type_.__name__})" for key, type_ in keys.items())
+        raise TorchportError(f"{path}: {kind} number {number} is not a rule", hint=f"It needs {wanted}.")
+    for key in ("arg_new", "new_name"):
+        try:
+            ast.parse(row.get(key, "x"), mode="eval")
+        except (SyntaxError, ValueError) as error:
+            raise TorchportError(
+                f"{path}: {key} of {kind} number {number} is not Python: {row[key]!r}"
+            ) from error
+
+
+def _name(module: Module, function: ast.expr) -> str:
+    """The dotted name of what is called; for what the file defines itself, as it is written."""
+    return module.qualified(function) or (module.source(function) if isinstance(function, ast.Name) else "")
+
+
+def _finding(module: Module, function: ast.expr, old: str, new: str) -> Finding:
+    """Rename in place where only the last word differs, else write the new name out."""
+    same_parent = old.rpartition(".")[0] == new.rpartition(".")[0]
+    if same_parent and isinstance(function, ast.Attribute):
+        edit = module.attribute_edit(function, new.rpartition(".")[2])
+    elif "." in new and new.partition(".")[0] not in module.names.scopes[module.tree].bindings:
+        return CUSTOM.finding(
+            module, function, f"your rule: {old} is now {new}, which this file does not import",
+            hint=f"Import {new.partition('.')[0]} in it.", safety=Safety.REPORT, severity=Severity.WARNING,
+        )  # fmt: skip
+    else:
+        edit = Edit(*module.text.span(function), new.encode(module.text.encoding))
+    return CUSTOM.finding(module, function, f"your rule: {old} is now {new}", [edit])
+
+
+def _argument(module: Module, call: ast.Call, position: int, new: str) -> Iterator[Finding]:
+    if position >= len(call.args) or any(isinstance(one, ast.Starred) for one in call.args[: position + 1]):
+        yield CUSTOM.finding(
+            module, call, f"your rule: there is no argument at position {position}", safety=Safety.REPORT,
+            severity=Severity.WARNING, hint=f"Write {new} where it belongs.",
+        )  # fmt: skip
+    elif module.source(call.args[position]) != new:
+        edit = Edit(*module.text.span(call.args[position]), new.encode(module.text.encoding))
+        yield CUSTOM.finding(module, call, f"your rule: argument {position} is now {new}", [edit])
+
+
+CUSTOM = Rule(
+    code="TP301",
+    title="a rule of your own (--rule)",
+    safety=Safety.REVIEW,
+    severity=Severity.INFO,
+    why="The file that was given with --rule says so.",
+    reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    check=lambda module, style: (),
+    rewrites=(),
+    unchanged=(),
+)  # fmt: skip

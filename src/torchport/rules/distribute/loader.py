@@ -1,0 +1,189 @@
+"""TP211: the training loader gets a DistributedSampler, no other loader does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule
+from torchport.rules.distribute import on_script
+from torchport.rules.distribute.script import BatchLoop, Script
+
+_SAMPLER = "torch.utils.data.distributed.DistributedSampler"
+_POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
+
+
+def training_loops(script: Script, loader: ast.Call) -> list[BatchLoop]:
+    """The loops that train on a loader, where that is proven; none where a loop trains on some of its loaders only."""
+    loops = [loop for loop in script.batch_loops if loader in loop.loaders and loop.trains]
+    return loops if all(len(loop.loaders) == 1 or loop.always for loop in loops) else []
+
+
+def check(script: Script) -> Iterator[Finding]:
+    """A finding for every loader: its sampler, or why it has none."""
+    if script.is_distributed:
+        return
+    for loader in script.loaders:
+        loops = [loop for loop in script.batch_loops if loader in loop.loaders]
+        if training_loops(script, loader):
+            yield from _with_sampler(script, loader, shared=any(not loop.trains for loop in loops))
+        elif not loops or any(loop.trains for loop in loops):
+            why = "one loop trains on it and on others" if loops else "no loop of this file runs over it"
+            yield RULE.finding(
+                script, loader, f"whether this is the training loader is not proven: {why}",
+                hint=f"If it is, give it sampler={_SAMPLER}(dataset) in place of shuffle=True, and call "
+                "loader.sampler.set_epoch(epoch) in every epoch.",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+    if not script.loaders:
+        yield RULE.finding(
+            script, script.tree.body[0], "this file makes no torch DataLoader: how the data is shared out is open",
+            hint="Let each process read its own part: index by torch.distributed.get_rank() and get_world_size().",
+            safety=Safety.REPORT, severity=Severity.WARNING,
+        )  # fmt: skip
+
+
+def sampled_loaders(script: Script) -> list[ast.Call]:
+    """The loaders that get a sampler."""
+    return [one for one in script.loaders if training_loops(script, one) and not _edits(script, one)[1]]
+
+
+def _with_sampler(script: Script, loader: ast.Call, shared: bool) -> Iterator[Finding]:
+    given = _given(loader)
+    edits, why = _edits(script, loader)
+    if why:
+        yield RULE.finding(
+            script, loader, f"the training loader cannot be given a sampler here: {why}",
+            hint=f"Give it sampler={_SAMPLER}(dataset) in place of its own order.",
+            safety=Safety.REPORT, severity=Severity.WARNING,
+        )  # fmt: skip
+        return
+    review = shared or any(one.arg is None for one in loader.keywords)
+    yield RULE.finding(
+        script, loader, "the training loader gives each process its own part of the data", edits,
+        hint="A loop that does not train reads this loader, too, and sees a part only." if shared
+        else "Check that the options hold no sampler." if review else "",
+        safety=Safety.REVIEW if review else Safety.SAFE,
+    )  # fmt: skip
+    size = f"batch_size={script.source(given['batch_size'])}" if "batch_size" in given else "the batch size"
+    yield RULE.finding(
+        script, loader, f"{size} is now that of one process: N processes step on N times as many samples",
+        hint="Divide it by N to train as before, or raise the learning rate with it (often in proportion, with a "
+        "warm-up).",
+        safety=Safety.REPORT,
+    )  # fmt: skip
+
+
+def _given(loader: ast.Call) -> dict[str, ast.expr]:
+    """The arguments by name."""
+    given: dict[str, ast.expr] = dict(zip(_POSITIONS, loader.args, strict=False))
+    return given | {keyword.arg: keyword.value for keyword in loader.keywords if keyword.arg}
+
+
+def _edits(script: Script, loader: ast.Call) -> tuple[list[Edit | None], str]:
+    """The edits that put the sampler in, or why there are none."""
+    given = _given(loader)
+    unpacked = [keyword for keyword in loader.keywords if keyword.arg is None]
+    dataset = given.get("dataset")
+    for name in ("sampler", "batch_sampler"):
+        value = given.get(name)
+        if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+            return [], f"it has a {name} of its own"
+    if dataset is None or any(isinstance(argument, ast.Starred) for argument in loader.args):
+        return [], "its data set is not named in the call"
+    if len(loader.args) > 3:
+        return [], "its arguments have no names"
+    if _is_iterable(script, dataset):
+        return [], "an IterableDataset has no sampler; let each process read its own part"
+    edits: list[Edit | None] = []
+    text = script.source(dataset)
+    if not isinstance(dataset, ast.Name | ast.Attribute):
+        if dataset is not loader.args[0] or any(
+            isinstance(part, ast.Yield | ast.Await) for part in ast.walk(dataset)
+        ):
+            return [], "its data set has no name"
+        start, _ = script.text.span(dataset)
+        edits.append(Edit(start, start, b"train_data := "))
+        text = "train_data"
+    shuffle = given.get("shuffle")
+    if unpacked:
+        return edits + _through_options(script, unpacked, shuffle, text), _why_not(script, unpacked, shuffle)
+    order = script.source(shuffle) if shuffle is not None else "False"
+    sampler = f"sampler={_SAMPLER}({text}{'' if order == 'True' else f', shuffle={order}'})"
+    if shuffle is None:
+        return [*edits, script.append_argument(loader, sampler)], ""
+    keyword = next((one for one in loader.keywords if one.value is shuffle), None)
+    start, end = script.text.span(keyword or shuffle)
+    return [*edits, Edit(start, end, sampler.encode(script.text.encoding))], ""
+
+
+def _through_options(
+    script: Script, unpacked: list[ast.keyword], shuffle: ast.expr | None, dataset: str
+) -> list[Edit | None]:
+    """`DataLoader(data, **options)`, where the options may hold shuffle=True, which a sampler excludes."""
+    options = script.source(unpacked[0].value)
+    order = f'{options}.get("shuffle", False)'
+    new = f'{{**{options}, "shuffle": False, "sampler": {_SAMPLER}({dataset}, shuffle={order})}}'
+    return [Edit(*script.text.span(unpacked[0].value), new.encode(script.text.encoding))]
+
+
+def _why_not(script: Script, unpacked: list[ast.keyword], shuffle: ast.expr | None) -> str:
+    plain = len(unpacked) == 1 and isinstance(unpacked[0].value, ast.Name | ast.Attribute)
+    return "" if plain and shuffle is None else "its options come from more than one place"
+
+
+def _is_iterable(script: Script, dataset: ast.expr) -> bool:
+    owner = script.flow.class_of(dataset)
+    bases = [base for one in script.flow.bases(owner) for base in one.bases] if owner else []
+    return any((script.qualified(base) or "").endswith("IterableDataset") for base in bases)
+
+
+_LOOP = "for x in loader:\n    loss(x).backward()\n    optimizer.step()\n"
+_IMPORT = "from torch.utils.data import DataLoader\n"
+RULE = Rule(
+    code="TP211",
+    title="the training loader gets a DistributedSampler (--distributed)",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="Each process has to train on its own part of the data. A loader that is only evaluated stays whole, so that "
+    "the metric stays what it was.",
+    reference="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
+    check=on_script(check),
+    rewrites=(
+        (f"{_IMPORT}loader = DataLoader(data, 8, shuffle=True)\n{_LOOP}",
+         f"{_IMPORT}loader = DataLoader(data, 8, sampler={_SAMPLER}(data))\n{_LOOP}"),
+        (f"{_IMPORT}loader = DataLoader(data, batch_size=8,\n    num_workers=2,\n)\n{_LOOP}",
+         f"{_IMPORT}loader = DataLoader(data, batch_size=8,\n    num_workers=2, "
+         f"sampler={_SAMPLER}(data, shuffle=False),\n)\n{_LOOP}"),
+        (f"{_IMPORT}loader = DataLoader(MNIST('x'), shuffle=True)\n{_LOOP}",
+         f"{_IMPORT}loader = DataLoader(train_data := MNIST('x'), sampler={_SAMPLER}(train_data))\n{_LOOP}"),
+        (f"{_IMPORT}loader = DataLoader(data, 8, True)\n{_LOOP}",
+         f"{_IMPORT}loader = DataLoader(data, 8, sampler={_SAMPLER}(data))\n{_LOOP}"),
+        (f"{_IMPORT}loader = DataLoader(data, **options)\n{_LOOP}",
+         f'{_IMPORT}loader = DataLoader(data, **{{**options, "shuffle": False, "sampler": {_SAMPLER}(data, '
+         f'shuffle=options.get("shuffle", False))}})\n{_LOOP}'),
+        (f"{_IMPORT}def make():\n    a = DataLoader(d, shuffle=True)\n    b = DataLoader(e)\n    return a, b\n"
+         "def train(loader):\n    for i, x in enumerate(loader):\n        step(x)\n"
+         "def step(x):\n    loss(x).backward()\n    optimizer.step()\n"
+         "def test(loader):\n    for x in loader:\n        model(x)\n"
+         "first, second = make()\ntrain(first)\ntest(second)\n",
+         f"{_IMPORT}def make():\n    a = DataLoader(d, sampler={_SAMPLER}(d))\n    b = DataLoader(e)\n    return a, b\n"
+         "def train(loader):\n    for i, x in enumerate(loader):\n        step(x)\n"
+         "def step(x):\n    loss(x).backward()\n    optimizer.step()\n"
+         "def test(loader):\n    for x in loader:\n        model(x)\n"
+         "first, second = make()\ntrain(first)\ntest(second)\n"),
+    ),
+    unchanged=(
+        f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    model(x)\n",
+        f"{_IMPORT}loader = DataLoader(data, sampler=mine)\n{_LOOP}",
+        f"{_IMPORT}loader = DataLoader(data, shuffle=True)\n",
+        f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    loss(x).backward()\n",
+        f"{_IMPORT}loaders = {{'train': DataLoader(a), 'val': DataLoader(b)}}\nfor phase in loaders:\n"
+        "    for x in loaders[phase]:\n        if phase == 'train':\n            loss(x).backward()\n"
+        "            o.step()\n",
+        f"from mine import DataLoader\nloader = DataLoader(data, shuffle=True)\n{_LOOP}",
+        f"{_IMPORT}from torch.utils.data import IterableDataset\nclass S(IterableDataset):\n    pass\n"
+        f"loader = DataLoader(S())\n{_LOOP}",
+    ),
+)  # fmt: skip

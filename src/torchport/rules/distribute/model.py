@@ -1,0 +1,187 @@
+"""TP213: the model becomes a DistributedDataParallel."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule
+from torchport.rules.data_parallel import NAMES
+from torchport.rules.distribute import on_script
+from torchport.rules.distribute.script import Script
+
+_DDP = "torch.nn.parallel.DistributedDataParallel"
+_DEVICE = "device_ids=[torch.cuda.current_device()]"
+# Methods of torch.nn.Module that mean the same on the wrapper; every other name is the model's own.
+_SAME = frozenset(
+    {
+        "train", "eval", "training", "parameters", "buffers", "zero_grad", "requires_grad_", "modules",
+        "apply", "forward", "no_sync", "module", "to", "cuda", "cpu", "half", "float", "double", "bfloat16",
+        "type", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
+        "share_memory", "compile", "__call__", "__class__", "__name__", "__dict__",
+    }
+)  # fmt: skip
+
+
+def check(script: Script) -> Iterator[Finding]:
+    """The wrapper after the model has reached its device, and `.module` where the model itself is meant."""
+    if script.is_distributed:
+        return
+    parallel = [call for call in script.all(ast.Call) if script.qualified(call.func) in NAMES]
+    for call in parallel:
+        yield _replaced(script, call)
+    if parallel:
+        return  # the script names model.module itself
+    moves = [statement for statement in _statements(script) if _moves(script, statement)]
+    scopes = {script.names.scope_of(statement) for statement in moves}
+    last = _last(script, moves) if len(scopes) == 1 else None
+    if last is None:
+        said = (
+            "no statement moves it to the device" if not moves else "several functions move it to the device"
+        )
+        yield RULE.finding(
+            script, (moves or script.tree.body)[0], f"the model {script.model!r} is not wrapped: {said}",
+            hint=f"Name its variable with --model, or wrap it by hand after it reached its device: "
+            f"model = {_DDP}(model, {_DEVICE.replace('cuda', 'npu')})",
+            safety=Safety.REPORT, severity=Severity.WARNING,
+        )  # fmt: skip
+        return
+    name = script.model
+    yield RULE.finding(
+        script, moves[-1], f"{name} is wrapped, so that its gradients are averaged over the processes",
+        [script.insert_after(last, f"{name} = {_DDP}({name}, {_DEVICE})")],
+        hint="If parts of the model get no gradient in some steps, add find_unused_parameters=True; batch "
+        "normalisation sees the samples of one process only unless torch.nn.SyncBatchNorm replaces it.",
+    )  # fmt: skip
+    yield from _inner(script, last)
+
+
+def _replaced(script: Script, call: ast.Call) -> Finding:
+    """`DataParallel(model)` in one expression: the model has to be on its device before it is wrapped."""
+    inner, outer = call.args[0] if call.args else None, script.parent(call)
+    moved = outer if isinstance(outer, ast.Attribute) and outer.attr in ("cuda", "to") else None
+    whole = script.parent(moved) if moved is not None else call
+    if inner is None or not isinstance(whole, ast.Call) or isinstance(inner, ast.Starred):
+        return RULE.finding(
+            script, call, "DataParallel cannot be replaced here", safety=Safety.REPORT, severity=Severity.ERROR,
+            hint=f"Write {_DDP}(model, device_ids=[device]) once the model is on its device.",
+        )  # fmt: skip
+    text = script.source(inner)
+    if whole is not call:
+        text += script.text.slice(script.text.span(call)[1], script.text.span(whole)[1])
+    around = next((one for one in script.names.ancestors(call) if isinstance(one, ast.Assign)), None)
+    names = {ast.unparse(inner), *(ast.unparse(target) for target in (around.targets if around else ()))}
+    later = whole is call and any(
+        statement.lineno > call.lineno and any(_moves(script, statement, name) for name in names)
+        for statement in _statements(script)
+    )
+    edit = Edit(*script.text.span(whole), f"{_DDP}({text}, {_DEVICE})".encode(script.text.encoding))
+    return RULE.finding(
+        script, call, "DataParallel becomes DistributedDataParallel, one process per device",
+        [] if later else [edit], severity=Severity.ERROR if later else Severity.INFO,
+        safety=Safety.REPORT if later else Safety.REVIEW,
+        hint="The model has to be on its device first: wrap it after the line that moves it." if later
+        else "Check that the model is on its device here, and that the batch size is meant per process.",
+    )  # fmt: skip
+
+
+def _statements(script: Script) -> list[ast.stmt]:
+    found: list[ast.stmt] = [*script.all(ast.Assign), *script.all(ast.Expr)]
+    return sorted(found, key=lambda statement: statement.lineno)
+
+
+def _moves(script: Script, statement: ast.stmt, model: str = "") -> bool:
+    """`model = Net().cuda()`, `model = model.to(device)`, `model.cuda()`, `model, o = amp.initialize(model, o)`."""
+    model = model or script.model
+    value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
+    names: list[str] = []
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            names += [ast.unparse(part) for part in getattr(target, "elts", [target])]
+    if isinstance(value, ast.Call) and script.qualified(value.func) == "apex.amp.initialize":
+        return model in names
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr in ("cuda", "to"):
+            return model in names or ast.unparse(value.func.value) == model
+        value = value.func.value
+    return False
+
+
+def _last(script: Script, moves: list[ast.stmt]) -> ast.stmt | None:
+    """The statement after which the model is on its device whatever the branches were."""
+    made = [
+        statement
+        for statement in script.all(ast.Assign)
+        if any(
+            ast.unparse(part) == script.model
+            for target in statement.targets
+            for part in [target, *getattr(target, "elts", [])]
+        )
+        and script.names.scope_of(statement) is script.names.scope_of(moves[0])
+    ]
+    if not made:
+        return None
+    outermost = min(made, key=lambda statement: len(list(script.names.ancestors(statement))))
+    block = script.block(outermost)
+    around = [[move, *script.names.ancestors(move)] for move in moves]
+    reached = [statement for statement in block if any(statement in above for above in around)]
+    return reached[-1] if reached and len(reached) == len({id(one) for one in reached}) else None
+
+
+def _inner(script: Script, last: ast.stmt) -> Iterator[Finding]:
+    """What is meant of the model itself: its state, and names that torch.nn.Module does not have."""
+    end = script.text.span(last)[1]
+    wrapped = [node for node in ast.walk(last) if isinstance(node, ast.Name | ast.Attribute)]
+    model = next((node for node in wrapped if ast.unparse(node) == script.model), None)
+    if model is None:
+        return
+    here = script.names.scope_of(model)
+    for node in script.all(ast.Attribute):
+        if node.attr in _SAME or not script.flow.same(node.value, model) or not _is_name(node.value):
+            continue
+        same_scope = script.names.scope_of(node) is here
+        start = script.text.span(node.value)[1]
+        if same_scope and start <= end:
+            continue
+        edit = Edit(start, start, b".module")
+        yield RULE.finding(
+            script, node, f"{node.attr} is asked of the model inside the wrapper", [edit],
+            hint="" if same_scope else "This function has to be called with the wrapped model only.",
+            safety=Safety.SAFE if same_scope else Safety.REVIEW,
+        )  # fmt: skip
+
+
+def _is_name(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) or (
+        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    )
+
+
+_WRAP = f"model = {_DDP}(model, {_DEVICE})\n"
+RULE = Rule(
+    code="TP213",
+    title="the model becomes a DistributedDataParallel (--distributed)",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="DistributedDataParallel averages the gradients of all processes. It wraps the model once that is on its "
+    "device; state_dict then belongs to model.module.",
+    reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+    check=on_script(check),
+    rewrites=(
+        ("model = Net().cuda()\noptimizer = SGD(model.parameters())\nsave(model.state_dict())\n",
+         f"model = Net().cuda()\n{_WRAP}optimizer = SGD(model.parameters())\nsave(model.module.state_dict())\n"),
+        ("model = Net()\nif gpu:\n    model = model.to(device)\nmodel.train()\nmodel.fc.bias\n",
+         f"model = Net()\nif gpu:\n    model = model.to(device)\n{_WRAP}model.train()\nmodel.module.fc.bias\n"),
+        ("import torch\nmodel = torch.nn.DataParallel(Net()).cuda()\n",
+         f"import torch\nmodel = {_DDP}(Net().cuda(), {_DEVICE})\n"),
+        ("def save(m):\n    store(m.state_dict())\nmodel = Net()\nmodel.cuda()\nsave(model)\n",
+         f"def save(m):\n    store(m.module.state_dict())\nmodel = Net()\nmodel.cuda()\n{_WRAP}save(model)\n"),
+    ),
+    unchanged=(
+        "net = Net().cuda()\n",
+        "model = Net()\n",
+        "def a():\n    model = Net().cuda()\ndef b():\n    model = Net().cuda()\n",
+        "import torch\nmodel = torch.nn.DataParallel(Net())\nmodel.cuda()\nmodel = torch.nn.DataParallel(*x)\n",
+    ),
+)  # fmt: skip

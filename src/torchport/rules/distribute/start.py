@@ -1,0 +1,112 @@
+"""TP210: the process group, the device of a process, and what tells the processes apart."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule
+from torchport.rules.distribute import on_script
+from torchport.rules.distribute.script import Script
+from torchport.rules.torch_npu_import import torch_import
+
+LOCAL_RANK, IS_MAIN = "LOCAL_RANK", "IS_MAIN"
+_CONSTANTS = (
+    f'{LOCAL_RANK} = int(os.environ.get("LOCAL_RANK", 0))  # torchrun starts one process per device',
+    f'{IS_MAIN} = int(os.environ.get("RANK", 0)) == 0',
+)
+_INIT = (f"torch.cuda.set_device({LOCAL_RANK})", 'torch.distributed.init_process_group("nccl")')
+
+
+def check(script: Script) -> Iterator[Finding]:
+    """The constants after the imports, and the process group before anything is made on a device."""
+    body = script.tree.body
+    if not body:
+        return
+    if script.is_distributed:
+        yield RULE.finding(
+            script, body[0], "the script makes a process group itself: it is left as it is",
+            hint="It already runs on several devices; convert it without --distributed.", safety=Safety.REPORT,
+        )  # fmt: skip
+        return
+    last = _last_import(script)
+    bound = script.names.scopes[script.tree].bindings
+    taken = [name for name in (LOCAL_RANK, IS_MAIN) if name in bound]
+    if last is None or taken or script.indent(last) is None:
+        why = (
+            f"the script uses the name {taken[0]} itself" if taken else "there are no imports to put it after"
+        )
+        yield RULE.finding(
+            script, body[0], f"{LOCAL_RANK}, {IS_MAIN} and the process group cannot be inserted: {why}",
+            hint="Insert: " + "; ".join(("import os, torch", *_CONSTANTS, *_INIT)),
+            safety=Safety.REPORT, severity=Severity.WARNING,
+        )  # fmt: skip
+        return
+    missing = [f"import {name}" for name in ("os", "torch") if name not in bound]
+    guard = _main_guard(script)
+    lines = [*missing, "", *_CONSTANTS, *(() if guard else _INIT)]
+    edits: list[Edit | None] = [script.insert_after(last, *lines)]
+    if guard is not None:
+        edits.append(script.insert_before(guard.body[0], *_INIT))
+    yield RULE.finding(
+        script, last, "each process takes the device of its local rank and joins the process group", edits,
+        hint="Only torchrun, or the launcher beside the script, may start it now.", safety=Safety.REVIEW,
+    )  # fmt: skip
+
+
+def _last_import(script: Script) -> ast.stmt | None:
+    """The last import at the head of the file: after torch, before any code."""
+    last = torch_import(script)
+    for statement in script.tree.body[script.tree.body.index(last) + 1 :] if last else ():
+        if not isinstance(statement, ast.Import | ast.ImportFrom):
+            break
+        last = statement
+    return last
+
+
+def _main_guard(script: Script) -> ast.If | None:
+    """`if __name__ == "__main__":`, unless a loader or a model is made at module level outside of it."""
+    for statement in script.tree.body:
+        if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
+            outside = [node for node in script.tree.body if node is not statement]
+            runs = [
+                call
+                for call in (*script.loaders, *_moves(script))
+                if script.names.scope_of(call).is_module
+                and any(above in outside for above in script.names.ancestors(call))
+            ]
+            return None if runs or script.indent(statement.body[0]) is None else statement
+    return None
+
+
+def _moves(script: Script) -> list[ast.Call]:
+    return [
+        call
+        for call in script.all(ast.Call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("cuda", "to")
+    ]
+
+
+RULE = Rule(
+    code="TP210",
+    title="a process group is started (--distributed)",
+    safety=Safety.REVIEW,
+    severity=Severity.INFO,
+    why="Training on several NPUs runs one process per device. torchrun tells each its rank; a device without an index "
+    "then means the process's own.",
+    reference="https://docs.pytorch.org/docs/stable/elastic/run.html",
+    check=on_script(check),
+    rewrites=(
+        ("import torch\nmodel.cuda()\n",
+         f"import torch\nimport os\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\n{_INIT[0]}\n{_INIT[1]}\nmodel.cuda()\n"),
+        ("import os\nimport torch\ndef main():\n    model.cuda()\nif __name__ == '__main__':\n    main()\n",
+         f"import os\nimport torch\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\ndef main():\n    model.cuda()\n"
+         f"if __name__ == '__main__':\n    {_INIT[0]}\n    {_INIT[1]}\n    main()\n"),
+    ),
+    unchanged=(
+        "import torch\ntorch.distributed.init_process_group('nccl')\n",
+        "import torch\nIS_MAIN = True\n",
+        "import numpy\n",
+    ),
+)  # fmt: skip

@@ -1,0 +1,184 @@
+"""`torchport convert --distributed`: the whole way, with its launcher, and as other tools are called."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchport.cli import main
+from torchport.convert import Extras, preview_tree
+from torchport.findings import Edit, Result, Severity
+from torchport.rules import Style
+from torchport.source.edits import compose, origin, splice
+
+SCRIPT = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Net(nn.Module):
+    pass
+
+def train(loader, model, optimizer):
+    for x in loader:
+        loss = model(x.cuda(0))
+        loss.backward()
+        optimizer.step()
+
+def evaluate(loader, model):
+    for x in loader:
+        model(x.cuda(0))
+
+def main():
+    train_loader = DataLoader(train_set, batch_size=64, shuffle=True)
+    test_loader = DataLoader(test_set, batch_size=64)
+    model = Net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        train(train_loader, model, optimizer)
+        evaluate(test_loader, model)
+        print(epoch)
+        torch.save(model.state_dict(), "model.pt")
+
+if __name__ == "__main__":
+    main()
+"""
+LINES = (
+    'LOCAL_RANK = int(os.environ.get("LOCAL_RANK", 0))',
+    "x.npu())",
+    "DataLoader(train_set, batch_size=64, sampler=torch.utils.data.distributed.DistributedSampler(train_set))",
+    "test_loader = DataLoader(test_set, batch_size=64)\n",
+    "    model = Net().npu()\n    model = torch.nn.parallel.DistributedDataParallel(model, "
+    "device_ids=[torch.npu.current_device()])\n",
+    "        train_loader.sampler.set_epoch(epoch)\n",
+    '        if IS_MAIN:\n            print(epoch)\n            torch.save(model.module.state_dict(), "model.pt")\n',
+    '    torch.npu.set_device(LOCAL_RANK)\n    torch.distributed.init_process_group("hccl")\n    main()\n',
+)
+
+
+def project(folder: Path, name: str = "train.py", text: str = SCRIPT) -> Path:
+    (folder / "proj").mkdir(exist_ok=True)
+    (folder / "proj" / name).write_text(text)
+    return folder / "proj"
+
+
+def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = project(tmp_path)
+    out = tmp_path / "out"
+    assert main(["convert", str(root), "-o", str(out), "--distributed", "--main", "train.py"]) == 0
+    text = (out / "train.py").read_text()
+    for line in LINES:
+        assert line in text, text
+    assert "Divide it by N" in capsys.readouterr().out
+    again = preview_tree(out, extras=Extras("train.py"))
+    assert again.data["changed"] == []
+    assert [finding.code for finding in again.findings if finding.code == "TP210"] == ["TP210"]
+    places = Result.read(out / ".torchport" / "convert.json").findings
+    lines = SCRIPT.splitlines()
+    (saved,) = [one.location for one in places if "state_dict" in one.message]
+    assert saved is not None
+    assert lines[saved.line - 1][saved.column - 1 : saved.end_column - 1] == "model.state_dict"
+    moved = [one.location.line for one in places if one.code == "TP120" and one.location]
+    assert [lines[line - 1].count(".cuda") for line in moved] == [1] * 3
+
+
+def test_agnostic_style_runs_on_cuda_still(tmp_path: Path) -> None:
+    diff = preview_tree(project(tmp_path), Style.AGNOSTIC, Extras("train.py")).data["diff"]
+    assert "get_default_backend_for_device(ACCELERATOR)" in diff
+    assert "npu" not in "".join(
+        line for line in diff.splitlines() if line.startswith("+") and "#" not in line
+    )
+
+
+def test_the_launcher_runs_as_written(tmp_path: Path) -> None:
+    root = project(tmp_path, "my train.py")
+    out = tmp_path / "out dir"
+    main(["convert", str(root), "-o", str(out), "-q", "--distributed", "--main", "my train.py"])
+    launcher = out / "run_distributed_npu.sh"
+    assert subprocess.run(["bash", "-n", str(launcher)], check=False).returncode == 0
+    stub = tmp_path / "bin" / "torchrun"
+    stub.parent.mkdir()
+    stub.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps([os.getcwd(), *sys.argv[1:]]))\n"
+    )
+    stub.chmod(0o755)
+    names = (
+        "NPROC_PER_NODE",
+        "NNODES",
+        "NODE_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "ASCEND_RT_VISIBLE_DEVICES",
+    )
+    clean = {key: value for key, value in os.environ.items() if key not in names}
+    clean["PATH"] = f"{stub.parent}:{clean['PATH']}"
+
+    def launch(**more: str) -> subprocess.CompletedProcess[str]:
+        command = [str(launcher), "--epochs", "a b"]
+        return subprocess.run(
+            command, env={**clean, **more}, capture_output=True, text=True, cwd="/", check=False
+        )
+
+    where, *words = json.loads(launch(ASCEND_RT_VISIBLE_DEVICES="0,1,5").stdout)
+    assert where == str(out)
+    assert "--nproc_per_node=3" in words
+    assert words[-3:] == ["./my train.py", "--epochs", "a b"]
+    words = json.loads(launch(NPROC_PER_NODE="8", NNODES="2", NODE_RANK="1", MASTER_ADDR="10.0.0.1").stdout)
+    assert {"--nproc_per_node=8", "--nnodes=2", "--node_rank=1", "--master_addr=10.0.0.1"} <= set(words)
+    none = launch()
+    assert none.returncode == 2 or "--nproc_per_node=" in none.stdout
+    assert none.returncode == 0 or "NPROC_PER_NODE" in none.stderr
+
+
+def test_loaders_of_other_files_are_reported(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    project(tmp_path, "data.py", "from torch.utils.data import DataLoader\nloader = DataLoader(d)\n")
+    found = preview_tree(root, extras=Extras("train.py")).findings
+    (other,) = [one for one in found if one.location and one.location.path == "data.py"]
+    assert (other.code, other.severity, other.fix) == ("TP211", Severity.WARNING, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-o", "out", "--distributed"], "--main"),
+        (["-o", "out", "--distributed", "--main", "none.py"], "none.py is no Python file"),
+        (["-o", "out", "--main", "train.py"], "belong to --distributed"),
+        (["--write", "--distributed", "--main", "train.py"], "-o FOLDER"),
+        (["more", "-o", "out"], "one path too many"),
+    ],
+)
+def test_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
+    assert main(["convert", str(project(tmp_path)), *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["distributed", None])
+def test_options_of_other_tools(tmp_path: Path, word: str | None) -> None:
+    root = project(tmp_path)
+    more = [word, "-m", str(root / "train.py"), "-t", "model"] if word else []
+    code = main(
+        ["convert", "-i", str(root), "-o", str(tmp_path / "out"), "-v", "2.8.0", "-s", "-sim", "-q", *more]
+    )
+    assert code == 0
+    folder = tmp_path / "out" / ("proj_msft_multi" if word else "proj_msft")
+    names = {path.name for path in folder.iterdir()}
+    assert {"train.py", "change_list.csv", "unsupported_api.csv", "msFmkTranspltlog.txt"} <= names
+    assert ("run_distributed_npu.sh" in names) == bool(word)
+
+
+def test_stages_add_up() -> None:
+    data = b"0123456789"
+    first = (Edit(2, 4, b"abc"), Edit(6, 6, b"X"), Edit(8, 10, b""))
+    middle = splice(data, first)
+    for start in range(len(middle) + 1):
+        for end in range(start, len(middle) + 1):
+            second = (Edit(start, end, b"__"),)
+            assert splice(data, compose(data, first, second)) == splice(middle, second), (start, end)
+    assert [origin(data, first, place) for place in (0, 2, 4, 5, 7, 8)] == [0, 2, 2, 4, 6, 6]
