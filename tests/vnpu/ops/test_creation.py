@@ -109,6 +109,9 @@ def test_casts(source: torch.dtype, target: torch.dtype) -> None:
     x = torch.tensor([[0.0, 1.0, 2.75], [3.5, 100.25, 7.0]]).to(source)
     for view in layouts(x):
         assert torch.equal(place(view).to(target).cpu(), view.to(target))
+        out = torch.empty(2, 3, dtype=target, device=DEVICE)
+        run("aclnnCast", place(view), target, out)
+        assert torch.equal(out.cpu(), view.to(target))
 
 
 def test_copies() -> None:
