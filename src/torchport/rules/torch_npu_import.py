@@ -7,16 +7,26 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.knowledge.api import find
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
-    """One insertion at module level, where the file was changed, imports torch, and does not import torch_npu there."""
+    """One insertion at module level, where the file was changed, imports torch, and does not import torch_npu there.
+
+    A file that others import gets it only where it uses torch_npu itself: who starts it has imported torch_npu before.
+    """
     if style is not Style.NPU:
         return
     body = module.tree.body
     if any(_imports(statement, "torch_npu") for statement in body) or not _imports_torch(module):
+        return
+    if (
+        module.project.is_imported(module.text.path)
+        and not _is_entry(module)
+        and not _names_torch_npu(module)
+    ):
         return
     first = torch_import(module)
     if first is not None and not _needs_npu(first):
@@ -51,6 +61,29 @@ def _imports(statement: ast.stmt, package: str) -> bool:
         and statement.level == 0
         and ((statement.module or "").partition(".")[0] == package)
     )
+
+
+def _is_entry(module: Module) -> bool:
+    """Whether the file is started: `if __name__ == "__main__"`, or a `#!` line."""
+    if module.text.data.startswith(b"#!"):
+        return True
+    return any(
+        isinstance(statement, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(statement.test))
+        for statement in module.tree.body
+    )
+
+
+def _names_torch_npu(module: Module) -> bool:
+    """Whether the converted file names torch_npu, or needs it while it is imported."""
+    if any(_needs_npu(statement) for statement in module.tree.body):
+        return True
+    for kind in (ast.Attribute, ast.Name):
+        for node in module.all(kind):
+            found = find(module.qualified(node) or "")
+            if found is not None and found[0].npu.startswith("torch_npu."):
+                return True
+    return False
 
 
 def _imports_torch(module: Module) -> bool:
@@ -106,7 +139,8 @@ RULE = Rule(
     safety=Safety.SAFE,
     severity=Severity.INFO,
     why="torch_npu registers the NPU with torch. torch from 2.5 on imports it by itself, unless "
-    "TORCH_DEVICE_BACKEND_AUTOLOAD=0; before that, nobody does.",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD=0; before that, nobody does. So the files that are started import it, and those "
+    "that are only imported by others do not need to.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     check=check,
     rewrites=(

@@ -1,7 +1,7 @@
-"""Which classes of a project define a method or attribute of torch's name, found in bytes without parsing.
+"""What one file of a project has to know of the others, found in bytes without parsing.
 
 In one file a call `x.cuda()` can only be torch's if no class of the file defines `cuda`. In a project, `x` may come
-from another file; so a look at all files comes first.
+from another file; so a look at all files comes first. The same look tells which files are imported by others.
 """
 
 from __future__ import annotations
@@ -9,27 +9,44 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 
 WATCHED = ("cuda", "is_cuda")
 _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?", re.MULTILINE)
 _DEFINES = re.compile(rb"^[ \t]+(?:def[ \t]+(cuda|is_cuda)\b|self\.(cuda|is_cuda)[ \t]*=[^=])", re.MULTILINE)
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b[ \t]*(\([^)]*\)|[^\r\n]*)|import[ \t]+([^\r\n#;]*))",
+    re.MULTILINE,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Definitions:
-    """For each watched name the classes of the project whose instances have it."""
+    """For each watched name the classes of the project whose instances have it; names of imported modules."""
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    imported: frozenset[str] = frozenset()
 
     def of(self, attribute: str) -> frozenset[str]:
         return self.classes.get(attribute, frozenset())
+
+    def is_imported(self, path: str) -> bool:
+        """Whether another file imports this one, as far as the name of the file or of its package tells."""
+        *folders, name = PurePosixPath(path).with_suffix("").parts
+        return (folders[-1] if name == "__init__" and folders else name) in self.imported
 
 
 def definitions(sources: Iterable[bytes]) -> Definitions:
     """The classes that define a watched name, and those derived from them by name."""
     bases: dict[str, set[str]] = {}
     found: dict[str, set[str]] = {name: set() for name in WATCHED}
+    imported: set[bytes] = set()
     for data in sources:
+        for match in _IMPORT.finditer(data):
+            modules, names = (match[1], match[2]) if match[1] else (match[3], b"")
+            imported.update(re.findall(rb"\w+", modules))
+            if not re.search(rb"\w", modules):  # from . import a, b
+                imported.update(re.findall(rb"\w+", names))
         classes = [(match.start(), match[1].decode(), match[2] or b"") for match in _CLASS.finditer(data)]
         for _, name, parents in classes:
             bases.setdefault(name, set()).update(re.findall(r"\w+", parents.decode("utf-8", "replace")))
@@ -42,4 +59,5 @@ def definitions(sources: Iterable[bytes]) -> Definitions:
         while grown != len(names):
             grown = len(names)
             names |= {name for name, parents in bases.items() if parents & names}
-    return Definitions({name: frozenset(names) for name, names in found.items() if names})
+    classes_of = {name: frozenset(names) for name, names in found.items() if names}
+    return Definitions(classes_of, frozenset(name.decode("ascii", "replace") for name in imported))
