@@ -30,6 +30,13 @@ void check(const Operand &x1, const Operand &x2, double p, const Operand &out) {
     shape(out, sizes);
 }
 
+void pairs_check(const Operand &self, double p, const Operand &out) {
+    rank(self, {2});
+    network(self, out);
+    if (!(p >= 0)) fail(FaultKind::InvalidArgument, "parameter p is {}, allowed is >= 0", p);
+    shape(out, {self.size(0) * (self.size(0) - 1) / 2});
+}
+
 // compute_mode 2: no detour through a matrix product, whose cancellation costs digits.
 constexpr int64_t kDirect = 2;
 
@@ -40,3 +47,4 @@ OP(aclnnCdist, check(x1, x2, p, out), give(out, at::_cdist_forward(widened(x1), 
 OP(aclnnCdistBackward, check(x1, x2, p, grad); same_shape(cdist, grad);
    same_shape(out, x1), give(out, at::_cdist_backward(widened(grad).contiguous(), widened(x1).contiguous(),
                                                       widened(x2).contiguous(), p, widened(cdist).contiguous())))
+OP(aclnnPdist, pairs_check(self, p, out), give(out, at::_pdist_forward(widened(self).contiguous(), p)))

@@ -113,6 +113,12 @@ def test_rrelu():
     assert abs(slope[negative].mean() - 0.3) < 0.02
     out.sum().backward()
     assert torch.allclose(x.grad.cpu(), slope, atol=1e-6)
+    torch.npu.manual_seed(3)
+    again = functional.rrelu(x.detach(), 0.1, 0.5, training=True)
+    torch.npu.manual_seed(3)
+    in_place = x.detach().clone()
+    functional.rrelu_(in_place, 0.1, 0.5, training=True)
+    assert torch.equal(in_place, again)
 
 
 def test_integers():

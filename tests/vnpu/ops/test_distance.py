@@ -34,6 +34,14 @@ def test_gradient(p):
     assert torch.allclose(out.cpu().double(), leaf.grad, atol=1e-5)
 
 
+@pytest.mark.parametrize("p", [0.5, 1.0, 2.0, 3.0, float("inf")])
+def test_pairs(p):
+    check(
+        lambda a: torch.pdist(a, p), random(5, 4), dtypes=[torch.float32, torch.float16], grad=False, ulps=16
+    )
+    check(lambda a: torch.pdist(a, p), random(1, 4), dtypes=[torch.float32], grad=False)
+
+
 def test_number_of_differing_values_and_layouts():
     x = random(5, 4).round()
     check(lambda a, b: torch.cdist(a, b, 0.0), x, x.flip(0), grad=False)

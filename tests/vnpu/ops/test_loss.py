@@ -39,6 +39,16 @@ def test_nll_of_images_and_of_one_sample(reduction):
     check(lambda x: functional.nll_loss(x, torch.tensor(2).to(x.device), reduction=reduction), random(4))
 
 
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_nll_of_images_with_a_class_left_out(reduction):
+    images = torch.randint(4, (2, 3, 5), generator=torch.Generator().manual_seed(0))
+
+    def loss(x):
+        return functional.nll_loss(x, images.to(x.device), ignore_index=2, reduction=reduction)
+
+    check(loss, random(2, 4, 3, 5), ulps=4)
+
+
 def test_label_smoothing_and_probabilities():
     check(
         lambda x: functional.cross_entropy(x, CLASSES.to(x.device), label_smoothing=0.1), random(5, 4), ulps=8
