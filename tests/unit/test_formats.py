@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from torchport.cli.explain import explain
-from torchport.errors import TorchportError
 from torchport.convert import preview_tree
+from torchport.errors import TorchportError
 from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
 from torchport.report.html import page
 from torchport.report.sarif import sarif
