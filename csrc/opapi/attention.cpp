@@ -3,6 +3,8 @@
 // are what a call allocates. Everything is computed in fp32 and rounded once.
 #include "opapi/attention.h"
 
+#include <ATen/Parallel.h>
+
 #include <limits>
 
 #include "opapi/op.h"
@@ -72,6 +74,15 @@ void attend_backward(const Sequences &s, const Settings &settings, const Part &p
     }
 }
 
+// Calls work(0) to work(count - 1) on all threads. What runs inside uses one thread each.
+template <class Work>
+void in_parallel(size_t count, Work work) {
+    at::parallel_for(0, static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
+        const at::AutoDispatchBelowADInplaceOrView below_autograd;  // a pool thread has the flags of no one
+        for (int64_t i = begin; i < end; ++i) work(static_cast<size_t>(i));
+    });
+}
+
 void forward(const Arguments &arguments, Settings settings) {
     settings = normalized(std::move(settings));
     for (const Sequences &s : sequences(arguments, settings)) {
@@ -81,7 +92,8 @@ void forward(const Arguments &arguments, Settings settings) {
             s.sum.fill_(kLargest);
             continue;
         }
-        for (const Part &part : parts(s)) attend(s, settings, part);
+        const std::vector<Part> work = parts(s);
+        in_parallel(work.size(), [&](size_t i) { attend(s, settings, work[i]); });
     }
 }
 
@@ -110,22 +122,28 @@ void backward(const Sequences &s, const Settings &settings) {
         for (const at::Tensor *gradient : {&s.query_grad, &s.key_grad, &s.value_grad}) gradient->zero_();
         return;
     }
-    at::Tensor key_grad, value_grad;
-    const auto store = [&](const Part &part) {
+    // The parts that share keys follow each other; each such group gathers the gradients of its keys.
+    const std::vector<Part> work = parts(s);
+    std::vector<size_t> groups;
+    for (size_t i = 0; i < work.size(); ++i)
+        if (work[i].first == 0) groups.push_back(i);
+    const auto gather = [&](size_t group) {
+        const Part &keys = work[groups[group]];
+        const int64_t heads = keys.last_key_head - keys.first_key_head;
+        at::Tensor key_grad = at::zeros({heads, s.keys(), s.key.size(3)}, at::kFloat);
+        at::Tensor value_grad = at::zeros({heads, s.keys(), s.value.size(3)}, at::kFloat);
+        const size_t end = group + 1 < groups.size() ? groups[group + 1] : work.size();
+        for (size_t i = groups[group]; i < end; ++i) attend_backward(s, settings, work[i], key_grad, value_grad);
         const auto place = [&](const at::Tensor &whole) {
-            return whole.select(0, part.batch).narrow(0, part.first_key_head, part.last_key_head - part.first_key_head);
+            return whole.select(0, keys.batch).narrow(0, keys.first_key_head, heads);
         };
         place(s.key_grad).copy_(key_grad);
         place(s.value_grad).copy_(value_grad);
     };
-    for (const Part &part : parts(s)) {
-        const int64_t heads = part.last_key_head - part.first_key_head;
-        if (part.first == 0) {
-            key_grad = at::zeros({heads, s.keys(), s.key.size(3)}, at::kFloat);
-            value_grad = at::zeros({heads, s.keys(), s.value.size(3)}, at::kFloat);
-        }
-        attend_backward(s, settings, part, key_grad, value_grad);
-        if (part.last == s.queries()) store(part);
+    if (s.pse_grad.defined()) {  // all groups add to it
+        for (size_t group = 0; group < groups.size(); ++group) gather(group);
+    } else {
+        in_parallel(groups.size(), gather);
     }
 }
 

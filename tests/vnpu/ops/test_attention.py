@@ -355,3 +355,23 @@ def test_refusals() -> None:
     ):
         status, message = planned(**changes)
         assert status == INVALID_ARGUMENT and words in message, message
+
+
+def test_projection_of_the_fast_path() -> None:
+    """nn.MultiheadAttention in eval mode: bias added, heads first, the query divided by the root of its width."""
+
+    def project(qkv: torch.Tensor, bias: torch.Tensor) -> Any:
+        return torch.ops.aten._transform_bias_rescale_qkv(qkv, bias, HEADS)
+
+    def reference(qkv: torch.Tensor, bias: torch.Tensor) -> Any:
+        q, k, v = (t.unflatten(-1, (HEADS, WIDTH)).transpose(1, 2) for t in (qkv + bias).chunk(3, -1))
+        return q / math.sqrt(WIDTH), k, v
+
+    width = 3 * HEADS * WIDTH
+    check(project, random(BATCH, QUERIES, width), random(width, seed=1), reference=reference, grad=False)
+
+
+def test_projection_names_heads_that_do_not_fit() -> None:
+    qkv, bias = torch.ones(2, 3, 24, device="npu"), torch.ones(24, device="npu")
+    with pytest.raises(RuntimeError, match=r"numHeads is 5, which does not divide"):
+        torch.ops.aten._transform_bias_rescale_qkv(qkv, bias, 5)
