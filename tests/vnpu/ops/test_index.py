@@ -143,6 +143,25 @@ def test_scatter_reduce(code: int, name: str, include_self: bool) -> None:
     compare(out, expected, torch.float32)
 
 
+@pytest.mark.parametrize(("code", "name"), [(1, "add"), (2, "multiply")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_scatter_with_a_reduction_by_c_name(code: int, name: str, dtype: torch.dtype) -> None:
+    """torch_npu 2.13 sends these to the CPU."""
+    x, y = random(4, 5).to(dtype), random(4, 5, seed=1).to(dtype)
+    index = torch.tensor([[0, 4, 0], [1, 2, 1]])
+    expected = x.double().scatter(1, index, y.double(), reduce=name)
+    out = torch.empty(4, 5, dtype=dtype, device=DEVICE)
+    run("aclnnScatter", x.to(DEVICE), 1, index.to(DEVICE), y.to(DEVICE), code, out)
+    compare(out, expected, dtype)
+    run("aclnnInplaceScatter", out.copy_(x), 1, index.to(DEVICE), y.to(DEVICE), code)
+    compare(out, expected, dtype)
+    expected = x.double().scatter(1, index, 3.0, reduce=name)
+    run("aclnnScatterValue", x.to(DEVICE), 1, index.to(DEVICE), 3.0, code, out)
+    compare(out, expected, dtype)
+    run("aclnnInplaceScatterValue", out.copy_(x), 1, index.to(DEVICE), 3.0, code)
+    compare(out, expected, dtype)
+
+
 def test_a_thousand_values_at_one_place() -> None:
     """Accumulated in float32: in float16 the sum of 0.1 would stop growing at 256."""
     where = torch.zeros(4000, dtype=torch.long)
