@@ -43,13 +43,18 @@ def seeded() -> None:
     torch.npu.manual_seed_all(1)
 
 
+# torch_npu 2.13 has no operator for these: it draws them on the CPU, whose generator torch.npu.manual_seed leaves alone.
+ON_THE_CPU = {"geometric_", "log_normal_", "cauchy_"}
+
+
 @pytest.mark.parametrize("draw", DRAWS)
 def test_a_seed_fixes_the_draws(draw: str) -> None:
-    torch.npu.manual_seed(7)
+    seed = torch.manual_seed if draw in ON_THE_CPU else torch.npu.manual_seed
+    seed(7)
     first, second = DRAWS[draw](), DRAWS[draw]()
-    torch.npu.manual_seed(7)
+    seed(7)
     again = DRAWS[draw]()
-    torch.npu.manual_seed(8)
+    seed(8)
     other = DRAWS[draw]()
     assert torch.equal(first, again)
     assert not torch.equal(first, second)

@@ -1,4 +1,7 @@
-"""Transformers over tokens: a BERT encoder, a GPT with attention in two forms, nn.TransformerEncoder."""
+"""Transformers over tokens: a BERT encoder, a GPT with attention in two forms, nn.TransformerEncoder.
+
+Everywhere GELU is the tanh form: torch_npu 2.13 computes that, whatever `approximate` says.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,10 @@ from models.family import Batch, Family
 VOCABULARY = 101
 PADDING = 0
 IGNORED = -100  # what cross_entropy skips
+
+
+def tanh_gelu(x: Tensor) -> Tensor:
+    return functional.gelu(x, approximate="tanh")
 
 
 class Attention(nn.Module):
@@ -59,14 +66,16 @@ class Bert(nn.Module):
                     "attention": Attention(width, heads, causal=False, fused=False),
                     "norm1": nn.LayerNorm(width, eps=1e-12),
                     "feed": nn.Sequential(
-                        nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+                        nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
                     ),
                     "norm2": nn.LayerNorm(width, eps=1e-12),
                 }
             )
             for _ in range(layers)
         )
-        self.head = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width, eps=1e-12))
+        self.head = nn.Sequential(
+            nn.Linear(width, width), nn.GELU(approximate="tanh"), nn.LayerNorm(width, eps=1e-12)
+        )
         self.bias = nn.Parameter(torch.zeros(VOCABULARY))
 
     def forward(self, tokens: Tensor, segments: Tensor) -> Tensor:
@@ -124,7 +133,7 @@ class Encoder(nn.Module):
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, activation="gelu", batch_first=True)
+        layer = nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, activation=tanh_gelu, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(width, 1)
 
