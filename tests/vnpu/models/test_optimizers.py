@@ -57,6 +57,7 @@ TORCH = [
     for name, variants in OPTIONS.items()
     for position, options in enumerate(variants)
     for form in forms(getattr(torch.optim, name))
+    if not (name == "SGD" and form.get("fused") and "momentum" not in options)  # see below
 ]
 
 # torch_npu's fused optimizers, each with what it has to equal.
@@ -133,6 +134,11 @@ def test_torch(name: str, options: dict[str, Any]) -> None:
     # Muon's iteration computes in bfloat16 on every device.
     tolerance = 2e-2 if name == "Muon" else 2e-5
     check(lambda p: cls(p, **options), lambda p: cls(p, **plain), matrices_only, tolerance)
+
+
+def test_fused_sgd_without_momentum_is_refused_by_torch_npu() -> None:
+    with pytest.raises(RuntimeError, match="momentum must be positive"):
+        train(lambda p: torch.optim.SGD(p, lr=0.05, fused=True), "npu", torch.float32, matrices_only=False)
 
 
 @pytest.mark.parametrize("name", FUSED)
