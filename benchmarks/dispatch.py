@@ -54,9 +54,13 @@ def measure(rounds: int, operators: int) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=60, help="pairs of rounds (default %(default)s)")
-    parser.add_argument("--operators", type=int, default=2000, help="operators in a round (default %(default)s)")
+    parser.add_argument(
+        "--operators", type=int, default=2000, help="operators in a round (default %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -65,8 +69,15 @@ def main() -> int:
         return 0
     results: dict[str, Any] = {}
     for queue, limit in LIMIT_US.items():
-        command = [sys.executable, __file__, "--measure", f"--rounds={args.rounds}", f"--operators={args.operators}"]
-        child = subprocess.run(command, env={**os.environ, "TASK_QUEUE_ENABLE": queue}, stdout=subprocess.PIPE, check=True)
+        command = [
+            sys.executable,
+            __file__,
+            "--measure",
+            f"--rounds={args.rounds}",
+            f"--operators={args.operators}",
+        ]
+        environment = {**os.environ, "TASK_QUEUE_ENABLE": queue}
+        child = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
         results[queue] = {**json.loads(child.stdout.splitlines()[-1]), "limit_us": limit}
     if args.json:
         print(json.dumps({"benchmark": "dispatch", "task_queue_enable": results}))

@@ -45,11 +45,16 @@ at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const
 
 at::Scalar scalar_at(const void *value, at::ScalarType dtype) {
     switch (dtype) {  // what torch_npu passes all the time; a tensor for one number costs half a microsecond
-        case at::kFloat: return *static_cast<const float *>(value);
-        case at::kDouble: return *static_cast<const double *>(value);
-        case at::kLong: return *static_cast<const int64_t *>(value);
-        case at::kBool: return *static_cast<const bool *>(value);
-        default: return at::from_blob(const_cast<void *>(value), {}, at::TensorOptions().dtype(dtype)).item();
+        case at::kFloat:
+            return *static_cast<const float *>(value);
+        case at::kDouble:
+            return *static_cast<const double *>(value);
+        case at::kLong:
+            return *static_cast<const int64_t *>(value);
+        case at::kBool:
+            return *static_cast<const bool *>(value);
+        default:
+            return at::from_blob(const_cast<void *>(value), {}, at::TensorOptions().dtype(dtype)).item();
     }
 }
 

@@ -11,6 +11,6 @@ aclnnStatus answer_gap(const char *name) noexcept;
 
 }  // namespace vnpu::opapi
 
-#define GAP(NAME)                                                                                                 \
-    OP_EXPORT aclnnStatus NAME##GetWorkspaceSize() { return vnpu::opapi::answer_gap(#NAME); }                     \
+#define GAP(NAME)                                                                             \
+    OP_EXPORT aclnnStatus NAME##GetWorkspaceSize() { return vnpu::opapi::answer_gap(#NAME); } \
     OP_EXPORT aclnnStatus NAME() { return vnpu::opapi::answer_gap(#NAME); }

@@ -58,7 +58,7 @@ def header(signatures: dict[str, Any]) -> str:
             f"#define PARAMS_{name} {', '.join(f'{kind} {param}' for kind, param in params)}",
             f"#define OWN_{name} {', '.join(owning(kind, param) for kind, param in params)}",
             f"#define OPERANDS_{name} {', '.join(checked)}",
-            f"#define NAMES_{name} \"{','.join(names)}\", {', '.join(names)}",
+            f'#define NAMES_{name} "{",".join(names)}", {", ".join(names)}',
         ]
     return "\n".join([*lines, ""])
 

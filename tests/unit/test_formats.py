@@ -147,7 +147,9 @@ def test_html_of_a_conversion(tmp_path: Path) -> None:
 
 
 def test_tables(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list(), torch.cuda.foo\n")
+    (tmp_path / "a.py").write_text(
+        "import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list(), torch.cuda.foo\n"
+    )
     (tmp_path / "k.cu").write_text("__global__ void add(float* a) {}\n")
     done = check_command(tmp_path, "convert", ".", "-o", "out", "--layout", "msft", "--html", "r.html")
     assert done.returncode == 1

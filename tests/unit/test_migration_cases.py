@@ -225,11 +225,24 @@ def test_patterns(name: str) -> None:
 def test_every_library_of_a_file_is_reported() -> None:
     findings = convert_source(PATTERNS["13 libraries"][0].encode(), "a.py").findings
     said = " ".join(finding.message for finding in findings)
-    for name in ("triton", "flash_attn", "xformers", "bitsandbytes", "apex", "cupy", "numba", "pycuda", "transformer_engine"):
+    for name in (
+        "triton",
+        "flash_attn",
+        "xformers",
+        "bitsandbytes",
+        "apex",
+        "cupy",
+        "numba",
+        "pycuda",
+        "transformer_engine",
+    ):
         assert name in said
 
 
 def test_flash_attention_conditions_are_said_at_the_call() -> None:
     text = "from flash_attn import flash_attn_func\no = flash_attn_func(q, k, v, causal=True)\n"
     findings = convert_source(text.encode(), "a.py").findings
-    assert any("sparse_mode=3" in finding.hint and finding.location and finding.location.line == 2 for finding in findings)
+    assert any(
+        "sparse_mode=3" in finding.hint and finding.location and finding.location.line == 2
+        for finding in findings
+    )

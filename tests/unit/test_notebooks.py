@@ -13,7 +13,10 @@ from torchport.convert import convert_source
 def notebook(*cells: str | list[str], **keywords: bool) -> bytes:
     value = {
         "cells": [{"cell_type": "markdown", "source": ["uses torch.cuda"], "metadata": {}}]
-        + [{"cell_type": "code", "source": cell, "outputs": [{"text": "cuda:0"}], "metadata": {}} for cell in cells],
+        + [
+            {"cell_type": "code", "source": cell, "outputs": [{"text": "cuda:0"}], "metadata": {}}
+            for cell in cells
+        ],
         "metadata": {"cells": ["cuda"]},
         "nbformat": 4,
     }

@@ -25,7 +25,10 @@ def meanings(text: str, path: str = "a.py") -> list[tuple[str, Meaning]]:
         ("use_cuda = args.no_cuda\n", [("use_cuda", Meaning.NAME), ("args.no_cuda", Meaning.NAME)]),
         ("import torch\ntorch.cuda.get_arch_list()\n", [("torch.cuda.get_arch_list", Meaning.BLOCKER)]),
         ("x = 'cuda'\n", [("cuda", Meaning.DECISION)]),
-        ("import torch\ntorch.backends.cudnn.benchmark = True\n", [("torch.backends.cudnn.benchmark", Meaning.KEPT)]),
+        (
+            "import torch\ntorch.backends.cudnn.benchmark = True\n",
+            [("torch.backends.cudnn.benchmark", Meaning.KEPT)],
+        ),
         ("x = f'''\n a cuda b'''; cuda = 1\n", [("cuda", Meaning.PROSE), ("cuda", Meaning.NAME)]),
     ],
 )
@@ -34,7 +37,10 @@ def test_meanings(text: str, expected: list[tuple[str, Meaning]]) -> None:
 
 
 def test_other_files() -> None:
-    assert meanings("# cuda\nname: my_cuda\n", "c.yaml") == [("cuda", Meaning.PROSE), ("my_cuda", Meaning.NAME)]
+    assert meanings("# cuda\nname: my_cuda\n", "c.yaml") == [
+        ("cuda", Meaning.PROSE),
+        ("my_cuda", Meaning.NAME),
+    ]
 
 
 def test_the_result_lists_it(tmp_path: Path) -> None:
