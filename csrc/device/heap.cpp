@@ -121,19 +121,25 @@ void Heap::free(void *address) {
     const auto offset = static_cast<uint64_t>(static_cast<std::byte *>(address) - space_.device_base(device_));
     const auto it = live_.find(offset);
     if (it != live_.end() && !it->second.physical) return give(it);
-    if (freed_.contains(offset)) fail(FaultKind::DoubleFree, "The device memory at {} was freed before.", address);
+    // An address inside live memory may have been the start of an allocation once; that is not what is wrong now.
+    if (freed_.contains(offset) && left_in_block(offset) == 0)
+        fail(FaultKind::DoubleFree, "The device memory at {} was freed before.", address);
     fail(FaultKind::InvalidAddress, "{} is not the start of an allocation on virtual NPU {}.", address, device_);
+}
+
+// Bytes from the offset to the end of the live block that holds it; 0 when none does.
+uint64_t Heap::left_in_block(uint64_t offset) const {
+    const auto after = live_.upper_bound(offset);
+    if (after == live_.begin()) return 0;
+    const auto &[start, block] = *std::prev(after);
+    const uint64_t end = start + block.length;
+    return offset < end && !block.physical ? end - offset : 0;
 }
 
 size_t Heap::extent(const void *address) const {
     const std::lock_guard lock(mutex_);
     if (!owns(address)) return 0;
-    const auto offset = static_cast<uint64_t>(static_cast<const std::byte *>(address) - space_.device_base(device_));
-    auto it = live_.upper_bound(offset);
-    if (it == live_.begin()) return 0;
-    --it;
-    const uint64_t end = it->first + it->second.length;
-    return offset < end && !it->second.physical ? end - offset : 0;
+    return left_in_block(static_cast<uint64_t>(static_cast<const std::byte *>(address) - space_.device_base(device_)));
 }
 
 uint64_t Heap::allocate_physical(size_t size) { return take(size, true); }

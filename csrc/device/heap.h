@@ -63,6 +63,7 @@ class Heap {
     uint64_t take(size_t size, bool physical);
     void give(std::map<uint64_t, Block>::iterator block);
     bool owns(const void *address) const noexcept;
+    uint64_t left_in_block(uint64_t offset) const;
 
     const int device_;
     const uint64_t capacity_;
