@@ -25,10 +25,12 @@ INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 SOURCES := CMakeLists.txt src/torchport/knowledge/devices.toml $(shell find csrc -not -name '*.pyc' -not -name __pycache__)
 # These use the C API alone: no torch, which is not instrumented and would drown a report.
 DEVICE_TESTS = $(shell grep -l 'mark[.]device' tests/vnpu/test_*.py)
+# Crashes are the sanitizer's to report. Without that plugin its options are unknown, which --strict-config refuses.
+SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test models lint types format docs asan tsan bench clean distclean
+.PHONY: help setup build demo test models lint types format docs asan tsan micro bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -66,11 +68,15 @@ docs: setup ## write the generated pages of docs/
 	$(BIN)/python tools/reference_pages.py
 	$(BIN)/python tools/terminal_picture.py docs/demo.svg torchport port examples/digits/train.py -- --epochs 3
 
-asan: build/address/.built ## operator tests under AddressSanitizer and UBSanitizer
-	tools/sanitized address $(BIN)/python -m pytest tests/vnpu
+asan: build/address/.built ## operator and device tests under AddressSanitizer and UBSanitizer
+	tools/sanitized address $(SANITIZED_PYTEST) tests/vnpu/ops $(DEVICE_TESTS)
+
+micro: build/address-device/.built build/thread/.built ## the sanitizers' small set, which CI runs: device tests under both
+	tools/sanitized address-device $(SANITIZED_PYTEST) $(DEVICE_TESTS)
+	tools/sanitized thread $(SANITIZED_PYTEST) $(DEVICE_TESTS)
 
 tsan: build/thread/.built ## device tests under ThreadSanitizer
-	tools/sanitized thread $(BIN)/python -m pytest -p no:faulthandler $(DEVICE_TESTS)
+	tools/sanitized thread $(SANITIZED_PYTEST) $(DEVICE_TESTS)
 
 bench: setup ## all benchmarks; each prints ratios measured in one run
 	for file in benchmarks/*.py; do $(BIN)/python $$file; done
@@ -101,9 +107,11 @@ $(LIB)/.built: $(VENV)/.packages $(SOURCES)
 	$(call compile,build/release)
 	touch $@
 
+# build/thread, build/address, build/address-device: a sanitizer, and -device for the build without operators.
 build/%/.built: $(VENV)/.packages $(SOURCES)
 	$(call say,the virtual NPU with -fsanitize=$*)
-	$(call compile,build/$*,-DTORCHPORT_SANITIZE=$* -DTORCHPORT_LIB_DIR=$(CURDIR)/build/$*/lib)
+	$(call compile,build/$*,-DTORCHPORT_SANITIZE=$(firstword $(subst -, ,$*)) -DTORCHPORT_LIB_DIR=$(CURDIR)/build/$*/lib \
+	  -DTORCHPORT_OPERATORS=$(if $(filter address,$*),ON,OFF))
 	touch $@
 
 # $(call compile,folder,options): configure, build, install. Ninja does what has changed.
