@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.family import Batch, Family
+from models.family import Batch, Family, at_least_float32
 
 NOISE, WIDTH = 16, 16
 
@@ -59,14 +59,17 @@ def adversarial_loss(model: nn.Module, batch: Batch) -> Tensor:
     """The sum of both losses; each reaches only the gradients of its own half."""
     noise, real = batch
     generator, discriminator = model.generator, model.discriminator
-    judge = functional.binary_cross_entropy_with_logits
+
+    def judge(images: Tensor, real: float) -> Tensor:
+        logits = at_least_float32(discriminator(images))
+        return functional.binary_cross_entropy_with_logits(logits, torch.full_like(logits, real))
+
     fake = generator(noise)
-    on_real, on_fake = discriminator(real), discriminator(fake.detach())
-    loss = judge(on_real, torch.ones_like(on_real)) + judge(on_fake, torch.zeros_like(on_fake))
+    loss = judge(real, 1.0) + judge(fake.detach(), 0.0)
     discriminator.requires_grad_(False)  # the generator's loss runs through it and leaves it alone
-    fooled = discriminator(fake)
+    deceived = judge(fake, 1.0)
     discriminator.requires_grad_(True)
-    return loss + judge(fooled, torch.ones_like(fooled))
+    return loss + deceived
 
 
 FAMILIES = (Family("dcgan", DCGAN, noise_and_images, adversarial_loss),)

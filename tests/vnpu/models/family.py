@@ -12,10 +12,16 @@ from torch.nn import functional
 Batch = tuple[Tensor, ...]
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """Losses start here: the CPU's autocast widens their operands, torch_npu's leaves some of them narrow, and this is
+    about how both compute, not about what they choose to compute."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
     """The loss of a classifier: the last tensor of the batch holds the classes, the others are the arguments."""
     *arguments, classes = batch
-    logits = model(*arguments)
+    logits = at_least_float32(model(*arguments))
     return functional.cross_entropy(logits.flatten(0, -2), classes.flatten())
 
 

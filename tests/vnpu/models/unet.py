@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.family import Batch, Family
+from models.family import Batch, Family, at_least_float32
 
 
 def double_convolution(inputs: int, outputs: int) -> nn.Module:
@@ -64,7 +64,7 @@ def masks(generator: torch.Generator) -> Batch:
 
 def segmentation_loss(model: nn.Module, batch: Batch) -> Tensor:
     image, mask = batch
-    return functional.binary_cross_entropy_with_logits(model(image), mask)
+    return functional.binary_cross_entropy_with_logits(at_least_float32(model(image)), mask)
 
 
 FAMILIES = (
