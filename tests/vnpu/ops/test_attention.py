@@ -372,6 +372,15 @@ def test_projection_of_the_fast_path() -> None:
 
 
 def test_projection_names_heads_that_do_not_fit() -> None:
-    qkv, bias = torch.ones(2, 3, 24, device="npu"), torch.ones(24, device="npu")
-    with pytest.raises(RuntimeError, match=r"numHeads is 5, which does not divide"):
-        torch.ops.aten._transform_bias_rescale_qkv(qkv, bias, 5)
+    """By the operator's own name: torch_npu refuses such heads before it asks."""
+    qkv, bias, out = (
+        torch.ones(2, 3, 24, device="npu"),
+        torch.ones(24, device="npu"),
+        torch.ones(2, 5, 3, 1).npu(),
+    )
+    status, message = first_phase("aclnnTransformBiasRescaleQkv", qkv, bias, 5, out, out, out)
+    assert status == INVALID_ARGUMENT
+    assert (
+        "parameter numHeads is 5, which does not divide a third of the last size of float32[2, 3, 24]"
+        in message
+    )
