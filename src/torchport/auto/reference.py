@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from torchport.auto import cpu_streams
-from torchport.auto.patches import Patches
+from torchport.patches import Patches
 
 DEVICE_NAME = "CPU (reference for CUDA)"
 

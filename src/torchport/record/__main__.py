@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from torchport.auto.patches import Patches
 from torchport.findings import Result, hash_bytes
+from torchport.patches import Patches
 from torchport.record import recording, script
 from torchport.record.equal import EqualStart
 from torchport.record.recorder import Recorder

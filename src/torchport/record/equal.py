@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchport.auto.patches import Patches
+from torchport.patches import Patches
 from torchport.record.recording import Journal
 
 

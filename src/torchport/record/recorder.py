@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from torchport.auto.patches import Patches
 from torchport.on_import import after_import
+from torchport.patches import Patches
 from torchport.record.equal import EqualStart
 from torchport.record.recording import Journal
 
