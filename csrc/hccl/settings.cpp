@@ -1,17 +1,15 @@
-// Settings of the collectives for the whole process. torch_npu sets determinism on a single device as well, so they are
-// kept, though the virtual NPU has no collectives yet.
-#include <acl/acl.h>
-
-// The header says nothing of visibility, and this library is built with everything hidden.
-#pragma GCC visibility push(default)
-#include <third_party/hccl/inc/hccl/hccl.h>
-#pragma GCC visibility pop
+// Settings of the collectives for the whole process: HcclSetConfig, and the time-outs of the environment.
+#include "hccl/settings.h"
 
 #include <array>
 #include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "hccl/api.h"
 
 using namespace vnpu;
 
@@ -25,7 +23,28 @@ std::atomic<int32_t> &setting(HcclConfig config) {
     return settings[static_cast<size_t>(config)];
 }
 
+std::chrono::seconds seconds(const char *name, const char *text, int otherwise, int least) {
+    if (text == nullptr || *text == '\0') return std::chrono::seconds(otherwise);
+    const std::string_view value(text);
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < least)
+        fail(FaultKind::InvalidArgument, "{}={} is not a number of seconds from {} on.", name, value, least);
+    return std::chrono::seconds(number);
+}
+
 }  // namespace
+
+// Defaults and ranges: CANN 8, environment variables of HCCL.
+std::optional<Clock::duration> hccl::exec_timeout() {
+    const auto limit = seconds("HCCL_EXEC_TIMEOUT", std::getenv("HCCL_EXEC_TIMEOUT"), 1836, 0);
+    if (limit.count() == 0) return std::nullopt;
+    return limit;
+}
+
+std::chrono::seconds hccl::connect_timeout() {
+    return seconds("HCCL_CONNECT_TIMEOUT", std::getenv("HCCL_CONNECT_TIMEOUT"), 120, 1);
+}
 
 HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue) {
     return static_cast<HcclResult>(

@@ -1,0 +1,208 @@
+#include "hccl/communicator.h"
+
+#include <cstring>
+#include <list>
+#include <unordered_map>
+
+#include "device/fault.h"
+
+namespace vnpu::hccl {
+namespace {
+
+// How long what is queued may stand still once the program has destroyed the communicator.
+constexpr auto kReleasedLimit = std::chrono::seconds(5);
+
+// What a rank tells a peer before any data: the call, and how much will go between the two.
+struct Announcement {
+    uint64_t sequence, count, to_reader, from_reader;
+    int32_t kind, type, op, root;
+    std::array<char, 16> name;  // without "Hccl"
+};
+static_assert(sizeof(Announcement) == kGrain);
+
+// Of messages: two ranks may have exchanged others with others.
+constexpr uint64_t kNoSequence = 0;
+
+Announcement announcement(const Call &call, uint64_t sequence, uint64_t to_reader, uint64_t from_reader) {
+    Announcement made{sequence, call.count, to_reader, from_reader, call.kind, call.type, call.op, call.root, {}};
+    std::strncpy(made.name.data(), call.name + std::strlen("Hccl"), made.name.size() - 1);
+    return made;
+}
+
+std::string describe(const Announcement &said) {
+    std::string text = fmt::format("Hccl{}", said.name.data());
+    if (said.sequence != kNoSequence) text += fmt::format(" #{}", said.sequence);
+    text += " (";
+    if (said.count != 0) text += fmt::format("count {}, ", said.count);
+    if (said.type >= 0) text += fmt::format("{}, ", name_of(static_cast<HcclDataType>(said.type)));
+    if (said.op >= 0) text += fmt::format("{}, ", name_of(static_cast<HcclReduceOp>(said.op)));
+    if (said.root >= 0) text += fmt::format("root {}, ", said.root);
+    if (text.back() == '(') return text.substr(0, text.size() - 2);
+    return text.substr(0, text.size() - 2) + ")";
+}
+
+// What differs, in words; empty when nothing does.
+std::string difference(const Announcement &mine, const Announcement &theirs) {
+    std::string text;
+    const auto compare = [&](const char *what, auto here, auto there) {
+        if (here != there) text += fmt::format("{}{}", text.empty() ? "" : ", ", what);
+    };
+    compare("collective", mine.kind, theirs.kind);
+    compare("sequence number", mine.sequence, theirs.sequence);
+    compare("count", mine.count, theirs.count);
+    compare("data type", mine.type, theirs.type);
+    compare("reduction", mine.op, theirs.op);
+    compare("root", mine.root, theirs.root);
+    if (text.empty() && mine.from_reader != theirs.to_reader)
+        text =
+            fmt::format("bytes between the two: it sends {}, {} are expected here", theirs.to_reader, mine.from_reader);
+    if (text.empty() && mine.to_reader != theirs.from_reader)
+        text =
+            fmt::format("bytes between the two: {} are sent here, it expects {}", mine.to_reader, theirs.from_reader);
+    return text;
+}
+
+void check(const Announcement &mine, const Announcement &theirs, int peer) {
+    const std::string differs = difference(mine, theirs);
+    if (!differs.empty())
+        fail(FaultKind::InvalidArgument, "rank {} called {}, this rank {}; what differs: {}.", peer, describe(theirs),
+             describe(mine), differs);
+}
+
+struct Handles {
+    std::mutex mutex;
+    std::unordered_map<HcclComm, std::shared_ptr<Communicator>> all;
+};
+
+Handles &handles() {
+    static auto *all = new Handles;  // never destroyed: torch_npu destroys communicators at the very end
+    return *all;
+}
+
+HcclResult result_of(FaultKind kind) {
+    return kind == FaultKind::Timeout           ? HCCL_E_TIMEOUT
+           : kind == FaultKind::InvalidArgument ? HCCL_E_PARA
+                                                : HCCL_E_REMOTE;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, int device, Options options)
+    : transport_(std::move(transport)), device_(device), options_(std::move(options)) {}
+
+Communicator::~Communicator() { transport_->leave({}); }
+
+std::optional<Clock::duration> Communicator::limit() const {
+    if (!released_.load()) return options_.limit;
+    return std::min<Clock::duration>(options_.limit.value_or(kReleasedLimit), kReleasedLimit);
+}
+
+void Communicator::submit(const std::shared_ptr<Communicator> &self, Stream &stream, Plan plan) {
+    if (stream.device() != self->device_)
+        fail(FaultKind::InvalidArgument, "The stream is one of device {}, the communicator is on device {}.",
+             stream.device(), self->device_);
+    const char *name = plan.call.name;
+    const uint64_t sequence = self->issued_.fetch_add(1) + 1;
+    stream.submit(make_task(
+        name, [self, sequence, plan = std::make_shared<Plan>(std::move(plan))] { self->run(*plan, sequence); }));
+}
+
+void Communicator::run(const Plan &plan, uint64_t sequence) {
+    const std::lock_guard lock(running_);
+    if (const std::string before = failure_text(); !before.empty())
+        fail(FaultKind::KernelFailure, "#{} cannot run: {}", sequence, before);
+    try {
+        if (plan.collective) agree(plan, sequence);
+        for (const Copy &copy : plan.copies)
+            if (copy.bytes != 0) std::memmove(copy.to, copy.from, copy.bytes);
+        for (const Round &round : plan.rounds) exchange(*transport_, round, limit());
+        deliver(plan.messages);
+    } catch (const Fault &fault) {
+        const std::string text = fmt::format("{} #{} of communicator {} failed on rank {} of {}: {}", plan.call.name,
+                                             sequence, options_.name, rank(), size(), fault.what());
+        {
+            const std::lock_guard failure_lock(failure_mutex_);
+            failure_ = result_of(fault.kind());
+            failure_text_ = text;
+        }
+        transport_->leave(text);
+        throw Fault(fault.kind(), text);
+    }
+    transport_->finished(++finished_);
+}
+
+// Every rank tells every other what it is about to do; nobody touches data before all mean the same.
+void Communicator::agree(const Plan &plan, uint64_t sequence) {
+    const auto ranks = static_cast<size_t>(size());
+    std::vector<Announcement> mine(ranks), theirs(ranks);
+    std::vector<uint64_t> out(ranks), in(ranks);
+    for (const Round &round : plan.rounds) {
+        for (const Piece &piece : round.sends) out[static_cast<size_t>(piece.peer)] += piece.bytes;
+        for (const Piece &piece : round.receives) in[static_cast<size_t>(piece.peer)] += piece.bytes;
+        if (round.fold)
+            for (uint64_t &bytes : in) bytes += round.fold->bytes;
+    }
+    Round round;
+    for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank()) continue;
+        const auto i = static_cast<size_t>(peer);
+        mine[i] = announcement(plan.call, sequence, out[i], in[i]);
+        round.sends.push_back({peer, reinterpret_cast<std::byte *>(&mine[i]), sizeof(Announcement)});
+        round.receives.push_back({peer, reinterpret_cast<std::byte *>(&theirs[i]), sizeof(Announcement),
+                                  [&, i, peer] { check(mine[i], theirs[i], peer); }});
+    }
+    exchange(*transport_, round, limit());
+}
+
+// Each message behind its header. A send is over when the receiver has taken it, as on hardware: one that nobody
+// receives does not go unnoticed.
+void Communicator::deliver(const std::vector<Message> &messages) {
+    std::vector<Announcement> mine(messages.size()), theirs(messages.size());
+    Round round;
+    round.settle = true;
+    for (size_t i = 0; i < messages.size(); ++i) {
+        const auto &[send, piece, call] = messages[i];
+        mine[i] = announcement(call, kNoSequence, send ? piece.bytes : 0, send ? 0 : piece.bytes);
+        Piece header{piece.peer, reinterpret_cast<std::byte *>(send ? &mine[i] : &theirs[i]), sizeof(Announcement)};
+        if (!send) header.arrived = [&, i, peer = piece.peer] { check(mine[i], theirs[i], peer); };
+        auto &pieces = send ? round.sends : round.receives;
+        pieces.push_back(header);
+        pieces.push_back(piece);
+    }
+    exchange(*transport_, round, limit());
+}
+
+HcclResult Communicator::failure() const {
+    const std::lock_guard lock(failure_mutex_);
+    return failure_;
+}
+
+std::string Communicator::failure_text() const {
+    const std::lock_guard lock(failure_mutex_);
+    return failure_text_;
+}
+
+std::shared_ptr<Communicator> communicator(HcclComm handle) {
+    const std::lock_guard lock(handles().mutex);
+    const auto it = handles().all.find(handle);
+    if (it == handles().all.end()) fail(FaultKind::InvalidHandle, "{} is not a live communicator.", handle);
+    return it->second;
+}
+
+HcclComm add_communicator(std::shared_ptr<Communicator> made) {
+    const std::lock_guard lock(handles().mutex);
+    const HcclComm handle = made.get();
+    handles().all.emplace(handle, std::move(made));
+    return handle;
+}
+
+std::shared_ptr<Communicator> remove_communicator(HcclComm handle) {
+    const std::lock_guard lock(handles().mutex);
+    const auto it = handles().all.find(handle);
+    if (it == handles().all.end()) fail(FaultKind::InvalidHandle, "{} is not a live communicator.", handle);
+    auto removed = std::move(it->second);
+    handles().all.erase(it);
+    return removed;
+}
+
+}  // namespace vnpu::hccl

@@ -1,0 +1,95 @@
+// One rank's end of a communicator: runs collectives in the order of their calls, checks that all ranks mean the same
+// one, and remembers the failure after which nothing can be exchanged any more.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "device/stream.h"
+#include "hccl/api.h"
+#include "hccl/exchange.h"
+
+namespace vnpu::hccl {
+
+// What a rank says of a call; the same on every rank but for the last two. -1: the collective has no such parameter.
+struct Call {
+    const char *name;  // HcclAllReduce
+    HcclCMDType kind;
+    uint64_t count = 0;
+    int32_t type = -1, op = -1, root = -1;
+};
+
+// A message between two ranks: its header is compared with what the other expects.
+struct Message {
+    bool send;
+    Piece piece;
+    Call call;
+};
+
+struct Copy {
+    std::byte *to;
+    const std::byte *from;
+    size_t bytes;
+};
+
+// A call, ready to run: owns what it needs but the device memory it points to.
+struct Plan {
+    Call call;
+    std::vector<Copy> copies;       // on this rank, before the rounds
+    std::vector<Round> rounds;      // of a collective, which all ranks take part in
+    std::vector<Message> messages;  // of a point-to-point call: only their two ranks know of them
+    bool collective = true;
+    std::vector<std::unique_ptr<std::byte[]>> kept;  // input that the output would overwrite too early
+};
+
+struct Options {
+    std::string name;
+    std::optional<Clock::duration> limit;  // HCCL_EXEC_TIMEOUT
+};
+
+class Communicator {
+  public:
+    Communicator(std::unique_ptr<Transport> transport, int device, Options options);
+    ~Communicator();
+
+    int rank() const noexcept { return transport_->rank(); }
+    int size() const noexcept { return transport_->size(); }
+    int device() const noexcept { return device_; }
+    const Options &options() const noexcept { return options_; }
+    Transport &transport() noexcept { return *transport_; }
+
+    // Queues the plan on the stream. The collectives of a communicator run one at a time.
+    static void submit(const std::shared_ptr<Communicator> &self, Stream &stream, Plan plan);
+
+    // The failure that ended it: HCCL_SUCCESS while there is none.
+    HcclResult failure() const;
+    std::string failure_text() const;
+    // The program has no more use for it: what is still queued gets a few seconds to finish.
+    void release() noexcept { released_.store(true); }
+
+  private:
+    void run(const Plan &plan, uint64_t sequence);
+    void agree(const Plan &plan, uint64_t sequence);
+    void deliver(const std::vector<Message> &messages);
+    std::optional<Clock::duration> limit() const;
+
+    const std::unique_ptr<Transport> transport_;
+    const int device_;
+    const Options options_;
+    std::mutex running_;
+    std::atomic<uint64_t> issued_{0};
+    uint64_t finished_ = 0;
+    std::atomic<bool> released_{false};
+    mutable std::mutex failure_mutex_;
+    HcclResult failure_ = HCCL_SUCCESS;
+    std::string failure_text_;
+};
+
+// Handles that the program holds. Fault InvalidHandle.
+std::shared_ptr<Communicator> communicator(HcclComm handle);
+HcclComm add_communicator(std::shared_ptr<Communicator> made);
+std::shared_ptr<Communicator> remove_communicator(HcclComm handle);
+
+}  // namespace vnpu::hccl

@@ -1,0 +1,40 @@
+// Moves bytes between this rank and others until everything has arrived. All directions advance together, so that no
+// order of sends and receives on the ranks can lock them up.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "hccl/reduction.h"
+#include "hccl/transport.h"
+
+namespace vnpu::hccl {
+
+struct Piece {
+    int peer;
+    std::byte *at;
+    size_t bytes;
+    std::function<void()> arrived = {};  // of a receive: looks at what came before more is read
+};
+
+// Every rank's contribution combined in the order of the ranks, so that the result does not depend on timing: `own` and
+// `bytes` from every peer.
+struct Fold {
+    const Reduction *reduction;
+    const std::byte *own;
+    std::byte *out;
+    size_t bytes;
+};
+
+// What happens at the same time. Pieces for one peer go in their order.
+struct Round {
+    std::vector<Piece> sends, receives;
+    std::optional<Fold> fold;
+    bool settle = false;  // whether a send is over only when the receiver has taken it
+};
+
+// Fault KernelFailure when a peer that is needed is gone, Timeout when nothing moved for `limit` (none: for ever).
+void exchange(Transport &transport, const Round &round, std::optional<Clock::duration> limit);
+
+}  // namespace vnpu::hccl

@@ -1,0 +1,81 @@
+// The memory that the ranks of one communicator share on one machine: a memfd, which the others open through
+// /proc/<pid>/fd. It has no name, so nothing is left of it when its processes are gone, however they went.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+
+#include "device/doorbell.h"
+#include "hccl/ring.h"
+
+namespace vnpu::hccl {
+
+class Segment {
+  public:
+    struct Address {
+        pid_t process;
+        int file;
+        std::array<uint64_t, 2> id;
+    };
+
+    enum class State : uint32_t { Absent, Joined, Left, Failed };
+
+    // What a rank shows the others.
+    struct Slot {
+        alignas(kGrain) std::atomic<uint32_t> bell;  // rung when a ring of this rank has changed
+        std::atomic<uint32_t> sleeping;              // whether anybody has to be woken
+        std::atomic<State> state;
+        std::atomic<pid_t> process;
+        alignas(kGrain) std::atomic<uint64_t> finished;
+        std::array<char, 1024> reason;  // why it failed; written before state
+    };
+
+    // Where the members of a part of this communicator find that part's segment (HcclCreateSubCommConfig).
+    struct Part {
+        std::atomic<uint64_t> key;    // 0: free
+        std::atomic<uint32_t> ready;  // whether the address is there
+        std::atomic<uint32_t> found;  // members that have read it
+        Address address;
+    };
+
+    static std::shared_ptr<Segment> create();
+    // The segment at the address: this process's mapping of it when it has one. Fault InvalidArgument when its owner is
+    // gone or on another machine.
+    static std::shared_ptr<Segment> open(const Address &address);
+    ~Segment();
+    Segment(const Segment &) = delete;
+    Segment &operator=(const Segment &) = delete;
+
+    const Address &address() const noexcept { return address_; }
+    // Makes room for that many ranks. Fault InvalidArgument when another rank has said another number.
+    void lay_out(int ranks);
+
+    int ranks() const noexcept { return ranks_; }
+    Slot &slot(int rank) const noexcept;
+    Ring ring(int from, int to) const noexcept;
+    // How many ranks have joined so far; wakes and sleeps on it.
+    std::atomic<uint32_t> &joined() const noexcept;
+    std::span<Part> parts() const noexcept;
+
+  private:
+    struct Header;
+    Segment(const Address &address, int file);
+    void map(size_t bytes);
+
+    Address address_;
+    int file_;
+    std::mutex mutex_;
+    int ranks_ = 0;
+    size_t capacity_ = 0;  // of a ring
+    size_t mapped_ = 0;
+    std::byte *memory_ = nullptr;
+};
+
+// A futex between processes. Returns when the word is no longer `seen`, at `until`, or earlier for no reason.
+void futex_wait(std::atomic<uint32_t> &word, uint32_t seen, Clock::time_point until) noexcept;
+void futex_wake(std::atomic<uint32_t> &word) noexcept;
+
+}  // namespace vnpu::hccl

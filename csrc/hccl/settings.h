@@ -1,0 +1,16 @@
+// Time-outs of the environment.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "device/doorbell.h"
+
+namespace vnpu::hccl {
+
+// HCCL_EXEC_TIMEOUT: seconds that a collective waits for others; 0 = for ever (none); CANN's default is 1836.
+std::optional<Clock::duration> exec_timeout();
+// HCCL_CONNECT_TIMEOUT: seconds that a new communicator waits for its ranks; CANN's default is 120.
+std::chrono::seconds connect_timeout();
+
+}  // namespace vnpu::hccl

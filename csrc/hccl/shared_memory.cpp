@@ -1,0 +1,144 @@
+#include "hccl/shared_memory.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "device/fault.h"
+
+namespace vnpu::hccl {
+namespace {
+
+using State = Segment::State;
+
+// How long to look before sleeping: a peer that answers at once does so within a few microseconds, and where all ranks
+// share two cores more would take the core from the one that is waited for.
+constexpr auto kSpin = std::chrono::microseconds(10);
+
+// The third field of /proc/<pid>/stat, after the name in brackets: T is stopped, t is held by a debugger.
+bool stopped(pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    std::string line;
+    std::getline(file, line);
+    const size_t bracket = line.rfind(')');
+    return bracket != std::string::npos && bracket + 2 < line.size() &&
+           (line[bracket + 2] == 'T' || line[bracket + 2] == 't');
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(std::shared_ptr<Segment> segment, int rank) : segment_(std::move(segment)), rank_(rank) {
+    Segment::Slot &mine = segment_->slot(rank);
+    mine.process.store(getpid());
+    State absent = State::Absent;
+    if (!mine.state.compare_exchange_strong(absent, State::Joined))
+        fail(FaultKind::InvalidArgument, "Rank {} has joined this communicator before.", rank);
+    for (int peer = 0; peer < size(); ++peer) {
+        to_.push_back(segment_->ring(rank, peer));
+        from_.push_back(segment_->ring(peer, rank));
+    }
+    segment_->joined().fetch_add(1);
+    futex_wake(segment_->joined());
+}
+
+SharedMemory::~SharedMemory() {
+    leave({});
+    for (const int process : processes_)
+        if (process >= 0) close(process);
+}
+
+void SharedMemory::connect(Deadline deadline) {
+    std::atomic<uint32_t> &joined = segment_->joined();
+    for (uint32_t seen = joined.load(); seen < static_cast<uint32_t>(size()); seen = joined.load()) {
+        futex_wait(joined, seen, deadline.value_or(Clock::now() + std::chrono::hours(1)));
+        if (!deadline || Clock::now() < *deadline) continue;
+        std::string missing;
+        for (int peer = 0; peer < size(); ++peer)
+            if (segment_->slot(peer).state.load() == State::Absent) missing += fmt::format(" {}", peer);
+        if (missing.empty()) break;
+        fail(FaultKind::Timeout,
+             "Rank {} of {} waited for the others until HCCL_CONNECT_TIMEOUT; missing:{}. Every rank has to reach the "
+             "first collective of the group: look at the logs of those.",
+             rank_, size(), missing);
+    }
+    for (int peer = 0; peer < size(); ++peer) {
+        processes_.push_back(static_cast<int>(syscall(SYS_pidfd_open, segment_->slot(peer).process.load(), 0)));
+        if (processes_.back() < 0 && errno != ESRCH)
+            fail(FaultKind::HostOutOfMemory, "pidfd_open failed for rank {}: {}.", peer, std::strerror(errno));
+    }
+}
+
+void SharedMemory::notify(int peer) noexcept {
+    Segment::Slot &slot = segment_->slot(peer);
+    // As in Doorbell: a read that takes its place among the sleeper's additions.
+    if (slot.sleeping.fetch_add(0, std::memory_order_acq_rel) == 0) return;
+    slot.bell.fetch_add(1);
+    futex_wake(slot.bell);
+}
+
+void SharedMemory::wait(const Condition &condition, Clock::time_point until) {
+    const auto spin_until = Clock::now() + kSpin;
+    do {
+        for (int i = 0; i < 32; ++i) {
+            if (condition.holds()) return;
+            __builtin_ia32_pause();
+        }
+    } while (Clock::now() < spin_until);
+    Segment::Slot &mine = segment_->slot(rank_);
+    mine.sleeping.fetch_add(1);
+    const uint32_t seen = mine.bell.load();
+    if (!condition.holds()) futex_wait(mine.bell, seen, until);
+    mine.sleeping.fetch_sub(1);
+}
+
+// A process descriptor becomes readable when its process ends, reaped or not.
+bool SharedMemory::ended(int peer) const noexcept {
+    const int process = processes_[static_cast<size_t>(peer)];
+    if (process < 0) return true;  // ESRCH
+    pollfd entry{process, POLLIN, 0};
+    return poll(&entry, 1, 0) == 1;
+}
+
+std::string SharedMemory::absence(int peer) {
+    const Segment::Slot &slot = segment_->slot(peer);
+    switch (slot.state.load()) {
+        case State::Failed:
+            return fmt::format("rank {} has failed before: {}", peer, slot.reason.data());
+        case State::Left:
+            return fmt::format(
+                "rank {} (process {}) has left the communicator after {} collectives: its process ended in an error or "
+                "destroyed the group, so look at its log",
+                peer, slot.process.load(), slot.finished.load());
+        default:
+            return !ended(peer)
+                       ? ""
+                       : fmt::format("rank {} (process {}) died after {} collectives: it was killed or crashed", peer,
+                                     slot.process.load(), slot.finished.load());
+    }
+}
+
+std::string SharedMemory::condition(int peer) {
+    const Segment::Slot &slot = segment_->slot(peer);
+    const pid_t process = slot.process.load();
+    if (stopped(process)) return fmt::format("rank {} (process {}) is stopped (SIGSTOP)", peer, process);
+    return fmt::format("rank {} (process {}) is running and has finished {} collectives of this communicator", peer,
+                       process, slot.finished.load());
+}
+
+void SharedMemory::finished(uint64_t collectives) noexcept { segment_->slot(rank_).finished.store(collectives); }
+
+void SharedMemory::leave(std::string_view reason) noexcept {
+    Segment::Slot &mine = segment_->slot(rank_);
+    if (mine.state.load() != State::Joined) return;
+    const size_t length = std::min(reason.size(), mine.reason.size() - 1);
+    std::memcpy(mine.reason.data(), reason.data(), length);
+    mine.reason[length] = '\0';
+    mine.state.store(reason.empty() ? State::Left : State::Failed);
+    for (int peer = 0; peer < size(); ++peer) notify(peer);
+}
+
+}  // namespace vnpu::hccl
