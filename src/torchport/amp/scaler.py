@@ -35,7 +35,7 @@ class LossScaler:
     def watch(self) -> None:
         """Begin a backward pass: what overflows from here on counts."""
         if self.dynamic and _saturates():
-            torch.npu.clear_npu_overflow_flag()
+            torch.npu.utils.clear_npu_overflow_flag()
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def unscale_(self, gradients: Iterable[Tensor]) -> None:
@@ -72,13 +72,13 @@ class LossScaler:
         if any(found.item() for found in self._found_inf.values()):
             return True
         # Such a chip gives the largest float in place of inf and raises a flag. It is one chip's: ranks must agree.
-        return _saturates() and _anywhere(torch.npu.get_npu_overflow_flag())
+        return _saturates() and _anywhere(torch.npu.utils.get_npu_overflow_flag())
 
 
 def _saturates() -> bool:
     """Whether an NPU is in use whose arithmetic has no inf and nan (the 910A and older modes)."""
     npu = getattr(torch, "npu", None)
-    return npu is not None and npu.is_initialized() and not npu.is_support_inf_nan()
+    return npu is not None and npu.is_initialized() and not npu.utils.is_support_inf_nan()
 
 
 def _anywhere(flag: bool) -> bool:
