@@ -1,6 +1,5 @@
 // aclCreate*/aclDestroy*: CANN's descriptors of operator arguments. Destroying a list destroys its elements, as in
 // CANN.
-#include <cstring>
 
 #include "ascendcl/call.h"
 #include "device/machine.h"

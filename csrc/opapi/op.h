@@ -9,6 +9,7 @@
 
 #include <ATen/ATen.h>
 
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -52,6 +53,16 @@ class KernelScope {
     at::AutoDispatchBelowADInplaceOrView below_autograd_;
 };
 
+// ATen's errors as one sentence: what() carries fifty lines of C++ frames.
+template <class Op>
+std::string in_phase(Phase phase, Op &op) {
+    try {
+        return op(phase);
+    } catch (const c10::Error &error) {
+        throw std::runtime_error(error.what_without_backtrace());
+    }
+}
+
 template <class Op>
 class OpExecutor final : public Executor {
   public:
@@ -59,7 +70,7 @@ class OpExecutor final : public Executor {
         : Executor(name, std::move(arguments)), op_(std::move(op)) {}
     void run() override {
         const KernelScope scope;
-        op_(Phase::Run);
+        in_phase(Phase::Run, op_);
     }
 
   private:
@@ -69,7 +80,7 @@ class OpExecutor final : public Executor {
 template <class Op>
 void plan(const char *name, uint64_t *workspace, aclOpExecutor **executor, Op op) {
     Executor::free_retired();
-    std::string arguments = op(Phase::Check);
+    std::string arguments = in_phase(Phase::Check, op);
     *workspace = 0;  // ATen allocates what a kernel needs on the host
     Executor *made = new OpExecutor<Op>(name, std::move(arguments), std::move(op));
     *executor = reinterpret_cast<aclOpExecutor *>(made);
