@@ -7,16 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from torchport.cli.explain import explain
-from torchport.convert import preview_tree
 from torchport.errors import TorchportError
 from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
-from torchport.report.html import page
 from torchport.report.sarif import sarif
 from torchport.report.tables import tables
 from torchport.rules.catalogue import catalogue
@@ -97,53 +94,6 @@ def test_explain_what_is_not_known() -> None:
     with pytest.raises(TorchportError, match="nothing is known") as caught:
         explain("torch.cuda.CUDAGraf")
     assert "torch.cuda.CUDAGraph" in caught.value.hint
-
-
-class Tags(HTMLParser):
-    """The tags and the text of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>'\""
-
-
-def test_html_keeps_hostile_text_as_text() -> None:
-    place = Location(HOSTILE, 1, 1, 1, 1)
-    finding = Finding(HOSTILE, Severity.ERROR, Safety.REPORT, place, HOSTILE, HOSTILE, {"source": HOSTILE})
-    mention = {"path": HOSTILE, "line": 1, "column": 1, "word": HOSTILE, "is": HOSTILE}
-    data = {
-        "root": HOSTILE,
-        "summary": {"blockers": 1},
-        "residue": {"counts": {HOSTILE: 1}, "mentions": [mention]},
-        "diff": f"--- a/{HOSTILE}\n+++ b/{HOSTILE}\n@@ -1 +1 @@\n-{HOSTILE}\n+{HOSTILE}\n {HOSTILE}\n",
-    }
-    parser = Tags()
-    parser.feed(page(Result(HOSTILE, (finding,), data)))
-    assert parser.tags.count("script") == 1
-    assert "img" not in parser.tags
-    assert parser.text.count(HOSTILE) >= 14
-
-
-def test_html_of_a_conversion(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list()\n")
-    text = page(preview_tree(tmp_path))
-    parser = Tags()
-    parser.feed(text)
-    assert "1 places keep this from running on an NPU" in parser.text
-    assert "torch.npu.init()" in parser.text
-    assert "http://" not in text
-    assert "https://" not in text
 
 
 def test_tables(tmp_path: Path) -> None:

@@ -15,18 +15,23 @@ import argparse
 from pathlib import Path
 
 from torchport.compare import compare
+from torchport.findings import write_atomically
 from torchport.record.recording import Recording
 from torchport.report import render, render_comparison
+from torchport.report.html import page
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("reference", type=Path, metavar="A", help="recording of the original")
     parser.add_argument("port", type=Path, metavar="B", help="recording of the port")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
 
 
 def run(arguments: argparse.Namespace) -> int:
     result = compare(Recording.read(arguments.reference), Recording.read(arguments.port))
     holds = bool(result.data["holds"])
+    if arguments.html:
+        write_atomically(arguments.html, page(result).encode("utf-8", "backslashreplace"))
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:

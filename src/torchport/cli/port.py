@@ -7,8 +7,8 @@ examples:
 
 Converts the script, trains the original on the CPU and the port on npu:0 (a real NPU, or the virtual one),
 both from the same weights and random seeds, and compares the loss of each step. Give the script arguments
-with which it trains for seconds or minutes. Each step's files are kept in the output folder. Both runs happen
-in the current folder.
+with which it trains for seconds or minutes. Each step's files are kept in the output folder, with report.html for
+people and result.json for programs. Both runs happen in the current folder.
 
 Exit code 0: the port holds. 1: it does not, or the script fails; the findings say where.
 """
@@ -24,7 +24,7 @@ from typing import Any
 
 from torchport.findings import Finding, Result, Severity
 from torchport.port import STEPS, Plan, port
-from torchport.port.plan import RESULT
+from torchport.port.plan import REPORT
 from torchport.port.progress import Progress
 from torchport.report import printable, render, render_comparison
 
@@ -78,7 +78,7 @@ def _text(result: Result, out: Path) -> str:
     ]
     verdict = "the port holds" if data["holds"] else "the port does not hold"
     script = Path(data["script"])
-    parts.append(f"{script.name}: {verdict}{_basis(data)}\n  {out / RESULT}\n")
+    parts.append(f"{script.name}: {verdict}{_basis(data)}\n  {out / REPORT}\n")
     if data["holds"]:
         parts[-1] += f"  {out / 'convert' / 'tree' / script.name} is the port\n"
     return "\n" + "\n".join(part for part in parts if part)

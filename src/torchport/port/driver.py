@@ -10,13 +10,25 @@ from typing import Any
 from torchport import vnpu
 from torchport.compare import compare, ending
 from torchport.convert import convert_tree
-from torchport.findings import Finding, Result, Safety, Severity
+from torchport.findings import Finding, Result, Safety, Severity, write_atomically
 from torchport.port import runs
 from torchport.port.child import signals_unwind
 from torchport.port.modules import copy_modules, link_data
-from torchport.port.plan import COMPARE, CONVERT, NPU, REFERENCE, RESULT, STEPS, Plan, check, step_result
+from torchport.port.plan import (
+    COMPARE,
+    CONVERT,
+    NPU,
+    REFERENCE,
+    REPORT,
+    RESULT,
+    STEPS,
+    Plan,
+    check,
+    step_result,
+)
 from torchport.port.progress import Progress
 from torchport.record.recording import Recording
+from torchport.report.html import page
 
 NOT_RUN = Finding(
     "TP312",
@@ -29,7 +41,7 @@ NOT_RUN = Finding(
 
 
 def port(plan: Plan, progress: Progress) -> Result:
-    """Do the steps of `plan` that are due, write OUT/result.json and return it.
+    """Do the steps of `plan` that are due, write OUT/result.json and OUT/report.html, and return the result.
 
     `data["holds"]` is the verdict, `data["diff"]` what was rewritten, `data["comparison"]` the data of the
     comparison (None where a run is missing), `data["runs"]` how each run ended. A script that fails is a
@@ -127,6 +139,7 @@ def _collect(plan: Plan) -> Result:
     }
     result = Result("port", (*kept[CONVERT].findings, *kept[COMPARE].findings), data, plan.inputs())
     result.write(plan.out / RESULT)
+    write_atomically(plan.out / REPORT, page(result).encode("utf-8", "backslashreplace"))
     return result
 
 

@@ -5,6 +5,7 @@
     OUT/npu/          result.json and a recording of the port
     OUT/compare/      result.json
     OUT/result.json   everything that matters, in one file
+    OUT/report.html   the same for people
 
 A step works in OUT/<step>.unfinished, which becomes OUT/<step> when it is done. So what is there is always
 whole; and as each step only reads what earlier ones left, it can be repeated alone.
@@ -23,6 +24,7 @@ from torchport.findings import Result, hash_bytes
 
 CONVERT, REFERENCE, NPU, COMPARE = STEPS = ("convert", "reference", "npu", "compare")
 RESULT = "result.json"
+REPORT = "report.html"
 UNFINISHED = ".unfinished"
 
 
@@ -81,7 +83,8 @@ class Plan:
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
-        (self.out / RESULT).unlink(missing_ok=True)
+        for stale_file in (RESULT, REPORT):
+            (self.out / stale_file).unlink(missing_ok=True)
         for stale in STEPS[STEPS.index(step) :]:
             shutil.rmtree(self.folder(stale), ignore_errors=True)
         aside.rename(self.folder(step))

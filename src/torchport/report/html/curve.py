@@ -1,0 +1,134 @@
+"""Line charts as SVG that needs no script: axes, one line per series, a legend, in the page's own colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+WIDTH, HEIGHT = 720, 240
+LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 28
+POINTS = 600  # of one line; longer ones are thinned, keeping the extremes
+
+
+def chart(
+    title: str,
+    series: Mapping[str, Sequence[float]],
+    levels: Mapping[str, float] | None = None,
+    *,
+    logarithmic: bool = False,
+) -> str:
+    """A figure with the values of each series over the steps, and a dashed line at each level.
+
+    What is not finite, and on a logarithmic axis what is not positive, is a gap.
+    """
+    levels = levels or {}
+    shown = [
+        value
+        for values in (*series.values(), levels.values())
+        for value in values
+        if _shown(value, logarithmic)
+    ]
+    if not shown:
+        return ""
+    scale = _Scale(min(shown), max(shown), max(map(len, series.values())), logarithmic)
+    ticks = "".join(
+        f"<line {scale.across(value)} />"
+        f"<text x={LEFT - 8} y={scale.y(value) + 4:.1f} text-anchor=end>{value:.3g}</text>"
+        for value in scale.ticks()
+    )
+    steps = "".join(
+        f"<text x={scale.x(step):.1f} y={HEIGHT - 8} text-anchor=middle>{step}</text>"
+        for step in scale.steps()
+    )
+    dashed = "".join(
+        f"<line class=level {scale.across(value)} />"
+        f"<text class=level x={LEFT + 4} y={scale.y(value) - 5:.1f}>"
+        f"{escape(name)}: {value:g}</text>"
+        for name, value in levels.items()
+        if _shown(value, logarithmic)
+    )
+    lines = "".join(
+        f'<path class="line s{number}" d="{scale.path(values)}" />'
+        for number, values in enumerate(series.values())
+    )
+    legend = "".join(f"<span class=s{number}>{escape(name)}</span>" for number, name in enumerate(series))
+    return (
+        f"<figure><figcaption>{escape(title)} <span class=legend>{legend}</span></figcaption>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role=img aria-label="{escape(title)}">'
+        f"<g class=axis>{ticks}{steps}</g>{dashed}{lines}</svg></figure>"
+    )
+
+
+def _shown(value: float, logarithmic: bool) -> bool:
+    return math.isfinite(value) and (value > 0 or not logarithmic)
+
+
+class _Scale:
+    """From steps and values to pixels."""
+
+    def __init__(self, low: float, high: float, count: int, logarithmic: bool) -> None:
+        self.last = max(count - 1, 0)
+        self._logarithmic = logarithmic
+        self._low, self._high = (math.log10(low), math.log10(high)) if logarithmic else (low, high)
+        room = (self._high - self._low) * 0.06 or abs(self._high) * 0.1 or 1.0
+        self._low, self._high = self._low - room, self._high + room
+
+    def x(self, step: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (step / self.last if self.last else 0.5)
+
+    def y(self, value: float) -> float:
+        share = ((math.log10(value) if self._logarithmic else value) - self._low) / (self._high - self._low)
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
+
+    def steps(self) -> list[int]:
+        """Round numbers of steps, at most eight."""
+        every = next(
+            size
+            for power in range(9)
+            for size in (10**power, 2 * 10**power, 5 * 10**power)
+            if self.last < 8 * size
+        )
+        return list(range(0, self.last + 1, every))
+
+    def across(self, value: float) -> str:
+        """The ends of a horizontal line at a value, as attributes."""
+        return f"x1={LEFT} x2={WIDTH - RIGHT} y1={self.y(value):.1f} y2={self.y(value):.1f}"
+
+    def ticks(self) -> list[float]:
+        """Four to eight round values."""
+        if self._logarithmic:
+            first, last = math.ceil(self._low), math.floor(self._high)
+            every = max(1, math.ceil((last - first + 1) / 6))
+            return [10.0**power for power in range(first, last + 1, every)]
+        step = 10.0 ** math.floor(math.log10((self._high - self._low) / 4))
+        step *= next(factor for factor in (1, 2, 5, 10) if (self._high - self._low) / (step * factor) <= 6)
+        return [
+            number * step for number in range(math.ceil(self._low / step), math.floor(self._high / step) + 1)
+        ]
+
+    def path(self, values: Sequence[float]) -> str:
+        """The line as SVG path commands, with a new start after each gap."""
+        words, pen = [], "M"
+        for step, value in _thinned(values):
+            if _shown(value, self._logarithmic):
+                words.append(f"{pen}{self.x(step):.1f} {self.y(value):.1f}")
+                pen = "L"
+            else:
+                pen = "M"
+        if len(words) == 1:  # a line of one point has no length: make it a dot
+            words.append("h.1")
+        return "".join(words)
+
+
+def _thinned(values: Sequence[float]) -> list[tuple[int, float]]:
+    """(step, value) pairs: of each stretch its least and its greatest, and whatever is not finite."""
+    if len(values) <= POINTS:
+        return list(enumerate(values))
+    size = math.ceil(2 * len(values) / POINTS)
+    kept: set[int] = {0, len(values) - 1}
+    for start in range(0, len(values), size):
+        stretch = range(start, min(start + size, len(values)))
+        kept |= {min(stretch, key=values.__getitem__), max(stretch, key=values.__getitem__)}
+        kept |= {step for step in stretch if not math.isfinite(values[step])}
+    return [(step, values[step]) for step in sorted(kept)]

@@ -1,0 +1,33 @@
+"""What still says CUDA after a conversion."""
+
+from __future__ import annotations
+
+from html import escape
+
+from torchport.findings import Result
+
+_MEANINGS = {
+    "blocker": "will not run; a finding says why",
+    "decision": "a finding asks you",
+    "kept": "known, and harmless on an NPU",
+    "name": "a name or word of the project's own",
+    "prose": "a comment, a docstring, a message",
+}
+
+
+def residue(result: Result) -> str:
+    """Every mention, by what it means; the places folded away."""
+    mentions = result.data.get("residue", {}).get("mentions", [])
+    if not mentions:
+        return ""
+    parts = []
+    for kind in dict.fromkeys([*_MEANINGS, *(str(one["is"]) for one in mentions)]):
+        some = [one for one in mentions if str(one["is"]) == kind]
+        if some:
+            places = "".join(
+                f"<tr><td>{escape(str(one['path']))}:{int(one['line'])}</td><td><code>{escape(str(one['word']))}</code></td></tr>"
+                for one in some
+            )
+            summary = f"{len(some)} {escape(kind)}<span class=hint> {_MEANINGS.get(kind, '')}</span>"
+            parts.append(f"<details><summary>{summary}</summary><table class=list>{places}</table></details>")
+    return f"<section><h2>What still says CUDA ({len(mentions)})</h2>{''.join(parts)}</section>"
