@@ -238,7 +238,7 @@ def test_contradictions_are_refused(arguments: dict[str, Any], text: str) -> Non
 
 
 def test_models_that_are_not_float_are_refused() -> None:
-    with pytest.raises(RuntimeError, match="drop [.]half"):
+    with pytest.raises(RuntimeError, match="drop"):
         amp.initialize(nn.Linear(1, 1).half(), opt_level="O2", verbosity=0)
     with pytest.raises(RuntimeError, match="then wrap it"):
         amp.initialize(nn.DataParallel(nn.Linear(1, 1)), opt_level="O2", verbosity=0)

@@ -80,11 +80,11 @@ def initialize(
         combine_grad=combine_grad,
         combine_ddp=combine_ddp,
     )
-    for each in _as_list(models, nn.Module):
+    for each in _as_list(models):
         model.check(each)
-    for each in _as_list(models, nn.Module):
+    for each in _as_list(models):
         model.cast(each, chosen, cast_model_outputs)
-    for each in _as_list(optimizers, torch.optim.Optimizer):
+    for each in _as_list(optimizers):
         attachment.attach(each, chosen)
     session.loss_scalers = [
         LossScaler(chosen.loss_scale, min_loss_scale, max_loss_scale) for _ in range(num_losses)
@@ -119,9 +119,7 @@ def scale_loss(
     if session.options is None:  # initialize(enabled=False)
         yield loss
         return
-    attachments = [
-        attachment.attachment_of(optimizer) for optimizer in _as_list(optimizers, torch.optim.Optimizer)
-    ]
+    attachments = [attachment.attachment_of(optimizer) for optimizer in _as_list(optimizers)]
     scaler = session.loss_scalers[loss_id]
     chosen = session.options
     if not (scaler.dynamic or chosen.master_weights or chosen.combine_grad) and scaler.scale == 1.0:
@@ -176,10 +174,10 @@ def load_state_dict(state_dict: dict[str, Any]) -> None:
         scaler.scale, scaler.unskipped = float(saved["loss_scale"]), int(saved["unskipped"])
 
 
-def _as_list(value: Any, kind: type) -> Sequence[Any]:
+def _as_list(value: Any) -> Sequence[Any]:
     if value is None:
         return ()
-    return (value,) if isinstance(value, kind) else tuple(value)
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
 def _say(text: str) -> None:

@@ -71,8 +71,10 @@ def uninstall() -> None:
     ours = (Standins, Explanations)
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, ours)]
     for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in names():
+            continue  # and not asked for __spec__: torch_npu has modules that load at any question
         origin = getattr(getattr(module, "__spec__", None), "origin", None)
-        if name.partition(".")[0] in names() and origin and PACKAGES in Path(origin).parents:
+        if origin and PACKAGES in Path(origin).parents:
             del sys.modules[name]
 
 

@@ -1,0 +1,163 @@
+"""FusedAdam, FusedSGD, FusedAdagrad: each element by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .fused import FusedOptimizer, entries, moments
+
+
+class FusedAdam(FusedOptimizer):
+    """AdamW, or Adam with L2 regularisation if `adam_w_mode` is off; moments in float32.
+
+    `capturable` and `master_weights` serve CUDA graphs: RuntimeError.
+    """
+
+    is_elementwise = True
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        adam_w_mode: bool = True,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        set_grad_none: bool = True,
+        capturable: bool = False,
+        master_weights: bool = False,
+    ) -> None:
+        if amsgrad:
+            raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
+        if capturable or master_weights:
+            raise RuntimeError(
+                "FusedAdam with capturable or master_weights serves CUDA graphs: leave them out."
+            )
+        defaults = {
+            "lr": lr,
+            "bias_correction": bias_correction,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+        }
+        super().__init__(params, defaults, set_grad_none)
+        self.adam_w_mode = int(adam_w_mode)
+
+    def update(
+        self,
+        group: dict[str, Any],
+        values: list[Tensor],
+        gradients: list[Tensor],
+        states: list[dict[str, Any]],
+    ) -> None:
+        decay = group["weight_decay"]
+        if decay and not self.adam_w_mode:
+            gradients = torch._foreach_add(gradients, values, alpha=decay)
+        direction = moments(group, values, gradients, states, 1 - group["betas"][0])
+        if decay and self.adam_w_mode:
+            torch._foreach_add_(direction, values, alpha=decay)
+        torch._foreach_add_(values, direction, alpha=-group["lr"])
+
+
+class FusedSGD(FusedOptimizer):
+    """SGD with momentum as in torch; `wd_after_momentum` adds the weight decay to the blended gradient."""
+
+    is_elementwise = True
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        wd_after_momentum: bool = False,
+        materialize_master_grads: bool = True,
+        set_grad_none: bool = False,
+    ) -> None:
+        if min(lr, momentum, weight_decay) < 0:
+            raise ValueError(f"Invalid lr {lr}, momentum {momentum} or weight_decay {weight_decay}")
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+        }
+        super().__init__(params, defaults, set_grad_none)
+        self.wd_after_momentum = wd_after_momentum
+
+    def update(
+        self,
+        group: dict[str, Any],
+        values: list[Tensor],
+        gradients: list[Tensor],
+        states: list[dict[str, Any]],
+    ) -> None:
+        decay, momentum = group["weight_decay"], group["momentum"]
+        if decay and not self.wd_after_momentum:
+            gradients = torch._foreach_add(gradients, values, alpha=decay)
+        if momentum:
+            gradients = self._blend(group, gradients, states)
+        if decay and self.wd_after_momentum:
+            gradients = torch._foreach_add(gradients, values, alpha=decay)
+        torch._foreach_add_(values, gradients, alpha=-group["lr"])
+
+    @staticmethod
+    def _blend(group: dict[str, Any], gradients: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]:
+        known = [i for i, state in enumerate(states) if state.get("momentum_buffer") is not None]
+        if known:
+            buffers = [states[i]["momentum_buffer"] for i in known]
+            torch._foreach_mul_(buffers, group["momentum"])
+            torch._foreach_add_(buffers, [gradients[i] for i in known], alpha=1 - group["dampening"])
+        for i in set(range(len(states))).difference(known):
+            states[i]["momentum_buffer"] = gradients[i].clone()
+        blended = [state["momentum_buffer"] for state in states]
+        return (
+            torch._foreach_add(gradients, blended, alpha=group["momentum"]) if group["nesterov"] else blended
+        )
+
+
+class FusedAdagrad(FusedOptimizer):
+    """Adagrad; `adagrad_w_mode` decouples the weight decay."""
+
+    is_elementwise = True
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-2,
+        eps: float = 1e-10,
+        weight_decay: float = 0.0,
+        set_grad_none: bool = True,
+        adagrad_w_mode: bool = False,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "eps": eps, "weight_decay": weight_decay}, set_grad_none)
+        self.adagrad_w_mode = int(adagrad_w_mode)
+
+    def update(
+        self,
+        group: dict[str, Any],
+        values: list[Tensor],
+        gradients: list[Tensor],
+        states: list[dict[str, Any]],
+    ) -> None:
+        decay = group["weight_decay"]
+        if decay and not self.adagrad_w_mode:
+            gradients = torch._foreach_add(gradients, values, alpha=decay)
+        sums = entries(states, "sum", values)
+        torch._foreach_addcmul_(sums, gradients, gradients, value=1.0)
+        denominator = torch._foreach_sqrt(sums)
+        torch._foreach_add_(denominator, group["eps"])
+        direction = torch._foreach_div(gradients, denominator)
+        if decay and self.adagrad_w_mode:
+            torch._foreach_add_(direction, values, alpha=decay)
+        torch._foreach_add_(values, direction, alpha=-group["lr"])

@@ -1,0 +1,104 @@
+"""What apex's fused optimizers share: lists of tensors, float32 arithmetic, gradients that are set to None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class FusedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]
+    """Steps on all parameters of a group at once (torch's foreach operators).
+
+    Parameters in float16 or bfloat16 are updated in float32 and rounded once. A group counts its steps in
+    `group["step"]`. `set_grad_none` is what `zero_grad()` does without an argument.
+    """
+
+    # Whether the update of an element depends on that element alone; torchport.amp.combined asks.
+    is_elementwise = False
+
+    def __init__(self, params: Any, defaults: dict[str, Any], set_grad_none: bool) -> None:
+        super().__init__(params, defaults)
+        self.set_grad_none = set_grad_none
+
+    def zero_grad(self, set_to_none: bool | None = None) -> None:
+        """Clear the gradients."""
+        super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Callable[[], Any] | None = None, **removed: Any) -> Any:
+        """Update every parameter that has a gradient. Raises RuntimeError for sparse gradients."""
+        if any(value is not None for value in removed.values()):
+            raise RuntimeError(
+                f"{type(self).__name__}.step() takes no {', '.join(removed)}, as in apex today."
+            )
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.prepare()
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if not parameters:
+                continue
+            if any(p.grad.is_sparse for p in parameters):
+                raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+            group["step"] = group.get("step", 0) + 1
+            values = [p.detach().float() for p in parameters]  # float32 ones are not copied
+            gradients = [p.grad.float() for p in parameters]
+            self.update(group, values, gradients, [self.state[p] for p in parameters])
+            rounded = [
+                pair for pair in zip(parameters, values, strict=True) if pair[0].dtype != torch.float32
+            ]
+            if rounded:
+                torch._foreach_copy_([p for p, _ in rounded], [value for _, value in rounded])
+        return loss
+
+    def prepare(self) -> None:
+        """What a step needs to know of all groups together."""
+
+    def update(
+        self,
+        group: dict[str, Any],
+        values: list[Tensor],
+        gradients: list[Tensor],
+        states: list[dict[str, Any]],
+    ) -> None:
+        """Update `values` in place, and `states`. `gradients` may alias the parameters' own: not to be changed."""
+        raise NotImplementedError
+
+
+def entries(states: list[dict[str, Any]], name: str, like: list[Tensor]) -> list[Tensor]:
+    """Each state's tensor `name`; zeros like the parameter where it has none yet."""
+    for state, value in zip(states, like, strict=True):
+        if name not in state:
+            state[name] = torch.zeros_like(value)
+    return [state[name] for state in states]
+
+
+def moments(
+    group: dict[str, Any],
+    values: list[Tensor],
+    gradients: list[Tensor],
+    states: list[dict[str, Any]],
+    fresh: float,
+) -> list[Tensor]:
+    """Adam's direction: blend the gradients into both moments, give m / (sqrt(v) + eps), bias corrected.
+
+    `fresh` is the weight of a gradient in the first moment.
+    """
+    beta1, beta2 = group["betas"]
+    first, second = entries(states, "exp_avg", values), entries(states, "exp_avg_sq", values)
+    torch._foreach_mul_(first, beta1)
+    torch._foreach_add_(first, gradients, alpha=fresh)
+    torch._foreach_mul_(second, beta2)
+    torch._foreach_addcmul_(second, gradients, gradients, value=1 - beta2)
+    corrected = group["bias_correction"]
+    denominator = torch._foreach_div(second, 1 - beta2 ** group["step"] if corrected else 1.0)
+    torch._foreach_sqrt_(denominator)
+    torch._foreach_add_(denominator, group["eps"])
+    direction = torch._foreach_div(first, 1 - beta1 ** group["step"] if corrected else 1.0)
+    torch._foreach_div_(direction, denominator)
+    return list(direction)
