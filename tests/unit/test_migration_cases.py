@@ -21,7 +21,7 @@ DEFECTS = {
     "modules that do not exist": ("import torch.cuda.nccl as nccl\n", "import torch.cuda.nccl as nccl\n"),
     "nvtx is mstx": (
         "from torch.cuda import nvtx\nnvtx.range_push('a')\n",
-        "import torch_npu\nfrom torch.npu import mstx\nmstx.range_push('a')\n",
+        "from torch_npu.npu import mstx\nmstx.range_push('a')\n",
     ),
     "user names": (
         "class Foo:\n    is_cuda = True\n    CUDA = 3\n    def cuda(self):\n        return self.CUDA\n"
@@ -132,7 +132,7 @@ PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
     "4 aliases": (
         "from torch import cuda as tc\nimport torch.cuda as C\nfrom torch.cuda import is_available, Event\n"
         "tc.Stream(), C.CUDAGraph(), is_available(), Event()\n",
-        ["from torch import npu as tc", "import torch.npu as C", "from torch.npu import is_available, Event",
+        ["from torch import npu as tc", "import torch_npu.npu as C", "from torch_npu.npu import is_available, Event",
          "tc.Stream(), C.NPUGraph(), is_available(), Event()"],
         set(),
     ),
@@ -194,7 +194,7 @@ PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
         "torch.cuda.get_arch_list()\nif torch.cuda.get_device_capability()[0] >= 8:\n    pass\n"
         "print(prof.key_averages().table(sort_by='cuda_time_total'))\n"
         "with torch.autograd.profiler.profile(use_cuda=True):\n    pass\n",
-        ["from torch.npu import mstx", "mstx.mark('x')", "torch.npu.NPUGraph()", "torch.npu.get_device_capability()"],
+        ["from torch_npu.npu import mstx", "mstx.mark('x')", "torch.npu.NPUGraph()", "torch.npu.get_device_capability()"],
         {"TP101", "TP150", "TP401"},
     ),
     "15 distributed": (

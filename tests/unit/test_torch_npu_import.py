@@ -32,10 +32,13 @@ def imports(folder: Path, files: dict[str, str]) -> set[str]:
         ({"train.py": "from pkg import f\n", "pkg/__init__.py": CUDA}, set()),
         ({"a.py": "import b\n", "b.py": CUDA + "if __name__ == '__main__':\n    f(x)\n"}, {"b.py"}),
         ({"a.py": "import b\n", "b.py": "#!/usr/bin/env python\n" + CUDA}, {"b.py"}),
-        ({"a.py": "import b\n", "b.py": "from torch.cuda import Event\n"}, {"b.py"}),
+        ({"a.py": "import b\n", "b.py": "from torch.cuda import Event\n"}, set()),
         ({"a.py": "import b\n", "b.py": "import torch\nx = torch.profiler.ProfilerActivity.CUDA\n"}, {"b.py"}),
-        ({"a.py": "# import b\n", "b.py": CUDA}, {"b.py"}),
-        ({"one.py": CUDA, "two.py": CUDA}, {"one.py", "two.py"}),
+        ({"a.py": "# import b\n", "b.py": CUDA + "x.cuda()\n"}, {"b.py"}),
+        ({"one.py": CUDA, "two.py": CUDA + "D = torch.device('cuda')\n"}, {"two.py"}),
+        ({"one.py": CUDA, "test_two.py": CUDA}, {"test_two.py"}),
+        ({"one.py": CUDA, "two.py": CUDA + "ok = torch.cuda.is_available()\n"}, {"two.py"}),
+        ({"train.py": "import b\n", "b.py": "import torch\nfrom torch import cuda\n"}, {"b.py"}),
     ],
 )  # fmt: skip
 def test_who_imports_torch_npu(tmp_path: Path, files: dict[str, str], expected: set[str]) -> None:

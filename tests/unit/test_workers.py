@@ -43,7 +43,7 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def slow(path: Path, name: str, style: Style, *more: Any) -> Converted:
         while name == "f2.py":
-            time.sleep(0.01)
+            pass
         return honest(path, name, style, *more)
 
     monkeypatch.setattr(workers, "convert_file", slow)
@@ -52,6 +52,32 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         [], [], ["TP904"], [], [], []
     ]  # fmt: skip
     assert [one.changed for one in done] == [True, True, False, True, True, True]
+
+
+def test_a_file_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make(tmp_path, 3)
+    honest = workers.convert_file
+
+    def waiting(path: Path, name: str, style: Style, *more: Any) -> Converted:
+        while name == "f1.py":
+            time.sleep(1)
+        return honest(path, name, style, *more)
+
+    monkeypatch.setattr(workers, "convert_file", waiting)
+    monkeypatch.setattr(workers, "_PATIENCE", 2)
+    done = list(convert_files(files, Style.NPU, seconds=1.0, processes=1))
+    assert [one.changed for one in done] == [True, False, True]
+    assert [finding.code for finding in done[1].findings] == ["TP904"]
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    files = make(tmp_path, 2)
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "device.py").symlink_to("/dev/zero")
+    for name in ("pipe.py", "device.py"):
+        (done, *_) = convert_files([(tmp_path / name, name), *files], Style.NPU)
+        assert [finding.code for finding in done.findings] == ["TP900"]
+        assert "not a regular file" in done.findings[0].message
 
 
 def test_a_worker_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from torchport.findings import Edit, Finding, Location, Safety, Severity
 from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style, rules
 from torchport.rules.files import TextFile, file_rules
+from torchport.rules.npu_branches import covers, cuda_branches
 from torchport.source.definitions import Definitions
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.module import Module
@@ -80,13 +81,27 @@ def inspect_with(
 
 def _inspect(module: Module, style: Style) -> list[Finding]:
     found: list[Finding] = []
+    beside = cuda_branches(module)
     for rule in rules():
         if rule.after is not None and not _has_written(found, rule.after):
             continue
         found += _run(rule, module, style)
         if rule.after is None:
             found = [finding for finding in found if not _is_ignored(module, finding)]
+            found = [_unless_beside_npu(module, finding, beside) for finding in found]
     return list(_without_overlaps(found))
+
+
+def _unless_beside_npu(module: Module, finding: Finding, beside: list[tuple[int, int]]) -> Finding:
+    """The finding, as a note only where its code stands beside a branch for the NPU."""
+    where = finding.location
+    if not beside or where is None or finding.code == "TP903":
+        return finding
+    column = len(module.text.lines[where.line - 1][: where.column - 1].encode())
+    if not covers(beside, module.text.offset(where.line, column)):
+        return finding
+    message = "this stays as it is: the NPU has a branch of its own beside it"
+    return dataclasses.replace(finding, severity=Severity.INFO, safety=Safety.REPORT, message=message, fix=())
 
 
 def _inspect_notebook(path: str, data: bytes, style: Style, project: Definitions | None) -> Iterator[Finding]:

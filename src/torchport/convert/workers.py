@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
+import math
 import multiprocessing
 import os
+import resource
+import signal
+import stat
 import sys
 import threading
 import time
@@ -23,10 +28,11 @@ from torchport.convert.source import convert_source
 from torchport.convert.stages import Extras, convert_in_stages
 from torchport.findings import Edit, Finding, hash_bytes
 from torchport.rules import Style
-from torchport.source.definitions import Definitions, definitions
+from torchport.source.definitions import Definitions, definitions, provided
 from torchport.source.kinds import Kind, kind_of
 
-SECONDS_PER_FILE = 20.0
+SECONDS_PER_FILE = 20.0  # of CPU time; a machine that is busy elsewhere is no reason to give a file up
+_PATIENCE = 6  # times as many seconds on the clock: what waits (a dead network disk) uses no CPU
 # Parsing needs about 1 KiB of stack per level; the memory is only taken when it is used.
 _STACK = 512 * 2**20
 _RECURSION = 20_000
@@ -56,7 +62,7 @@ def convert_file(
 ) -> Converted:
     """Read and convert one file. One that cannot be read is a finding (TP900)."""
     try:
-        data = path.read_bytes()
+        data = _read(path)
     except OSError as error:
         return Converted(
             path, name, "", (about_file("TP900", name, f"the file cannot be read: {error.strerror}"),)
@@ -79,6 +85,13 @@ def convert_file(
     return dataclasses.replace(done, data=data, output=conversion.output, edits=conversion.edits)
 
 
+def _read(path: Path) -> bytes:
+    """The content of a regular file; reading a pipe would wait for somebody to write. Raises OSError."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return path.read_bytes()
+
+
 def convert_files(
     files: Sequence[tuple[Path, str]],
     style: Style,
@@ -87,18 +100,21 @@ def convert_files(
     seconds: float = SECONDS_PER_FILE,
     processes: int | None = None,
 ) -> Iterator[Converted]:
-    """Convert (path, name) pairs; the results come in the same order, whatever happens to a file."""
+    """Convert (path, name) pairs; the results come in the same order, whatever happens to a file.
+
+    A file may take `seconds` of CPU time, rounded up to whole ones.
+    """
     count = min(processes or os.cpu_count() or 1, 8, max(len(files), 1))
     done: dict[int, Converted] = {}
     project = _definitions(files) if len(files) > 1 else Definitions()
-    workers = [_Worker(style, project, extras) for _ in range(count)]
+    workers = [_Worker(style, project, extras, seconds) for _ in range(count)]
     waiting = iter(range(len(files)))
     try:
         for worker in workers:
-            _give(worker, waiting, files, seconds)
+            _give(worker, waiting, files)
         for index in range(len(files)):
             while index not in done:
-                _collect(workers, waiting, files, seconds, done)
+                _collect(workers, waiting, files, done)
             yield done.pop(index)
     finally:
         for worker in workers:
@@ -110,22 +126,24 @@ def _definitions(files: Sequence[tuple[Path, str]]) -> Definitions:
         for path, name in files:
             if kind_of(name) is Kind.PYTHON:
                 with contextlib.suppress(OSError):  # converting it will say why it cannot be read
-                    yield path.read_bytes()
+                    yield _read(path)
 
-    return definitions(python())
+    path, name = files[0]
+    folder = path.resolve().parents[name.count("/")].name
+    own = provided((name for _, name in files if kind_of(name) is Kind.PYTHON), folder)
+    return definitions(python(), own)
 
 
-def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]], seconds: float) -> None:
+def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]]) -> None:
     index = next(waiting, None)
     if index is not None:
-        worker.start(index, files[index], seconds)
+        worker.start(index, files[index])
 
 
 def _collect(
     workers: list[_Worker],
     waiting: Iterator[int],
     files: Sequence[tuple[Path, str]],
-    seconds: float,
     done: dict[int, Converted],
 ) -> None:
     """Wait for the next answer, death or time limit; note the outcome and hand out the next file."""
@@ -137,30 +155,31 @@ def _collect(
             continue
         path, name = files[worker.index]
         outcome = worker.answer()
-        if outcome is None and time.monotonic() > worker.limit:
+        if outcome is None and worker.is_late():
             hint = "Split the file, or convert it by hand."
             outcome = Converted(
-                path, name, "", (about_file("TP904", name, f"it took more than {seconds:g} s", hint),)
+                path, name, "", (about_file("TP904", name, f"it took more than {worker.seconds:g} s", hint),)
             )
         elif outcome is None and not worker.alive():
             outcome = Converted(path, name, "", (bug(name, "the process that converted the file died"),))
         if outcome is not None:
             done[worker.index] = outcome
             worker.rest()
-            _give(worker, waiting, files, seconds)
+            _give(worker, waiting, files)
 
 
 class _Worker:
     """One worker process, started when it gets its first file and again after it was lost."""
 
-    def __init__(self, style: Style, project: Definitions, extras: Extras | None) -> None:
-        self._work = (style, project, extras)
+    def __init__(self, style: Style, project: Definitions, extras: Extras | None, seconds: float) -> None:
+        self._work = (style, project, extras, seconds)
+        self.seconds = seconds
         self._process: multiprocessing.process.BaseProcess | None = None
         self.pipe: Connection
         self.index: int | None = None
         self.limit = 0.0
 
-    def start(self, index: int, file: tuple[Path, str], seconds: float) -> None:
+    def start(self, index: int, file: tuple[Path, str]) -> None:
         if self._process is None:
             # A copy of this process starts in milliseconds, but only a process without threads may be copied.
             alone = threading.active_count() == 1
@@ -169,7 +188,7 @@ class _Worker:
             self._process = process(target=_work, args=(theirs, *self._work), daemon=True)
             self._process.start()
             theirs.close()
-        self.index, self.limit = index, time.monotonic() + seconds
+        self.index, self.limit = index, time.monotonic() + _PATIENCE * self.seconds
         self.pipe.send(file)
 
     def answer(self) -> Converted | None:
@@ -182,6 +201,12 @@ class _Worker:
             return None
         assert isinstance(answer, Converted)
         return answer
+
+    def is_late(self) -> bool:
+        """Whether the system ended the process for its CPU time, or it has waited for too long."""
+        if time.monotonic() > self.limit:
+            return True
+        return self._process is not None and self._process.exitcode == -signal.SIGXCPU
 
     def alive(self) -> bool:
         return self._process is not None and self._process.is_alive()
@@ -200,19 +225,27 @@ class _Worker:
             self._process = None
 
 
-def _work(pipe: Connection, style: Style, project: Definitions, extras: Extras | None) -> None:
+def _work(
+    pipe: Connection, style: Style, project: Definitions, extras: Extras | None, seconds: float
+) -> None:
     """Convert files until the other end of the pipe is gone."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the end for a file's CPU time is no crash to be kept
     sys.setrecursionlimit(_RECURSION)
     threading.stack_size(_STACK)
-    thread = threading.Thread(target=_serve, args=(pipe, style, project, extras))
+    thread = threading.Thread(target=_serve, args=(pipe, style, project, extras, seconds))
     thread.start()
     thread.join()
 
 
-def _serve(pipe: Connection, style: Style, project: Definitions, extras: Extras | None) -> None:
+def _serve(
+    pipe: Connection, style: Style, project: Definitions, extras: Extras | None, seconds: float
+) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
     while True:
         try:
             path, name = pipe.recv()
         except (EOFError, OSError):
             return
+        limit = math.ceil(time.process_time() + seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit if most < 0 else min(limit, most), most))
         pipe.send(convert_file(path, name, style, project, extras))

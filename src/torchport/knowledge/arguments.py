@@ -12,13 +12,18 @@ from importlib import resources
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Role:
-    """Where values of one meaning go: keywords, positions of functions and of methods, telling names."""
+    """Where values of one meaning go: keywords, positions of functions and of methods, telling names.
+
+    `factories` and `movers` are what run-time patches wrap, by the dotted name of the owner.
+    """
 
     name: str
     keywords: frozenset[str]
     names: re.Pattern[str]
     positions: Mapping[str, tuple[int, ...]]
     methods: Mapping[str, tuple[int, ...]]
+    factories: Mapping[str, tuple[str, ...]]
+    movers: Mapping[str, tuple[str, ...]]
 
 
 @functools.cache
@@ -31,4 +36,6 @@ def role(name: str) -> Role:
         re.compile(row["names"]),
         {key: tuple(value) for key, value in row["positions"].items()},
         {key: tuple(value) for key, value in row["methods"].items()},
+        {key: tuple(value) for key, value in row.get("factories", {}).items()},
+        {key: tuple(value) for key, value in row.get("movers", {}).items()},
     )

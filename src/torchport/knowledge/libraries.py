@@ -21,7 +21,10 @@ class Support(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Library:
-    """One package by its import name; `uses` holds what is to be said of single functions of it."""
+    """One package by its import name; `uses` holds what is to be said of single functions of it.
+
+    `knows_npu`: it looks for the NPU itself, so under `torchport run` it must see the NPU, not CUDA.
+    """
 
     name: str
     status: Support
@@ -29,6 +32,8 @@ class Library:
     install: str
     link: str
     uses: Mapping[str, str]
+    blocks: frozenset[str]  # those of `uses` without which the script cannot run
+    knows_npu: bool
 
 
 @functools.cache
@@ -36,7 +41,7 @@ def libraries() -> Mapping[str, Library]:
     """All packages by import name. Raises ValueError for a row that breaks the schema in `libraries.toml`."""
     rows = tomllib.loads(resources.files(__package__).joinpath("libraries.toml").read_text("utf-8"))
     for name, row in rows.items():
-        if unknown := set(row) - {"status", "note", "install", "link", "uses"}:
+        if unknown := set(row) - {"status", "note", "install", "link", "uses", "knows_npu", "blocks"}:
             raise ValueError(f"libraries.toml: {name} has unknown keys {sorted(unknown)}")
         if stray := [use for use in row.get("uses", {}) if not use.startswith(f"{name}.")]:
             raise ValueError(f"libraries.toml: {stray} do not belong to {name}")
@@ -48,6 +53,8 @@ def libraries() -> Mapping[str, Library]:
             row.get("install", ""),
             row.get("link", ""),
             row.get("uses", {}),
+            frozenset(row.get("blocks", [])),
+            row.get("knows_npu", False),
         )
         for name, row in rows.items()
     }

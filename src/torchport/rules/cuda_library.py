@@ -38,8 +38,14 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             imports.setdefault((origin.module or "").partition(".")[0], []).append(origin)
     for root, statements in imports.items():
         library = libraries().get(root)
-        if library is not None:
+        if library is None or module.project.provides(root):
+            continue
+        if library.status is not Support.WORKS or library.install:
             yield _import(module, sorted(statements, key=lambda one: one.lineno), library)
+        else:  # only parts of it have to be spoken of
+            for one in statements:
+                for use in sorted(_imported(one) & set(library.uses)):
+                    yield _report(module, one, library, use)
     for call in module.all(ast.Call):
         yield from _use(module, call, call.func)
     for function in module.all(ast.FunctionDef):
@@ -77,14 +83,27 @@ def _severity(module: Module, node: ast.stmt, library: Library) -> Severity:
 def _use(module: Module, node: ast.expr, function: ast.expr) -> Iterator[Finding]:
     name = module.qualified(function)
     library = libraries().get((name or "").partition(".")[0])
-    if name is None or library is None:
+    if name is None or library is None or module.project.provides(library.name):
         return
-    for use, text in library.uses.items():
+    for use in library.uses:
         # A name is found where its package defines it or re-exports it: flash_attn.flash_attn_interface.flash_attn_func
         if name == use or name.rpartition(".")[2] == use.rpartition(".")[2]:
-            yield RULE.finding(
-                module, node, f"{use} is not there on an NPU", hint=text, severity=Severity.WARNING
-            )
+            yield _report(module, node, library, use)
+
+
+def _imported(statement: ast.stmt) -> set[str]:
+    """The dotted names that an import statement brings."""
+    if isinstance(statement, ast.ImportFrom):
+        return {f"{statement.module}.{alias.name}" for alias in statement.names} | {statement.module or ""}
+    return {alias.name for alias in statement.names} if isinstance(statement, ast.Import) else set()
+
+
+def _report(module: Module, node: ast.expr | ast.stmt, library: Library, use: str) -> Finding:
+    severity = Severity.ERROR if use in library.blocks else Severity.WARNING
+    says = "is different" if library.status is Support.WORKS else "is not there"
+    return RULE.finding(
+        module, node, f"{use} {says} on an NPU", hint=library.uses[use], severity=severity, link=library.link
+    )  # fmt: skip
 
 
 def _hint(library: Library) -> str:
@@ -122,6 +141,8 @@ RULE = Rule(
         "import flash_attn\n",
         "from apex import amp\nmodel, opt = amp.initialize(model, opt)\n",
         "try:\n    import xformers.ops\nexcept ImportError:\n    xformers = None\n",
+        "from numba import cuda\n",
+        "import torchvision\n# cuda\n",
         "import numpy\n",
     ),
 )

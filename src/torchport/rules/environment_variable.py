@@ -12,7 +12,8 @@ from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
 _LOOKS_LIKE_ONE = re.compile(
-    r"(?:TORCH_)?(?:CUDA|NCCL|NVIDIA|CUDNN|CUBLAS)_[A-Z0-9_]+|PYTORCH_[A-Z_]*CUDA[A-Z_]*"
+    # not names of error codes and of keys for services
+    r"(?!\w+_(?:STATUS|ERROR|API)_)(?:TORCH_)?(?:CUDA|NCCL|NVIDIA|CUDNN|CUBLAS)_[A-Z0-9_]+|PYTORCH_[A-Z_]*CUDA[A-Z_]*"
 )
 
 

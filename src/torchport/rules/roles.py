@@ -16,6 +16,9 @@ _OTHER_DEVICES = frozenset(
 )
 
 
+_DEVICES = frozenset({"cpu", "mps", "xpu", "hpu", "mlu", "musa", "mtia"})
+
+
 class Proof(enum.IntEnum):
     """How well it is known that a value has a role."""
 
@@ -70,8 +73,11 @@ class Roles:
         for call in module.all(ast.Call):
             yield from self._arguments(call)
         for attribute in module.all(ast.Attribute):
-            if role.name == "device" and attribute.attr == "type" and _is_device_attribute(attribute.value):
-                yield attribute, Proof.PROVEN
+            if role.name == "device" and attribute.attr == "type":
+                if _is_device_attribute(attribute.value):
+                    yield attribute, Proof.PROVEN
+                elif role.names.match(_last_name(attribute.value)):  # devices[0].type, get_device().type
+                    yield attribute, Proof.NAMED
             elif role.names.match(attribute.attr) and module.qualified(attribute) is None:
                 yield attribute, Proof.NAMED
         for name in module.all(ast.Name):
@@ -85,6 +91,8 @@ class Roles:
                     and role.names.match(key.value)
                 ):
                     yield value, Proof.NAMED
+            if role.name == "device":
+                yield from self._table(dictionary)
         functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
             *module.all(ast.FunctionDef),
             *module.all(ast.AsyncFunctionDef),
@@ -99,6 +107,14 @@ class Roles:
             ):
                 if keyword_default is not None and role.names.match(argument.arg):
                     yield keyword_default, Proof.NAMED
+
+    def _table(self, dictionary: ast.Dict) -> Iterator[tuple[Hashable, Proof]]:
+        """`{"cuda": torch.cuda.synchronize, "cpu": None}`: keys beside functions of torch.cuda that name devices."""
+        words = {key.value for key in dictionary.keys if isinstance(key, ast.Constant)}
+        for key, value in zip(dictionary.keys, dictionary.values, strict=True):
+            ours = (self._module.qualified(value) or "").startswith("torch.cuda")
+            if key is not None and ours and not words.isdisjoint(_DEVICES):
+                yield key, Proof.NAMED
 
     def _arguments(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:
         module, role = self._module, self._role
@@ -130,6 +146,13 @@ class Roles:
             name = str(word).lstrip("-").replace("-", "_")
             if self._role.names.match(name):
                 yield self._module.flow.option(name), Proof.NAMED
+
+
+def _last_name(node: ast.expr) -> str:
+    """The last word of what an expression asks for, through indices and calls."""
+    while isinstance(node, ast.Subscript | ast.Call):
+        node = node.value if isinstance(node, ast.Subscript) else node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_device_attribute(node: ast.expr) -> bool:

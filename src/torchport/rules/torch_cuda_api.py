@@ -10,6 +10,7 @@ from torchport.knowledge.api import Api, Status, find
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
+_METHODS = ("torch.nn.Module.cuda", "torch.Tensor.cuda", "torch.Tensor.is_cuda")
 _ROOTS = ("torch.cuda", "torch.backends.cuda", "torch.backends.cudnn")
 
 
@@ -19,12 +20,24 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         if not _is_whole(module, attribute):
             continue
         name = module.qualified(attribute)
+        if name in _METHODS and _describes_override(module, attribute):
+            continue
         if name is not None and (finding := _judge(module, attribute, name, style)) is not None:
             yield finding
     for call in module.all(ast.Call):
         yield from _indirect(module, call, call.args[-1] if call.args else None, style)
     for subscript in module.all(ast.Subscript):
         yield from _indirect(module, subscript, subscript.slice, style)
+
+
+def _describes_override(module: Module, node: ast.Attribute) -> bool:
+    """Whether this is in a decorator of a method that keeps its name: `@wraps(torch.nn.Module.cuda)`."""
+    inner: ast.AST = node
+    for above in module.names.ancestors(node):
+        if isinstance(above, ast.FunctionDef):
+            return inner in above.decorator_list and above.name == node.attr
+        inner = above
+    return False
 
 
 def _is_whole(module: Module, node: ast.Attribute) -> bool:
@@ -126,11 +139,15 @@ def chain_edits(
     old = name.split(".")[-len(attributes) :]
     new = words[len(start) :]
     if words[: len(start)] == start and len(new) == len(old):
-        return [
-            module.attribute_edit(attribute, after)
-            for attribute, before, after in zip(attributes, old, new, strict=True)
-            if before != after
-        ]
+        differ = [index for index, word in enumerate(old) if word != new[index]]
+        if not differ:  # what the chain starts with is converted where it is bound
+            return []
+        first, last = differ[0], differ[-1]
+        begin = module.text.span(attributes[first])[1] - len(old[first].encode())
+        end = module.text.span(attributes[last])[1]
+        if module.text.slice(begin, end) == ".".join(old[first : last + 1]):
+            return [Edit(begin, end, ".".join(new[first : last + 1]).encode())]
+        return [module.attribute_edit(attributes[index], new[index]) for index in differ]
     # torch_npu is a name of its own, imported at module level; torch is only there under the name it was imported as.
     of_torch = words[0] == "torch" and meaning == "torch"
     if isinstance(base, ast.Name) and (of_torch or words[0] == "torch_npu"):
@@ -205,5 +222,8 @@ RULE = Rule(
         "import torch\ntext = 'see https://download.pytorch.org/whl/torch.cuda.html'\n",
         "import torch  # torch.cuda.is_available() is not called here\n",
         "import torch\nd = {'torch': torch, 'cuda': 1}['cuda']\n",
+        "import functools, torch\nclass M(torch.nn.Module):\n    @functools.wraps(torch.nn.Module.cuda)\n"
+        "    def cuda(self):\n        pass\n",
+        "import torch\nd = 'npu' if torch.npu.is_available() else 'gpu' if torch.cuda.is_available() else 'cpu'\n",
     ),
 )  # fmt: skip

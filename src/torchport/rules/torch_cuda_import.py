@@ -49,8 +49,8 @@ def _check_import(module: Module, node: ast.Import, style: Style) -> Iterator[Fi
 
 
 def importable(target: str) -> str:
-    """The module path under which Python can import a name of the NPU interface."""
-    return target if target in ("torch.npu", "torch") else re.sub(r"^torch\.npu\b", "torch_npu.npu", target)
+    """The module path under which Python can import a name of the NPU interface, and that brings torch_npu with it."""
+    return re.sub(r"^torch\.npu\b", "torch_npu.npu", target)
 
 
 def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[Finding]:
@@ -170,6 +170,10 @@ def _report(module: Module, node: ast.stmt, name: str, row: Api | None) -> Findi
             f"{name} cannot be imported from the NPU interface",
             "Find its counterpart in torch.npu by hand.",
         )
+    elif row.status is Status.KEEP:
+        return RULE.finding(
+            module, node, f"{name} is kept: {row.note}", safety=Safety.REPORT, severity=Severity.INFO
+        )
     else:
         message, hint = f"{name} does not exist on the NPU", row.note[:1].upper() + row.note[1:] + "."
     return RULE.finding(module, node, message, hint=hint, safety=Safety.REPORT, severity=Severity.ERROR)
@@ -180,21 +184,21 @@ RULE = Rule(
     title="imports from torch.cuda become imports from torch.npu",
     safety=Safety.SAFE,
     severity=Severity.INFO,
-    why="torch.npu is an attribute of torch once torch_npu is imported; its submodules are importable as "
-    "torch_npu.npu.*.",
+    why="torch.npu is torch_npu.npu, once that is imported: an import from torch_npu.npu brings it along.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     check=check,
     rewrites=(
         ("from torch import cuda as tc\ntc.synchronize()\n", "from torch import npu as tc\ntc.synchronize()\n"),
         ("from torch import cuda\ncuda.synchronize()\n", "from torch import npu\nnpu.synchronize()\n"),
         ("from torch import cuda, nn\n", "from torch import npu, nn\n"),
-        ("import torch.cuda as C\nC.synchronize()\n", "import torch.npu as C\nC.synchronize()\n"),
+        ("import torch.cuda as C\nC.synchronize()\n", "import torch_npu.npu as C\nC.synchronize()\n"),
         ("import torch.cuda.amp as amp\n", "import torch_npu.npu.amp as amp\n"),
         ("from torch.cuda import is_available, Event\nis_available()\n",
-         "from torch.npu import is_available, Event\nis_available()\n"),
+         "from torch_npu.npu import is_available, Event\nis_available()\n"),
         ("from torch.cuda.amp import autocast, GradScaler\n", "from torch_npu.npu.amp import autocast, GradScaler\n"),
-        ("from torch.cuda import CUDAGraph as G\n", "from torch.npu import NPUGraph as G\n"),
-        ("from torch.cuda import nvtx\nnvtx.range_push('a')\n", "from torch.npu import mstx\nmstx.range_push('a')\n"),
+        ("from torch.cuda import CUDAGraph as G\n", "from torch_npu.npu import NPUGraph as G\n"),
+        ("from torch.cuda import nvtx\nnvtx.range_push('a')\n",
+         "from torch_npu.npu import mstx\nmstx.range_push('a')\n"),
     ),
     unchanged=(
         "import torch\n",

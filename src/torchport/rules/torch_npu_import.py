@@ -5,28 +5,24 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import find
-from torchport.rules import Rule, Style
+from torchport.rules import Rule, Style, torch_cuda_import
+from torchport.rules.torch_cuda_api import applies
 from torchport.source.module import Module
+from torchport.source.names import Scope
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
-    """One insertion at module level, where the file was changed, imports torch, and does not import torch_npu there.
-
-    A file that others import gets it only where it uses torch_npu itself: who starts it has imported torch_npu before.
-    """
+    """One insertion at module level, where the file was changed, imports torch, and needs torch_npu itself."""
     if style is not Style.NPU:
         return
     body = module.tree.body
     if any(_imports(statement, "torch_npu") for statement in body) or not _imports_torch(module):
         return
-    if (
-        module.project.is_imported(module.text.path)
-        and not _is_entry(module)
-        and not _names_torch_npu(module)
-    ):
+    if not any(map(_needs_npu, body)) and (_brings_npu(module, style) or not _is_needed(module)):
         return
     first = torch_import(module)
     if first is not None and not _needs_npu(first):
@@ -36,6 +32,29 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     else:
         offset, before = _after_header(module), False
     yield _finding(module, first or (body[0] if body else None), offset, before)
+
+
+def _is_needed(module: Module) -> bool:
+    """Whether nothing else imports torch_npu before: the file names it, or is started itself, as far as is known.
+
+    A file that only defines things is loaded by one that was started, and that one has torch_npu.
+    """
+    if _names_torch_npu(module) or _is_entry(module) or not module.project.whole:
+        return True
+    return not module.project.is_imported(module.text.path) and (
+        _is_test(module) or _asks_while_imported(module)
+    )
+
+
+def _brings_npu(module: Module, style: Style) -> bool:
+    """Whether an import at module level is one from torch_npu after conversion."""
+    lines = {statement.lineno for statement in module.tree.body}
+    return any(
+        finding.location is not None
+        and finding.location.line in lines
+        and any(b"torch_npu" in edit.replacement for edit in finding.fix)
+        for finding in torch_cuda_import.check(module, style)
+    )
 
 
 def torch_import(module: Module) -> ast.stmt | None:
@@ -74,14 +93,40 @@ def _is_entry(module: Module) -> bool:
     )
 
 
+def _is_test(module: Module) -> bool:
+    """Whether pytest starts the file."""
+    name = PurePosixPath(module.text.path).name
+    return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+
+
+def _asks_while_imported(module: Module) -> bool:
+    """Whether code outside of functions uses CUDA: a name of torch, a method, a device that is passed on."""
+    nodes: list[ast.expr] = [node for node in module.all(ast.Attribute) if _is_cuda(module, node)]
+    for constant in module.all(ast.Constant):
+        if isinstance(constant.value, str) and constant.value.startswith("cuda"):
+            nodes += [constant] if isinstance(module.parent(constant), ast.Call | ast.keyword) else []
+    return any(_is_outside(module.names.scope_of(node)) for node in nodes)
+
+
+def _is_cuda(module: Module, node: ast.Attribute) -> bool:
+    name = module.qualified(node)
+    return name.startswith("torch.cuda.") if name else node.attr in ("cuda", "is_cuda")
+
+
+def _is_outside(scope: Scope | None) -> bool:
+    while scope is not None and not isinstance(
+        scope.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    ):
+        scope = scope.parent
+    return scope is None
+
+
 def _names_torch_npu(module: Module) -> bool:
-    """Whether the converted file names torch_npu, or needs it while it is imported."""
-    if any(_needs_npu(statement) for statement in module.tree.body):
-        return True
+    """Whether the converted file names torch_npu in an expression."""
     for kind in (ast.Attribute, ast.Name):
         for node in module.all(kind):
             found = find(module.qualified(node) or "")
-            if found is not None and found[0].npu.startswith("torch_npu."):
+            if found is not None and found[0].npu.startswith("torch_npu.") and applies(module, found[0]):
                 return True
     return False
 
@@ -91,13 +136,11 @@ def _imports_torch(module: Module) -> bool:
 
 
 def _needs_npu(statement: ast.stmt) -> bool:
-    """Whether the statement, after conversion, imports from torch.npu and so needs torch_npu before it."""
+    """Whether the statement, after conversion, imports a name that torch has only once torch_npu is imported."""
     if isinstance(statement, ast.ImportFrom):
-        return (statement.module or "").startswith("torch.cuda") or any(
-            alias.name == "cuda" for alias in statement.names
-        )
+        return statement.module == "torch" and any(alias.name == "cuda" for alias in statement.names)
     return isinstance(statement, ast.Import) and any(
-        alias.name.startswith("torch.cuda") for alias in statement.names
+        alias.name.startswith("torch.cuda") and not alias.asname for alias in statement.names
     )
 
 
@@ -147,7 +190,8 @@ RULE = Rule(
         ("import torch\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
         ("'''Doc.'''\nfrom __future__ import annotations\nimport torch\nx.cuda()\n",
          "'''Doc.'''\nfrom __future__ import annotations\nimport torch\nimport torch_npu\nx.npu()\n"),
-        ("from torch.cuda import Event\n", "import torch_npu\nfrom torch.npu import Event\n"),
+        ("from torch import cuda\n", "import torch_npu\nfrom torch import npu\n"),
+        ("from torch.cuda import Event\n", "from torch_npu.npu import Event\n"),
         ("'Doc.'\ndef f():\n    import torch\n    return torch.cuda.Event()\n",
          "'Doc.'\nimport torch_npu\ndef f():\n    import torch\n    return torch.npu.Event()\n"),
         ("try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nx.cuda()\n",
@@ -156,6 +200,7 @@ RULE = Rule(
         ("import torch\nimport torch_npu\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
     ),
     unchanged=(
+        "from . import torch, cuda\n",
         "import torch\nx = torch.ones(2)\n",
         "import torchvision\n",
         "import mytorchutils\nx = 1\n",

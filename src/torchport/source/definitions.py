@@ -22,13 +22,23 @@ _IMPORT = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Definitions:
-    """For each watched name the classes of the project whose instances have it; names of imported modules."""
+    """For each watched name the classes of the project whose instances have it; names of imported modules.
+
+    `provided` are the packages and top-level modules that the project itself has; `whole` says that all its files
+    were looked at, so that what is not known of them is not there.
+    """
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     imported: frozenset[str] = frozenset()
+    provided: frozenset[str] = frozenset()
+    whole: bool = False
 
     def of(self, attribute: str) -> frozenset[str]:
         return self.classes.get(attribute, frozenset())
+
+    def provides(self, package: str) -> bool:
+        """Whether `import package` means the project's own code."""
+        return package in self.provided
 
     def is_imported(self, path: str) -> bool:
         """Whether another file imports this one, as far as the name of the file or of its package tells."""
@@ -36,8 +46,16 @@ class Definitions:
         return (folders[-1] if name == "__init__" and folders else name) in self.imported
 
 
-def definitions(sources: Iterable[bytes]) -> Definitions:
-    """The classes that define a watched name, and those derived from them by name."""
+def provided(paths: Iterable[str], folder: str = "") -> frozenset[str]:
+    """The packages and modules that can be imported by one word, of Python files in the folder named `folder`."""
+    python = [PurePosixPath(path) for path in paths]
+    packages = {path.parent for path in python if path.name == "__init__.py"}
+    tops = {package.name or folder for package in packages if package.parent not in packages - {package}}
+    return frozenset(tops | {path.stem for path in python if len(path.parts) == 1} - {"", "__init__"})
+
+
+def definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> Definitions:
+    """The classes that define a watched name, and those derived from them by name; `own` are the names it provides."""
     bases: dict[str, set[str]] = {}
     found: dict[str, set[str]] = {name: set() for name in WATCHED}
     imported: set[bytes] = set()
@@ -60,4 +78,5 @@ def definitions(sources: Iterable[bytes]) -> Definitions:
             grown = len(names)
             names |= {name for name, parents in bases.items() if parents & names}
     classes_of = {name: frozenset(names) for name, names in found.items() if names}
-    return Definitions(classes_of, frozenset(name.decode("ascii", "replace") for name in imported))
+    names_imported = frozenset(name.decode("ascii", "replace") for name in imported)
+    return Definitions(classes_of, names_imported, own, whole=True)

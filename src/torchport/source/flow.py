@@ -18,6 +18,7 @@ from torchport.source.names import Binds, Function, Names, Scope
 _SAME_TEXT = frozenset(
     {"lower", "upper", "strip", "lstrip", "rstrip", "split", "rsplit", "partition", "removeprefix"}
 )
+_EQUALITIES = frozenset({"assertEqual", "assertEquals", "assertNotEqual", "assertIs"})
 _AFFIX = frozenset({"startswith", "endswith", "find", "index", "count"})
 _DEFAULTED = frozenset({"get", "pop", "setdefault", "getenv"})
 _MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "args", "kwargs", "__dict__"})
@@ -73,8 +74,11 @@ class Flow:
             case ast.Assign():
                 for target in node.targets:
                     self._assign(target, node.value)
-            case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
-                self._assign(node.target, node.value)
+            case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr():
+                if node.value is not None:
+                    self._assign(node.target, node.value)
+                if isinstance(node, ast.AnnAssign):
+                    self._connect_annotation(node.target, node.annotation)
             case ast.IfExp():
                 self._unite(node, node.body, node.orelse)
             case ast.BoolOp():
@@ -122,6 +126,15 @@ class Flow:
         elif node.attr not in _MANY_MEANINGS and self._names.qualified(node) is None:
             self._unite(node, self.option(node.attr))
 
+    def _connect_annotation(self, key: Hashable, annotation: ast.expr | None) -> None:
+        """`device: Literal["cuda", "cpu"]`: what a variable may be."""
+        for node in ast.walk(annotation) if annotation is not None else ():
+            if isinstance(node, ast.Subscript) and (self._names.qualified(node.value) or "").endswith(
+                ".Literal"
+            ):
+                values = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                self._unite(key, *values)
+
     def _connect_comparison(self, node: ast.Compare) -> None:
         left = node.left
         for operator, right in zip(node.ops, node.comparators, strict=True):
@@ -149,6 +162,8 @@ class Flow:
         ]
         for argument, default in pairs:
             self._unite(self._variable(argument.arg, scope), default)
+        for argument in (*positional, *arguments.kwonlyargs):
+            self._connect_annotation(self._variable(argument.arg, scope), argument.annotation)
         if isinstance(node, ast.Lambda):
             self._unite(("returns", node), node.body)
 
@@ -183,6 +198,8 @@ class Flow:
             self._unite(node, node.args[1])
         elif name == "add_argument":
             self._connect_option(node)
+        elif name in _EQUALITIES and len(node.args) >= 2:
+            self._unite(node.args[0], node.args[1])
 
     def _connect_option(self, node: ast.Call) -> None:
         """`parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])`."""
