@@ -1,4 +1,7 @@
-"""What Python runs at each start in an environment with `torchport vnpu enable`: wait for torch, then activate."""
+"""What Python runs at each start under `torchport run` and in an environment with `torchport vnpu enable`: wait for
+torch, then activate the NPU, and with TORCHPORT_AUTO=1 patch torch for CUDA scripts."""
+
+import os
 
 from torchport.on_import import before_import
 
@@ -12,4 +15,7 @@ def _activate() -> None:
 
 def activate_with_torch() -> None:
     """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
-    before_import(("torch", "torch_npu"), _activate)
+    if os.environ.get("TORCHPORT_AUTO") != "1":
+        before_import(("torch", "torch_npu"), _activate)
+        return
+    import torchport.auto  # noqa: F401  importing it is what it is for

@@ -1,11 +1,14 @@
-"""Run a script with the NPU of this machine, real or virtual.
+"""Run a CUDA script on the NPU of this machine, real or virtual, without touching it.
 
 examples:
-  torchport run train_npu.py -- --epochs 1
-  torchport run examples/digits/train_npu.py
+  torchport run train.py -- --epochs 1
+  torchport run --nproc 4 train.py               one process per NPU, as torchrun starts them
+  torchport run --device-list 2,3 train.py       on these NPUs
+  torchport run --audit audit.jsonl train.py     write down each redirected call
+  torchport run --as-is train_npu.py             a script that knows the NPU: nothing is redirected
 
-The script finds `torch.npu`; it is run as it is. CUDA calls in it are not redirected to the NPU: convert it
-first (`torchport convert`, `torchport port`). Ends with the script's own exit status.
+CUDA calls are redirected while the script runs (`torchport.auto`). At its end stderr says what was redirected, what ran
+on the CPU and what could not be done; -q leaves that out. Ends with the script's own exit status, or with torchrun's.
 """
 
 from __future__ import annotations
@@ -16,15 +19,41 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import torchport
 from torchport import vnpu
 from torchport.errors import TorchportError
 
 PASSES_ARGUMENTS = True
+# Has a sitecustomize, which Python runs at its start.
+START = Path(torchport.__file__).parent / "auto" / "start"
+VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "torchport run [options] SCRIPT [-- ARGS]"
     parser.add_argument("script", type=Path, metavar="SCRIPT", help="the Python file to run")
+    parser.add_argument(
+        "--audit", type=Path, metavar="FILE", help="write what was done to each call, as JSON lines"
+    )
+    parser.add_argument(
+        "--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself"
+    )
+    several = parser.add_argument_group("several processes, one per NPU")
+    several.add_argument("--nproc", type=_positive, metavar="N", help="processes on this machine")
+    several.add_argument(
+        "--device-list",
+        type=_devices,
+        metavar="0,1,...",
+        help="the NPUs to use: process i gets the i-th of them in ascending order; without --nproc, one process each",
+    )
+    several.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="machines (default 1)")
+    several.add_argument(
+        "--node-rank", type=int, default=0, metavar="I", help="which of them this is, from 0"
+    )
+    several.add_argument("--master-addr", default="127.0.0.1", metavar="HOST", help="address of machine 0")
+    several.add_argument(
+        "--master-port", type=int, metavar="PORT", help="a free port there (default: any, or 29500)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> NoReturn:
@@ -33,6 +62,72 @@ def run(arguments: argparse.Namespace) -> NoReturn:
             f"there is no script {arguments.script}", hint="The script's own arguments follow after `--`."
         )
     environment = {**os.environ, **vnpu.environment()}
+    if arguments.device_list:
+        environment[VISIBLE] = ",".join(map(str, arguments.device_list))
+    environment.update(_patching(arguments))
     sys.stdout.flush()
     # This process becomes the script: its exit status, signals and standard streams are the script's own.
-    os.execve(sys.executable, [sys.executable, str(arguments.script), *arguments.passed], environment)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, *_words(arguments)], environment)  # noqa: S606
+
+
+def _words(arguments: argparse.Namespace) -> list[str]:
+    script = [str(arguments.script), *arguments.passed]
+    devices = arguments.device_list or []
+    processes = arguments.nproc or (len(devices) if len(devices) > 1 else 0)
+    if devices and processes > len(devices):
+        raise TorchportError(
+            f"{processes} processes cannot share the {len(devices)} NPUs of --device-list",
+            hint="Each needs its own.",
+        )
+    if not processes and arguments.nnodes == 1:
+        return script
+    if arguments.nnodes == 1 and arguments.master_port is None:
+        where = ["--standalone"]  # with a port that the system chooses
+    else:
+        where = [
+            f"--nnodes={arguments.nnodes}",
+            f"--node-rank={arguments.node_rank}",
+            f"--master-addr={arguments.master_addr}",
+            f"--master-port={arguments.master_port or 29500}",
+        ]
+    return ["-m", "torch.distributed.run", *where, f"--nproc-per-node={processes or 1}", *script]
+
+
+def _patching(arguments: argparse.Namespace) -> dict[str, str]:
+    if arguments.as_is:
+        if arguments.audit:
+            raise TorchportError(
+                "--as-is redirects nothing that --audit could write down", hint="Drop one of them."
+            )
+        return {"TORCHPORT_AUTO": "0"}
+    changes = {"TORCHPORT_AUTO": "1"}
+    inherited = [
+        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(START)
+    ]
+    changes["PYTHONPATH"] = os.pathsep.join([str(START), *inherited])
+    if arguments.quiet:
+        changes["TORCHPORT_SUMMARY"] = "0"
+    if arguments.audit:
+        try:
+            arguments.audit.write_text("")
+        except OSError as error:
+            raise TorchportError(
+                f"the audit file {arguments.audit} cannot be written: {error.strerror}"
+            ) from error
+        changes["TORCHPORT_AUDIT"] = str(arguments.audit.resolve())
+    return changes
+
+
+def _positive(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{word} is not 1 or more")
+    return number
+
+
+def _devices(word: str) -> list[int]:
+    """Ascending, as the porting guide's map from processes to devices has them and as the NPU's driver insists."""
+    devices = sorted(int(part) for part in word.split(","))
+    if len(set(devices)) < len(devices) or devices[0] < 0:
+        raise argparse.ArgumentTypeError(f"{word} is no list of different device numbers")
+    return devices

@@ -22,7 +22,7 @@ from torchport.record.script import is_own
 STACKS = "stack.txt"
 DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
 # The same for both sides, so that nothing differs by chance, and so that a kill loses no output.
-COMMON = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+COMMON = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", "TORCHPORT_AUTO": "0"}
 
 
 def record(plan: Plan, step: str, progress: Progress) -> Result:

@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def _reference(torch: Any) -> Patches:
-    from torchport.auto import reference
+    from torchport.record import reference
 
     return reference.apply(torch)
 

@@ -1,4 +1,4 @@
-"""The environment variables of the virtual NPU: the one documented table.
+"""The environment variables of torchport and of the virtual NPU: the one documented table.
 
 `torchport vnpu info` prints it, docs/variables.md is generated from it, and a test holds it against the
 getenv() calls of csrc/.
@@ -33,5 +33,14 @@ VARIABLES = (
         "unset = 4/5 of the machine's or the cgroup's memory",
     ),
     Variable("VNPU_LIBRARIES", "", "folder of another build of the libraries, say with a sanitizer"),
+    Variable("TORCHPORT_AUTO", "", "1 = redirect CUDA calls to the NPU in every Python (torchport.auto)"),
+    Variable("TORCHPORT_AUDIT", "", "file that gets one JSON line per redirected place"),
+    Variable("TORCHPORT_SUMMARY", "1", "0 = no summary at the end of a redirected script"),
+    Variable(
+        "TORCHPORT_CUDA_CAPABILITY",
+        "",
+        "what a redirected script is told, such as 8.0; unset = 8.0 for chips with bfloat16, 7.0 for others",
+    ),
+    Variable("TORCHPORT_CUDA_VERSION", "12.6", "torch.version.cuda of a redirected script"),
     Variable("VNPU_TRACE", "", "file that gets one line per ACL call and operator; unset = no trace"),
 )

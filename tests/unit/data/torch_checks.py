@@ -12,7 +12,7 @@ import numpy
 import torch
 import torch.nn.functional as functional
 
-from torchport.auto import reference
+from torchport.record import reference
 from torchport.findings import Result
 from torchport.record.equal import EqualStart
 from torchport.record.recorder import Recorder

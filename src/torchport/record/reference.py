@@ -25,8 +25,9 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from torchport.auto import cpu_streams
+from torchport.knowledge.arguments import role
 from torchport.patches import Patches
+from torchport.record import cpu_streams
 
 DEVICE_NAME = "CPU (reference for CUDA)"
 
@@ -65,28 +66,17 @@ NO_EFFECT = (
     "reset_max_memory_allocated", "reset_max_memory_cached",
 )  # fmt: skip
 
-# (owner, functions) that take `device=` or a device among their positional arguments.
+# Factories that draw random numbers; on a CUDA device they draw from the device's generator.
+RANDOM_FACTORIES = ("rand", "randn", "randint", "randperm", "normal")
+
+# What takes a device beside the factories of the table, which the patches for the NPU use too.
 TAKE_DEVICE = {
-    "torch": (
-        "empty", "empty_like", "empty_permuted", "empty_strided", "ones", "ones_like", "zeros",
-        "zeros_like", "full", "full_like", "arange", "range", "linspace", "logspace", "eye", "tensor",
-        "as_tensor", "asarray", "scalar_tensor", "from_file", "tril_indices", "triu_indices",
-        "rand_like", "randn_like", "randint_like", "sparse_coo_tensor", "sparse_csr_tensor",
-        "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor", "sparse_compressed_tensor",
-        "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
-        "set_default_device", "set_default_tensor_type",
-    ),
-    "torch.fft": ("fftfreq", "rfftfreq"),
-    "torch.Tensor": (
-        "new_tensor", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "type",
-    ),
+    "torch": ("set_default_device", "set_default_tensor_type"),
+    "torch.Tensor": ("type",),
     "torch.nn.Module": ("to_empty", "type"),
     "torch.utils._device.DeviceContext": ("__init__",),
     "torch.jit": ("load",),
-}  # fmt: skip
-
-# Factories that draw random numbers; on a CUDA device they draw from the device's generator.
-RANDOM_FACTORIES = ("rand", "randn", "randint", "randperm", "normal")
+}
 
 # Functions that draw random numbers inside a model, where a CUDA script has its tensors on the device.
 RANDOM_LAYERS = {
@@ -163,6 +153,7 @@ class _Reference:
         for table, make in (
             (STAY, lambda _: lambda this, *args, **kwargs: this),
             (TAKE_DEVICE, self._on_cpu),
+            (_factories(), self._on_cpu),
             (RANDOM_LAYERS, self._random_layer),
             (MOVE_TO, self._move),
             ({"torch": RANDOM_FACTORIES}, self._random_factory),
@@ -382,6 +373,14 @@ class _Reference:
         if self._torch.distributed.is_available():
             self._patches.wrap(self._torch.distributed, "init_process_group", backend)
             self._patches.wrap(parallel.DistributedDataParallel, "__init__", replicas)
+
+
+def _factories() -> dict[str, tuple[str, ...]]:
+    """The callables with the keyword `device` that draw no random numbers from a generator of their own."""
+    return {
+        owner: tuple(name for name in names if owner != "torch" or name not in RANDOM_FACTORIES)
+        for owner, names in role("device").factories.items()
+    }
 
 
 def _always(answer: Any, original: Any) -> Callable[..., Any]:

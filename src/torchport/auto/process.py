@@ -1,0 +1,143 @@
+"""All patches of one process, and what is said of them when it ends."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.process
+import multiprocessing.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from torchport import standins, vnpu
+from torchport.auto import audit, compilers, distributed, loading, precision, profiling
+from torchport.auto.cuda import Cuda
+from torchport.auto.devices import Devices
+from torchport.auto.environment import translate
+from torchport.errors import TorchportError
+from torchport.patches import Patches
+
+OWN = str(Path(__file__).parent)
+
+
+class Process:
+    """The patched torch of this process.
+
+    Raises TorchportError where there is no NPU backend, or where CUDA itself is available.
+    """
+
+    def __init__(self, torch: ModuleType) -> None:
+        if torch.cuda.is_available():
+            raise TorchportError(
+                "CUDA is available on this machine: run the script as it is.",
+                hint="Leave out `torchport run`, `import torchport.auto` and TORCHPORT_AUTO.",
+            )
+        vnpu.activate()
+        import torch_npu  # noqa: F401  does nothing where torch has loaded it by itself
+
+        self._log = audit.Log()
+        self._patches = Patches()
+        try:
+            self._apply(torch)
+        except BaseException:
+            self._patches.undo()
+            raise
+        self._said = False
+        atexit.register(self._finish)
+        if multiprocessing.process.parent_process() is not None:
+            # Such a process ends without exit handlers, but with its finalizers.
+            multiprocessing.util.Finalize(None, self._finish, exitpriority=0)
+        os.register_at_fork(after_in_child=self._log.clear)
+
+    def undo(self) -> None:
+        """Put every attribute back; what was counted is still said at the end."""
+        self._patches.undo()
+
+    def _apply(self, torch: Any) -> None:
+        patches, log = self._patches, self._log
+        _translate_environment()
+        fallbacks = audit.count_fallbacks(torch, log)
+        patches.on_undo(fallbacks._destroy)
+        Devices(torch, patches, log).patch()
+        profiling.patch(torch, patches, log)  # before torch.cuda: nvtx is a part of it
+        Cuda(torch, patches, log).patch()
+        loading.patch(torch, patches)
+        precision.patch(torch, patches, log)
+        distributed.patch(torch, patches, log)
+        compilers.patch(torch, patches, log)
+        # A script may set CUDA_VISIBLE_DEVICES until it first uses the device.
+        for name in ("_lazy_init", "device_count", "is_available"):
+            patches.wrap(torch.npu, name, lambda original: _translating(torch, original))
+        standins.install()
+        patches.on_undo(standins.uninstall)
+        patches.wrap(sys, "excepthook", _excepthook)
+
+    def _finish(self) -> None:
+        if self._said:
+            return
+        self._said = True
+        events = self._log.events()
+        file = os.environ.get("TORCHPORT_AUDIT", "")
+        if file:
+            try:
+                audit.append(events, Path(file))
+            except OSError as error:
+                print(
+                    f"torchport: the audit file {file} cannot be written: {error.strerror}", file=sys.stderr
+                )
+        quiet = os.environ.get("TORCHPORT_SUMMARY", "1") == "0" or os.environ.get("RANK", "0") != "0"
+        if not quiet:
+            for line in audit.summary(events, file):
+                print(line, file=sys.stderr)
+
+
+def _excepthook(original: Any) -> Any:
+    from torch_npu.utils._error_code import _except_handler
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        original(kind, error, without_own_frames(error))
+        if not _except_handler._is_exception(_except_handler.npu_exception):
+            # torch_npu 2.13 would print "UNKNOWN applicaiton exception" to the script's stdout.
+            _except_handler.exception = None
+
+    return hook
+
+
+def without_own_frames(error: BaseException) -> TracebackType | None:
+    """The traceback of `error`, and of what led to it, without the frames of the patches."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        pending += [each.__cause__, each.__context__]
+        trace = each.__traceback__
+        while trace is not None and _is_own(trace):
+            trace = trace.tb_next
+        each.__traceback__ = trace
+        while trace is not None:
+            while trace.tb_next is not None and _is_own(trace.tb_next):
+                trace.tb_next = trace.tb_next.tb_next
+            trace = trace.tb_next
+    return error.__traceback__
+
+
+def _is_own(trace: TracebackType) -> bool:
+    return os.path.dirname(trace.tb_frame.f_code.co_filename) == OWN
+
+
+def _translate_environment() -> None:
+    os.environ.update(translate(os.environ))
+
+
+def _translating(torch: Any, original: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not torch.npu.is_initialized():
+            _translate_environment()
+        return original(*args, **kwargs)
+
+    return call

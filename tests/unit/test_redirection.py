@@ -1,0 +1,230 @@
+"""Run-time redirection where no torch is needed: names, variables, the audit file, the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchport.auto import audit
+from torchport.auto.devices import cuda_name, npu_name
+from torchport.auto.distributed import hccl_name, nccl_name
+from torchport.auto.environment import translate
+from torchport.auto.views import Name
+from torchport.convert.launcher import LAUNCHER, write_launcher
+
+
+@pytest.mark.parametrize(
+    ("cuda", "npu"),
+    [("cuda", "npu"), ("cuda:0", "npu:0"), ("cuda:15", "npu:15"), ("cpu", "cpu"), ("meta", "meta")],
+)
+def test_device_names_go_both_ways(cuda: str, npu: str) -> None:
+    assert (npu_name(cuda), cuda_name(npu)) == (npu, cuda)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/data/cuda/x.pt",
+        "cuda:0.pt",
+        "cuda:",
+        "cuda:x",
+        "cudagraph",
+        "CUDA",
+        "install cuda: see",
+        "",
+        "cuda:１",
+    ],
+)
+def test_other_texts_stay(text: str) -> None:
+    assert npu_name(text) is text
+
+
+@pytest.mark.parametrize(
+    ("nccl", "hccl"),
+    [("nccl", "hccl"), ("gloo", "gloo"), ("cpu:gloo,cuda:nccl", "cpu:gloo,npu:hccl"), ("cuda:nccl", "npu:hccl"), ("mpi", "mpi")],
+)  # fmt: skip
+def test_backend_names_go_both_ways(nccl: str, hccl: str) -> None:
+    assert (hccl_name(nccl), nccl_name(hccl)) == (hccl, nccl)
+    assert hccl_name(nccl.upper()).lower() == hccl
+
+
+def test_a_name_equals_both() -> None:
+    name = Name("nccl", "hccl")
+    assert (
+        name == "nccl" and name == "hccl" and name == "hccl" and name != "gloo" and (name != "hccl") is False
+    )
+    assert (f"{name}", hash(name), {"nccl": 1}[name]) == ("nccl", hash("nccl"), 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, {"ASCEND_RT_VISIBLE_DEVICES": "0,1"}),
+        ({"CUDA_VISIBLE_DEVICES": "3, 1"}, {"ASCEND_RT_VISIBLE_DEVICES": "1,3"}),
+        ({"CUDA_VISIBLE_DEVICES": "2,-1,3"}, {"ASCEND_RT_VISIBLE_DEVICES": "2"}),
+        ({"CUDA_VISIBLE_DEVICES": ""}, {"ASCEND_RT_VISIBLE_DEVICES": "-1"}),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, {"ASCEND_RT_VISIBLE_DEVICES": "-1"}),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8f7e"}, {}),
+        ({"CUDA_VISIBLE_DEVICES": "0", "ASCEND_RT_VISIBLE_DEVICES": "5"}, {}),
+        (
+            {
+                "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64,roundup_power2_divisions:4,expandable_segments:True"
+            },
+            {"PYTORCH_NPU_ALLOC_CONF": "max_split_size_mb:64,expandable_segments:True"},
+        ),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, {}),
+        ({"NCCL_BUFFSIZE": "4194304"}, {"HCCL_BUFFSIZE": "4"}),
+        ({"NCCL_SOCKET_IFNAME": "eth0"}, {"HCCL_SOCKET_IFNAME": "eth0"}),
+        ({"CUDA_LAUNCH_BLOCKING": "1"}, {"ASCEND_LAUNCH_BLOCKING": "1"}),
+        ({"NCCL_DEBUG": "INFO", "CUDA_HOME": "/usr/local/cuda", "NCCL_ALGO": "Ring"}, {}),
+        ({"HOME": "/root"}, {}),
+    ],
+)
+def test_variables(given: dict[str, str], found: dict[str, str]) -> None:
+    assert translate(given) == found
+
+
+def test_audit_file_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [
+        audit.Event(
+            audit.Kind.REDIRECTED, "/a/ü.py", 3, "torch.cuda.synchronize", "torch.npu.synchronize", 7
+        ),
+        audit.Event(audit.Kind.FALLBACK, audit.BACKWARD, 0, "X", "", 2, 4096),
+    ]
+    path = tmp_path / "audit.jsonl"
+    audit.append(events, path)
+    monkeypatch.setenv("RANK", "1")
+    audit.append(events[:1], path)
+    audit.append([], path)
+    assert audit.read(path) == [*events, events[0]]
+    assert '"rank": 1' in path.read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", '{"audit": 2}', "text", '{"audit": 1, "kind": "else"}'])
+def test_a_damaged_audit_names_its_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"audit\.jsonl:1 is no line of an audit"):
+        audit.read(path)
+
+
+def test_summary_is_short() -> None:
+    events = [audit.Event(audit.Kind.REDIRECTED, "a.py", n, "f", "g", n) for n in range(1, 20)]
+    lines = list(audit.summary(events, ""))
+    assert lines[0] == "torchport: redirected to the NPU: 190 calls at 19 places"
+    assert (
+        lines[1] == "  a.py:19  f -> g  (19x)" and lines[-1] == "  ... and 13 more: `--audit FILE` lists all"
+    )
+    assert len(lines) == audit.SHOWN + 2 and list(audit.summary([], "")) == []
+
+
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[list[str], dict[str, str]]:
+    """The command line and the new variables that `torchport run` replaces itself with."""
+    from torchport import vnpu
+    from torchport.cli import main, run
+
+    (tmp_path / "train.py").touch()
+    monkeypatch.setattr(vnpu, "environment", dict)
+    monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
+    called = []
+    monkeypatch.setattr(run.os, "execve", lambda *given: called.append(given))
+    options, _, passed = " ".join(words).partition(" -- ")
+    main(["run", *options.split(), str(tmp_path / "train.py"), *(["--", *passed.split()] if passed else [])])
+    _, command, environment = called[0]
+    return [word.replace(str(tmp_path / "train.py"), "train.py") for word in command[1:]], environment
+
+
+def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, environment = starts(tmp_path, monkeypatch, "-q -- --lr 1")
+    assert command == ["train.py", "--lr", "1"]
+    assert environment["TORCHPORT_AUTO"] == "1" and environment["TORCHPORT_SUMMARY"] == "0"
+    assert environment["PYTHONPATH"].split(":")[0].endswith("torchport/auto/start")
+
+
+def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, _ = starts(tmp_path, monkeypatch, "--nproc 4 -- --lr 1")
+    assert command == [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=4",
+        "train.py",
+        "--lr",
+        "1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "visible", "processes"), [("0,1,2,3", "0,1,2,3", 4), ("6,2", "2,6", 2), ("5", "5", 0)]
+)
+def test_device_list_is_the_guides_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, visible: str, processes: int
+) -> None:
+    """The guide sorts the list and numbers the processes along it."""
+    command, environment = starts(tmp_path, monkeypatch, "--device-list", given)
+    assert environment["ASCEND_RT_VISIBLE_DEVICES"] == visible
+    assert command == (
+        ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes else []
+    ) + ["train.py"]
+
+
+def test_several_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "--nproc 2 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29501"
+    command, _ = starts(tmp_path, monkeypatch, *words.split())
+    assert command[2:] == [
+        "--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1", "--master-port=29501", "--nproc-per-node=2", "train.py",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--nproc", "0"], "0 is not 1 or more"),
+        (["--device-list", "1,1"], "no list of different device numbers"),
+        (["--device-list", "1,x"], "invalid"),
+        (["--nproc", "3", "--device-list", "0,1"], "3 processes cannot share the 2 NPUs"),
+        (["--as-is", "--audit", "x"], "--as-is redirects nothing"),
+        (["--audit", "/no/such/folder/x"], "cannot be written: No such file"),
+    ],
+)
+def test_what_cannot_be_is_a_usage_error(tmp_path: Path, words: list[str], says: str) -> None:
+    library = tmp_path / "libascendcl.so"
+    library.touch()
+    (tmp_path / "train.py").touch()
+    command = [sys.executable, "-m", "torchport", "run", *words, str(tmp_path / "train.py")]
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "VNPU_LIBRARIES": str(tmp_path),
+        "PYTHONPATH": str(Path(audit.__file__).parents[2]),
+    }
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and says in ended.stderr
+
+
+def test_the_environments_own_sitecustomize_runs(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('mine')\n")
+    start = Path(audit.__file__).parent / "start"
+    code = "import sys; print(sys.modules['sitecustomize'].__file__, [path for path in sys.path if 'auto' in path])"
+    environment = {
+        "PYTHONPATH": f"{start}:{tmp_path}:{Path(audit.__file__).parents[2]}",
+        "TORCHPORT_AUTO": "1",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.stdout, ended.stderr) == (f"mine\n{tmp_path / 'sitecustomize.py'} []\n", "")
+
+
+def test_the_generated_launcher_uses_the_visible_devices(tmp_path: Path) -> None:
+    launcher = write_launcher(tmp_path, "main.py")
+    (tmp_path / "torchrun").write_text("#!/bin/sh\necho $*\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ASCEND_RT_VISIBLE_DEVICES": "0,1,2"}
+    ended = subprocess.run(
+        [launcher, "--lr", "1"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert launcher.name == LAUNCHER and ended.returncode == 0
+    assert "--nproc_per_node=3" in ended.stdout and ended.stdout.endswith("./main.py --lr 1\n")

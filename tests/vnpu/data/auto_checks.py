@@ -1,0 +1,494 @@
+"""A CUDA script: each `check_` is one thing that CUDA scripts do, written as they are. Run by test_auto.py under
+`torchport run` in one process, with CUDA_VISIBLE_DEVICES=3,1. Prints {check: traceback or ""} as JSON.
+
+The checks of each block are the rows of one table: what torch_npu's own transfer_to_npu gets wrong, and what scripts
+do that is hard to see.
+"""
+
+import importlib
+import json
+import os
+import pickle
+import sys
+import tempfile
+import traceback
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+import torch.cuda as tc
+import torch.distributed as dist
+from torch import cuda as also_cuda
+from torch.cuda import Event, amp, is_available, nvtx
+from torch.nn.utils.rnn import pack_sequence
+
+# What transfer_to_npu gets wrong.
+
+
+def check_load_from_a_folder_called_cuda():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "cuda_dir", "cuda:0.pt")
+        path.parent.mkdir()
+        torch.save(torch.ones(2, device="cuda"), path)
+        assert torch.load(str(path)).is_cuda
+        assert torch.load(path, map_location="cpu").device.type == "cpu"
+
+
+def check_type_of_a_named_device():
+    assert torch.device("cuda").type == "cuda"
+    assert (
+        str(torch.device("cuda:1")) == "cuda:1"
+        and repr(torch.device("cuda", 1)) == "device(type='cuda', index=1)"
+    )
+    assert f"{torch.device('cuda')}" == "cuda"
+    assert torch.device("cpu").type == "cpu" and str(torch.device("cpu")) == "cpu"
+    assert {"cuda": 1}[torch.device("cuda").type] == 1
+    assert torch.device(type="cuda", index=0) == torch.device(0) == torch.device("cuda:0")
+
+
+def check_device_of_a_tensor():
+    x = torch.empty(1, device="cuda")
+    assert x.device == torch.device("cuda:0") and x.device.type == "cuda" and str(x.device) == "cuda:0"
+    assert next(torch.nn.Linear(2, 2).cuda().parameters()).device.type == "cuda"
+    assert isinstance(x.device, torch.device) and type(x.device) is torch.device
+    assert pickle.loads(pickle.dumps(x.device)) == x.device
+
+
+def check_scripts_that_know_the_npu_are_right_too():
+    x = torch.empty(1, device="npu")
+    assert x.device.type == "npu" and x.is_npu and x.device == torch.device("npu:0")
+    assert x.device.type not in ("cpu", "xpu") and x.device.type in ("npu",) and torch.npu.is_available()
+
+
+def check_type_as_text():
+    x = torch.ones(2, device="cuda")
+    assert x.type() == "torch.cuda.FloatTensor"
+    assert x.cpu().type("torch.cuda.HalfTensor").type() == "torch.cuda.HalfTensor"
+    assert x.cpu().type(torch.cuda.FloatTensor).is_cuda and x.type("torch.FloatTensor").device.type == "cpu"
+
+
+def check_default_tensor_type():
+    for given in ("torch.cuda.FloatTensor", torch.cuda.FloatTensor):
+        torch.set_default_tensor_type(given)
+        assert torch.zeros(1).is_cuda and torch.zeros(1).dtype == torch.float32
+        torch.set_default_tensor_type("torch.FloatTensor")
+        assert not torch.zeros(1).is_cuda
+    torch.set_default_tensor_type("torch.cuda.HalfTensor")
+    assert torch.zeros(1).dtype == torch.float16
+    torch.set_default_tensor_type(torch.FloatTensor)
+    assert torch.zeros(1).dtype == torch.float32
+
+
+def check_double_tensor():
+    assert torch.cuda.DoubleTensor(1).dtype == torch.zeros(1, dtype=torch.float64, device="cuda").dtype
+
+
+def check_capability():
+    assert torch.cuda.get_device_capability()[0] >= 8
+    properties = torch.cuda.get_device_properties("cuda:0")
+    assert (properties.major, properties.minor) == torch.cuda.get_device_capability(0) == (8, 0)
+    assert (
+        properties.multi_processor_count > 0
+        and properties.total_memory > 2**30
+        and properties.warp_size == 32
+    )
+    assert torch.cuda.get_arch_list() == ["sm_80"] and properties.name == torch.cuda.get_device_name()
+
+
+def check_asarray():
+    assert torch.asarray([1], device="cuda").is_cuda
+
+
+def check_nvtx():
+    assert nvtx.range_push("a") == 0 and nvtx.range_push("b") == 1
+    assert torch.cuda.nvtx.range_pop() == 1 and nvtx.range_pop() == 0
+    nvtx.mark("here")
+    nvtx.range_end(nvtx.range_start("c"))
+    with torch.cuda.nvtx.range("step {}", 3):
+        pass
+
+
+def check_profiler_tables():
+    x = torch.ones(8, 8, device="cuda")
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
+        x @ x
+    averages = profile.key_averages()
+    for column in ("cuda_time_total", "self_cuda_time_total", "cpu_time_total"):
+        assert "aten::matmul" in averages.table(sort_by=column)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the names are old ones
+        assert averages[0].cuda_time_total >= 0 and averages[0].self_cuda_time_total >= 0
+        with torch.autograd.profiler.profile(use_cuda=True) as old:
+            x @ x
+    assert "aten::matmul" in old.key_averages().table()
+    with torch.profiler.profile(schedule=torch.profiler.schedule(wait=0, warmup=1, active=1)) as stepped:
+        for _ in range(2):
+            x @ x
+            stepped.step()
+
+
+def check_versions():
+    assert torch.version.cuda and int(torch.version.cuda.split(".")[0]) >= 11
+    assert torch.backends.cudnn.version() >= 8000 and torch.backends.cudnn.is_available()
+    assert torch.backends.cuda.is_built() and torch.cuda.nccl.version() >= (2, 10)
+
+
+def check_default_generators():
+    assert len(torch.cuda.default_generators) == torch.cuda.device_count()
+    torch.cuda.default_generators[0].manual_seed(7)
+    first = torch.rand(3, device="cuda")
+    torch.cuda.manual_seed(7)
+    assert torch.equal(first.cpu(), torch.rand(3, device="cuda").cpu())
+
+
+# What is hard to see (section numbers: the survey's patterns).
+
+
+def check_pattern_1_built_names():
+    rank = 1
+    for name in (f"cuda:{rank}", "cuda:%d" % rank, "{}:{}".format("cuda", rank), "cu" + "da:1"):  # noqa: UP031
+        assert torch.zeros(1, device=name).get_device() == 1
+    message = "please install cuda: see https://example.org/whl/torch.cuda.html"
+    assert message.count("cuda") == 2
+
+
+def check_pattern_2_branches():
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = torch.nn.Linear(2, 2).to(device)
+    on_gpu = [p for p in model.parameters() if p.device.type == "cuda"]
+    assert device == "cuda" and len(on_gpu) == 2
+
+
+def check_pattern_3_dynamic_names():
+    assert torch.cuda.device_count() == torch.__dict__["cuda"].device_count() > 0
+    module = importlib.import_module("torch.cuda.amp")
+    with module.autocast():
+        assert (torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")).dtype == torch.float16
+
+
+def check_pattern_4_aliases():
+    assert is_available() and tc.is_available() and also_cuda.is_available()
+    start, end = Event(enable_timing=True), tc.Event(enable_timing=True)
+    start.record()
+    end.record()
+    tc.synchronize()
+    assert start.elapsed_time(end) >= 0 and isinstance(start, torch.cuda.Event)
+
+
+def check_pattern_5_autocast():
+    x = torch.ones(4, 4, device="cuda", requires_grad=True)
+    for context in (
+        torch.autocast("cuda"),
+        amp.autocast(),
+        torch.amp.autocast(device_type="cuda", dtype=torch.bfloat16),
+    ):
+        with context:
+            assert (x @ x).dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled()
+            assert torch.is_autocast_enabled("cuda")
+    assert not torch.is_autocast_enabled()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        assert torch.get_autocast_gpu_dtype() == torch.get_autocast_dtype("cuda") == torch.bfloat16
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cuda")
+        def backward(ctx, grad):
+            return grad * 2
+
+    with torch.autocast("cuda"):
+        y = Double.apply(x.half())
+    assert y.dtype == torch.float32
+    y.sum().backward()
+    assert x.grad.eq(2).all()
+
+
+def check_pattern_5_scaler():
+    for scaler in (
+        torch.cuda.amp.GradScaler(),
+        torch.amp.GradScaler("cuda"),
+        torch.amp.GradScaler(),
+        amp.GradScaler(init_scale=4.0),
+    ):
+        parameter = torch.nn.Parameter(torch.ones(2, device="cuda"))
+        optimizer = torch.optim.SGD([parameter], lr=1.0)
+        scaler.scale(parameter.sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert parameter.eq(0).all() and scaler.is_enabled()
+
+
+def check_pattern_6_visible_devices():
+    assert os.environ["ASCEND_RT_VISIBLE_DEVICES"] == "1,3" and torch.cuda.device_count() == 2
+
+
+def check_pattern_8_flags_and_own_classes():
+    class Mine:
+        is_cuda = "mine"
+        CUDA = 3
+
+        def cuda(self):
+            return self
+
+    assert Mine().is_cuda == "mine" and Mine().cuda().CUDA == 3
+    x = torch.ones(1)
+    assert (
+        x.cuda().is_cuda
+        and not x.is_cuda
+        and x.cuda("cuda:1").get_device() == 1
+        and x.cuda(1).get_device() == 1
+    )
+    assert (
+        x.cuda().storage().is_cuda and x.cuda().untyped_storage().is_cuda and not x.untyped_storage().is_cuda
+    )
+    assert pack_sequence([torch.ones(2)]).cuda().is_cuda and pack_sequence([torch.ones(2)]).to("cuda").is_cuda
+
+    class Net(torch.nn.Linear):
+        def cuda(self, device=None):
+            self.seen = True
+            return super().cuda(device)
+
+    net = Net(1, 1).cuda()
+    assert net.seen and net.weight.is_cuda
+
+
+def check_pattern_9_typed_tensors():
+    x = torch.cuda.FloatTensor([1.0, 2.0])
+    assert x.is_cuda and isinstance(x, torch.cuda.FloatTensor) and not isinstance(x, torch.cuda.LongTensor)
+    assert torch.cuda.LongTensor(3).dtype == torch.int64 and torch.cuda.ByteTensor(2, 2).shape == (2, 2)
+
+
+def check_pattern_10_backend_settings():
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.deterministic = False
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        pass
+
+
+def check_pattern_11_where_things_go():
+    x = torch.arange(4.0)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(x), 2, pin_memory=True, pin_memory_device="cuda"
+    )
+    assert [batch[0].cuda().sum().item() for batch in loader] == [1.0, 5.0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.pt")
+        torch.save({"x": x.cuda()}, path)
+        places = {
+            "cuda:1": 1, torch.device("cuda", 1): 1, None: 0, "cpu": -1, "cuda": 0,
+        }  # fmt: skip
+        for place, index in places.items():
+            assert torch.load(path, map_location=place)["x"].get_device() == index, place
+        assert torch.load(path, map_location=lambda storage, location: storage.cuda(1))["x"].get_device() == 1
+        assert torch.load(path, map_location=lambda storage, location: storage)["x"].get_device() == -1
+        asked = []
+        torch.load(path, map_location=lambda storage, location: asked.append(location))
+        assert asked == ["cuda:0"]
+        assert torch.load(path, map_location={"cuda:0": "cuda:1"})["x"].get_device() == 1
+        assert torch.load(path, map_location={"cuda:0": "cpu"})["x"].get_device() == -1
+        assert torch.load(path, map_location={"cuda:1": "cpu"})["x"].get_device() == 0
+    gpu = torch.device("cuda")
+    assert x.to(0).is_cuda and x.to(device=gpu).is_cuda and x.to("cuda", torch.float16).dtype == torch.float16
+    assert (
+        torch.nn.Linear(1, 1).to(1).weight.get_device() == 1
+        and torch.nn.Linear(1, 1, device="cuda").weight.is_cuda
+    )
+    assert torch.nn.Linear(1, 1).to_empty(device="cuda").weight.is_cuda and x.to(x.cuda()).is_cuda
+    assert x.pin_memory("cuda").is_pinned("cuda") and x.cuda().new_zeros(1, device="cuda:1").get_device() == 1
+
+
+def check_pattern_11_checkpoint_of_a_gpu():
+    """A file that says cuda:0, as a GPU machine writes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = Path(folder, "npu.pt"), Path(folder, "gpu.pt")
+        torch.save(torch.ones(3, device="cuda"), ours)
+        with zipfile.ZipFile(ours) as source, zipfile.ZipFile(theirs, "w") as target:
+            for name in source.namelist():
+                data = source.read(name).replace(b"X\5\0\0\0npu:0", b"X\6\0\0\0cuda:0")
+                target.writestr(name.replace("npu/", "gpu/"), data)
+        assert b"cuda:0" in theirs.read_bytes()
+        assert (
+            torch.load(theirs).is_cuda
+            and torch.load(theirs, map_location={"cuda:0": "cuda:1"}).get_device() == 1
+        )
+        assert torch.load(theirs, map_location="cpu").get_device() == -1
+
+
+def check_pattern_14_graph_classes():
+    assert torch.cuda.CUDAGraph is torch.npu.NPUGraph and torch.cuda.graph is torch.npu.graph
+    assert isinstance(torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph)
+    torch.cuda.cudart().cudaProfilerStart()
+    with torch.cuda.profiler.profile():
+        pass
+
+
+def check_pattern_15_backend_names():
+    assert dist.is_nccl_available() and dist.Backend.NCCL == "nccl" and dist.is_backend_available("nccl")
+    assert dist.get_default_backend_for_device("cuda") == "nccl"
+
+
+def check_pattern_15_out_of_memory():
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="full"):
+        raise torch.OutOfMemoryError("full")
+
+
+# The module torch.cuda.
+
+
+def check_memory():
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated("cuda:0")
+    x = torch.zeros(1 << 20, device="cuda")
+    assert (
+        torch.cuda.memory_allocated() - before >= x.nbytes and torch.cuda.max_memory_allocated(0) >= x.nbytes
+    )
+    assert torch.cuda.memory_reserved() >= torch.cuda.memory_allocated()
+    assert torch.cuda.memory_stats()["allocated_bytes.all.current"] == torch.cuda.memory_allocated()
+    free, total = torch.cuda.mem_get_info()
+    assert 0 < free <= total and "memory summary" in torch.cuda.memory_summary()
+    torch.cuda.empty_cache()
+    torch.cuda.memory.empty_cache()
+    assert torch.cuda.memory.memory_allocated() == torch.cuda.memory_allocated()
+
+
+def check_streams():
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    x = torch.ones(16, device="cuda")
+    with torch.cuda.stream(side):
+        assert torch.cuda.current_stream() == side
+        y = x * 2
+        y.record_stream(side)
+    torch.cuda.current_stream().wait_stream(side)
+    event = side.record_event()
+    event.synchronize()
+    assert event.query() and y.sum().item() == 32 and torch.cuda.default_stream() != side
+    assert isinstance(torch.cuda.current_stream(), torch.cuda.Stream)
+    assert torch.Stream("cuda").device.type == "cuda" and torch.Event("cuda") is not None
+    assert torch.Stream(device="cuda:1").device_index == 1
+
+
+def check_random_numbers():
+    torch.cuda.manual_seed_all(3)
+    state = torch.cuda.get_rng_state("cuda:0")
+    first = torch.randn(4, device="cuda")
+    torch.cuda.set_rng_state(state, "cuda:0")
+    assert torch.equal(first.cpu(), torch.randn(4, device="cuda").cpu()) and torch.cuda.initial_seed() == 3
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    assert generator.device.type == "cuda" and isinstance(generator, torch.Generator)
+    values = torch.rand(3, generator=generator, device="cuda")
+    assert torch.equal(
+        values.cpu(), torch.rand(3, generator=torch.Generator("cuda").manual_seed(1), device="cuda").cpu()
+    )
+    with torch.random.fork_rng():
+        torch.rand(1, device="cuda")
+    with torch.random.fork_rng(devices=[0], device_type="cuda"):
+        forked = torch.rand(2, device="cuda")
+    assert torch.equal(forked.cpu(), torch.rand(2, device="cuda").cpu())
+
+
+def check_devices():
+    with torch.cuda.device(1):
+        assert torch.cuda.current_device() == 1 and torch.zeros(1, device="cuda").get_device() == 1
+    with torch.cuda.device("cuda:1"):
+        assert torch.cuda.current_device() == 1
+    with torch.cuda.device_of(torch.zeros(1, device="cuda:1")):
+        assert torch.cuda.current_device() == 1
+    torch.cuda.set_device("cuda:0")
+    torch.cuda.set_device(torch.device("cuda", 0))
+    assert torch.cuda.current_device() == 0 and torch.cuda.is_initialized() and torch.cuda.is_bf16_supported()
+    with torch.device("cuda"):
+        assert torch.zeros(1).is_cuda
+    torch.set_default_device("cuda")
+    assert torch.ones(1).is_cuda and torch.get_default_device().type == "cuda"
+    torch.set_default_device(None)
+    assert (
+        torch.get_device_module("cuda") is torch.cuda
+        and torch.accelerator.current_accelerator().type == "cuda"
+    )
+
+
+def check_refusals_name_themselves():
+    for function in (torch.cuda.memory_usage, torch.cuda.power_draw, torch.cuda.temperature):
+        with pytest.raises(RuntimeError, match=f"{function.__name__} does not exist on the NPU"):
+            function()
+
+
+def check_storages():
+    assert torch.UntypedStorage(4, device="cuda").is_cuda and torch.ones(2).untyped_storage().cuda().is_cuda
+
+
+# Compilers.
+
+
+@torch.jit.script
+def scripted(x):
+    device = torch.device("cuda")
+    y = torch.zeros([2], device=device)
+    if x.is_cuda and x.device.type == "cuda":
+        y = y + torch.ones([2], device="cuda:0")
+    return y
+
+
+def check_torchscript():
+    assert isinstance(scripted, torch.jit.ScriptFunction)
+    assert scripted(torch.ones(1, device="cuda")).tolist() == [1, 1] and scripted(torch.ones(1)).tolist() == [
+        0,
+        0,
+    ]
+    module = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).cuda())
+    traced = torch.jit.trace(torch.nn.Linear(2, 2).cuda(), torch.ones(1, 2, device="cuda"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "cuda.pt")
+        module.save(path)
+        assert next(torch.jit.load(path, map_location="cuda:1").parameters()).get_device() == 1
+    assert module(torch.ones(1, 2, device="cuda")).is_cuda and traced(torch.ones(1, 2, device="cuda")).is_cuda
+
+
+def check_torch_compile():
+    @torch.compile(fullgraph=True)
+    def function(x):
+        scale = 2.0 if x.is_cuda and x.device.type == "cuda" else 1.0
+        return (x * scale + torch.ones(3, device="cuda") + torch.zeros(3, device=x.device)).to("cuda")
+
+    assert function(torch.ones(3, device="cuda")).tolist() == [3, 3, 3]
+    model = torch.compile(torch.nn.Linear(2, 2).cuda(), mode="reduce-overhead")
+    model(torch.ones(1, 2, device="cuda")).sum().backward()
+    assert model.weight.grad.is_cuda
+
+
+def check_mocked_builtins():
+    from unittest import mock
+
+    with (
+        mock.patch("builtins.open", side_effect=AssertionError),
+        mock.patch("os.environ", {}),
+        mock.patch("os.path.join"),
+    ):
+        assert torch.zeros(1, device="cuda").cuda().device.type == "cuda" and torch.cuda.is_available()
+
+
+def main():
+    results = {}
+    for name, check in list(globals().items()):
+        if name.startswith("check_"):
+            try:
+                check()
+                results[name] = ""
+            except BaseException:
+                results[name] = traceback.format_exc()
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
