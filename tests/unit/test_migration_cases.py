@@ -6,11 +6,13 @@ people write CUDA code. Each is converted as a whole file, and the output is com
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from torchport.convert import convert_source, convert_tree
+from torchport.convert import Extras, convert_source, convert_tree
 from torchport.findings import Severity
 
 DEFECTS = {
@@ -87,6 +89,21 @@ DEFECTS = {
         "import torch\n# cuda\nwith torch.profiler.profile(with_flops=True) as p:\n    pass\np.key_averages()\n",
         None,
     ),
+    "a table of activities": (
+        "import torch\nm = {'cpu': torch.profiler.ProfilerActivity.CPU, 'npu': None,\n"
+        "     'cuda': torch.profiler.ProfilerActivity.CUDA}\n",
+        None,
+    ),
+    "an index is no text": ("import torch\nx.cuda()\nx.to(0)\n", "import torch\nimport torch_npu\nx.npu()\nx.to(0)\n"),
+    "hasattr of a wrapper": (
+        "import torch\nmodel.cuda()\nif hasattr(model.module, 'head'):\n    pass\n",
+        "import torch\nimport torch_npu\nmodel.npu()\nif hasattr(model.module, 'head'):\n    pass\n",
+    ),
+    "docstrings": (
+        "import torch\ndef f(x):\n    '''Moves x to cuda: see torch.cuda.'''\n    return x.cuda()\n",
+        "import torch\nimport torch_npu\ndef f(x):\n    '''Moves x to cuda: see torch.cuda.'''\n    return x.npu()\n",
+    ),
+    "masks are assigned as they were": ("import torch\n# cuda\nx[mask] = y[mask]\n", None),
     "statements with several imports": ("import amp_C, os\nos.getcwd()\n", None),
 }  # fmt: skip
 
@@ -107,6 +124,46 @@ def test_any_path_name(tmp_path: Path) -> None:
         (folder / f"{name}.py").write_text("import torch\ntorch.cuda.init()\n")
     result = convert_tree(tmp_path / "in", tmp_path / "out")
     assert len(result.data["changed"]) == 8
+
+
+def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
+    texts = {
+        "a.py": "import torch\nprint 'cuda'\n",
+        "b.py": "import torch\ntorch.cuda.init()\n",
+        "c.py": "cuda = (\n",
+    }
+    (tmp_path / "in").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "in" / name).write_text(text)
+    result = convert_tree(tmp_path / "in", tmp_path / "out")
+    assert result.data["changed"] == ["b.py"]
+    assert {one.location.path for one in result.findings if one.code == "TP901" and one.location} == {
+        "a.py",
+        "c.py",
+    }
+    assert (tmp_path / "out" / "a.py").read_text() == texts["a.py"]
+
+
+def test_one_file_is_enough_and_nothing_is_asked(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\ntorch.cuda.init()\n")
+    script.chmod(0o751)
+    for _ in range(2):  # the second time the output is there already
+        command = [sys.executable, "-m", "torchport", "convert", str(script), "-o", str(tmp_path / "out")]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "train.py").stat().st_mode & 0o777 == 0o751
+
+
+def test_the_cpu_stays_the_cpu_on_several_devices(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nimport torch.nn as nn\n\ndevice = torch.device('cuda:0')\nhost = torch.device('cpu')\n"
+        "model = nn.Linear(2, 2).to(device)\nx = torch.ones(2, device=host)\n"
+    )
+    diff = convert_tree(script, tmp_path / "out", extras=Extras("train.py")).data["diff"]
+    assert "+device = torch.device('npu')" in diff
+    assert " host = torch.device('cpu')" in diff
 
 
 # pattern: (input, words of the output in order, codes of findings that are left for people)
@@ -180,7 +237,7 @@ PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
         "setup(ext_modules=[CUDAExtension('foo_cuda', ['foo.cu'])], cmdclass={'build_ext': BuildExtension})\n"
         "m = load_inline('k', cuda_sources='')\n",
         ["CUDAExtension('foo_cuda'"],
-        {"TP102"},
+        {"TP102", "TP402"},
     ),
     "13 libraries": (
         "import triton\nimport flash_attn\nimport xformers.ops\nimport bitsandbytes as bnb\nfrom apex import amp\n"
@@ -190,12 +247,12 @@ PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
         {"TP401"},
     ),
     "14 monitoring": (
-        "import pynvml, torch\nfrom torch.cuda import nvtx\nnvtx.mark('x')\ng = torch.cuda.CUDAGraph()\n"
+        "import pynvml, subprocess, torch\nsubprocess.run(['nvidia-smi', '-L'])\nfrom torch.cuda import nvtx\nnvtx.mark('x')\ng = torch.cuda.CUDAGraph()\n"
         "torch.cuda.get_arch_list()\nif torch.cuda.get_device_capability()[0] >= 8:\n    pass\n"
         "print(prof.key_averages().table(sort_by='cuda_time_total'))\n"
         "with torch.autograd.profiler.profile(use_cuda=True):\n    pass\n",
         ["from torch_npu.npu import mstx", "mstx.mark('x')", "torch.npu.NPUGraph()", "torch.npu.get_device_capability()"],
-        {"TP101", "TP150", "TP401"},
+        {"TP101", "TP150", "TP170", "TP401"},
     ),
     "15 distributed": (
         "import torch\nimport torch.distributed as dist\ndist.init_process_group('cpu:gloo,cuda:nccl')\n"
@@ -220,6 +277,53 @@ def test_patterns(name: str) -> None:
     open_findings = [one for one in conversion.findings if not one.fix and one.severity is not Severity.INFO]
     assert {finding.code for finding in open_findings} == left, open_findings
     assert all(finding.hint for finding in open_findings)
+
+
+# file: (before, after)
+PATTERN_7 = {
+    "c.yaml": ("device: cuda\nbackend: nccl\n", "device: npu\nbackend: hccl\n"),
+    "c.json": ('{"device": "cuda:0", "dist_backend": "nccl"}\n', '{"device": "npu:0", "dist_backend": "hccl"}\n'),
+    "run.sh": (
+        "export CUDA_VISIBLE_DEVICES=0,1\nexport NCCL_SOCKET_IFNAME=eth0\nexport NCCL_DEBUG=INFO\nnvidia-smi\n"
+        "nvidia-smi -L\npython train.py --device cuda --backend nccl\n",
+        "export ASCEND_RT_VISIBLE_DEVICES=0,1\nexport HCCL_SOCKET_IFNAME=eth0\nexport NCCL_DEBUG=INFO\nnpu-smi info\n"
+        "nvidia-smi -L\npython train.py --device npu --backend hccl\n",
+    ),
+    "requirements.txt": (
+        "torch==2.1.0+cu121\nflash-attn==2.5.0\nnvidia-nccl-cu12\n",
+        "torch==2.1.0\nflash-attn==2.5.0\nnvidia-nccl-cu12\n",
+    ),
+    "Dockerfile": (
+        "FROM nvidia/cuda:12.1.0-devel\nENV CUDA_VISIBLE_DEVICES=0\n",
+        "FROM nvidia/cuda:12.1.0-devel\nENV ASCEND_RT_VISIBLE_DEVICES=0\n",
+    ),
+}  # fmt: skip
+
+
+def test_pattern_7_other_files(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, (before, _) in PATTERN_7.items():
+        (tmp_path / "in" / name).write_text(before)
+    result = convert_tree(tmp_path / "in", tmp_path / "out")
+    written = {name: (tmp_path / "out" / name).read_text() for name in PATTERN_7}
+    assert written == {name: after for name, (_, after) in PATTERN_7.items()}
+    said = {(one.location.path, one.location.line) for one in result.findings if not one.fix and one.location}
+    left = {("run.sh", 3), ("run.sh", 5), ("requirements.txt", 2), ("requirements.txt", 3), ("Dockerfile", 1)}
+    assert said == left
+    mentions = {(one["path"], one["line"]) for one in result.data["residue"]["mentions"]}
+    assert mentions == left - {("requirements.txt", 2)}  # flash-attn does not say CUDA
+
+
+def test_pattern_15_scripts_of_torch_keep_their_text() -> None:
+    text = "import torch\n@torch.jit.script\ndef f(x: torch.Tensor):\n    'Is it on cuda: ?'\n    return x.is_cuda\n"
+    output = convert_source(text.encode(), "a.py").output.decode()
+    assert "'Is it on cuda: ?'" in output
+    assert '(x.device.type == "npu")' in output
+
+
+def test_all_patterns_are_here() -> None:
+    numbers = {name.split()[0] for name in PATTERNS} | {"7"}
+    assert numbers == {str(number) for number in range(1, 16)}
 
 
 def test_every_library_of_a_file_is_reported() -> None:

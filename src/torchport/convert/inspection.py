@@ -32,7 +32,8 @@ def inspect_source(
     The edits of the findings do not overlap. A file that cannot be read or parsed, and a rule that fails, are
     findings too (TP901 to TP903); nothing is raised.
     """
-    if kind_of(path) is not Kind.PACKAGES and not _of_interest().search(data):
+    uses = project is not None and any(name.encode() in data for name in project.extensions)
+    if kind_of(path) is not Kind.PACKAGES and not uses and not _of_interest().search(data):
         return ()
     if len(data) > LARGEST:
         return (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import Api, Status, find
 from torchport.rules import Rule, Style
+from torchport.rules.npu_branches import covers, cuda_branches
 from torchport.source.module import Module
 
 _METHODS = ("torch.nn.Module.cuda", "torch.Tensor.cuda", "torch.Tensor.is_cuda")
@@ -102,7 +103,9 @@ def applies(module: Module, row: Api) -> bool:
     """Whether the file uses the name without which the row's section means nothing."""
     if not row.only_with:
         return True
-    return any(module.qualified(node) == row.only_with for node in module.all(ast.Attribute))
+    found = [node for node in module.all(ast.Attribute) if module.qualified(node) == row.only_with]
+    beside = cuda_branches(module) if found else []
+    return any(not covers(beside, module.text.span(node)[0]) for node in found)
 
 
 def target_of(row: Api, style: Style) -> str:

@@ -19,18 +19,21 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 
+_EXTENSION = re.compile(rb"""\bCUDAExtension\(\s*(?:name\s*=\s*)?['"]([\w.]+)['"]""")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Definitions:
     """For each watched name the classes of the project whose instances have it; names of imported modules.
 
-    `provided` are the packages and top-level modules that the project itself has; `whole` says that all its files
+    `extensions` are the modules that the project builds from CUDA sources, `provided` the packages and top-level modules that the project itself has; `whole` says that all its files
     were looked at, so that what is not known of them is not there.
     """
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     imported: frozenset[str] = frozenset()
     provided: frozenset[str] = frozenset()
+    extensions: frozenset[str] = frozenset()
     whole: bool = False
 
     def of(self, attribute: str) -> frozenset[str]:
@@ -59,7 +62,9 @@ def definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> 
     bases: dict[str, set[str]] = {}
     found: dict[str, set[str]] = {name: set() for name in WATCHED}
     imported: set[bytes] = set()
+    extensions: set[str] = set()
     for data in sources:
+        extensions.update(match[1].decode().rpartition(".")[2] for match in _EXTENSION.finditer(data))
         for match in _IMPORT.finditer(data):
             modules, names = (match[1], match[2]) if match[1] else (match[3], b"")
             imported.update(re.findall(rb"\w+", modules))
@@ -79,4 +84,4 @@ def definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> 
             names |= {name for name, parents in bases.items() if parents & names}
     classes_of = {name: frozenset(names) for name, names in found.items() if names}
     names_imported = frozenset(name.decode("ascii", "replace") for name in imported)
-    return Definitions(classes_of, names_imported, own, whole=True)
+    return Definitions(classes_of, names_imported, own, frozenset(extensions), whole=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator
 
@@ -11,17 +12,59 @@ from torchport.rules.files import FileRule, TextFile
 from torchport.source.kinds import Kind
 
 _KERNEL = re.compile(r"__global__\s+(?:\w+\s+)*?(?:__launch_bounds__\([^)]*\)\s*)?(?:void\s+)?(\w+)\s*\(")
+_LONGEST = 2_000  # lines that are looked at for the end of a kernel
+
+
+class Effort(enum.StrEnum):
+    """How much work it is to write a kernel again, by what it uses of a GPU: the class and what it means."""
+
+    SMALL = "small: each element on its own, so torch operators or a few lines of triton-ascend do it"
+    MEDIUM = "medium: threads work together, so the tiling has to be thought of again"
+    LARGE = "large: it is built on the hardware of a GPU, so it is a kernel to design anew"
+
+
+_LARGE = re.compile(
+    r"\basm\b|wmma|\bmma\b|ldmatrix|cp_async|cuda::|cute::|cutlass|texture|tex[123]D|cooperative_groups|\bcub::|thrust::"
+)
+_MEDIUM = re.compile(
+    r"__shared__|atomic\w+\s*\(|__shfl|__ballot|__syncthreads|__syncwarp|extern\s+__shared__"
+)
 
 
 def check(file: TextFile, style: Style) -> Iterator[Finding]:
-    """One finding per kernel, with its name."""
-    count = sum(1 for line in file.lines() if line.text.strip())
-    for line in file.lines():
+    """One finding per kernel, with its name, its length and its effort class."""
+    lines = list(file.lines())
+    for index, line in enumerate(lines):
         for found in _KERNEL.finditer(line.text):
+            body = list(_body([one.text for one in lines[index : index + _LONGEST]], found.start()))
+            effort = effort_of("\n".join(body))
             yield RULE.finding(
-                file, line, found.span(1), f"the CUDA kernel {found[1]} has to be replaced ({count} lines here)",
-                hint="Look for a torch or torch_npu operator that does it; else write it in Ascend C or triton-ascend.",
+                file, line, found.span(1),
+                f"the CUDA kernel {found[1]} has to be replaced ({len(body)} lines, effort {effort.name.lower()})",
+                hint=f"Effort {effort}. Look for a torch or torch_npu operator that does it; else write it in Ascend C "
+                "or triton-ascend.",
             )  # fmt: skip
+
+
+def effort_of(body: str) -> Effort:
+    """The class of a kernel with this source."""
+    return Effort.LARGE if _LARGE.search(body) else Effort.MEDIUM if _MEDIUM.search(body) else Effort.SMALL
+
+
+def kernels(source: str) -> tuple[str, ...]:
+    """The names of the kernels in CUDA source."""
+    return tuple(_KERNEL.findall(source))
+
+
+def _body(lines: list[str], start: int) -> Iterator[str]:
+    """The lines of a function from `start` in the first one up to the brace that closes it, or `;` of a declaration."""
+    depth = 0
+    for number, text in enumerate(lines):
+        text = text[start:] if number == 0 else text
+        yield text
+        depth += text.count("{") - text.count("}")
+        if depth <= 0 and ("}" in text or text.rstrip().endswith(";")):
+            return
 
 
 RULE = FileRule(

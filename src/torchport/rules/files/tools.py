@@ -11,13 +11,16 @@ from torchport.rules.files import FileRule, TextFile
 from torchport.source.kinds import Kind
 
 _COMMENT = re.compile(r"\s*#(?!SBATCH)")
-_TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
+# Programs that Python may start as well (TP170): what is in their place, and what to know.
+PROGRAMS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"\bnvidia-smi\b(?:[ \t]+-[^|;&)\n]*)?"), "nvidia-smi is npu-smi info",
-     "Its queries differ: npu-smi info -t usages -i <id>, npu-smi info watch.", Severity.WARNING),
-    (re.compile(r"\bnvcc\b"), "there is no nvcc",
-     "Kernels for the NPU are built by CANN's compiler.", Severity.WARNING),
-    (re.compile(r"\b(?:nsys|ncu|nvprof)\s+\w+"), "NVIDIA's profilers do not see an NPU",
-     "Use torch_npu.profiler in the script, or msprof.", Severity.WARNING),
+     "Its queries differ: npu-smi info -t usages -i <id>, npu-smi info watch."),
+    (re.compile(r"\bnvcc\b"), "there is no nvcc", "Kernels for the NPU are built by CANN's compiler."),
+    (re.compile(r"\b(?:nsys|ncu|nvprof)(?:\s+\w+|$)"), "NVIDIA's profilers do not see an NPU",
+     "Use torch_npu.profiler in the script, or msprof."),
+)  # fmt: skip
+_TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
+    *((pattern, message, hint, Severity.WARNING) for pattern, message, hint in PROGRAMS),
     (re.compile(r"\bFROM\s+\S*(?:nvidia|cuda)\S*", re.IGNORECASE), "this image holds CUDA",
      "Start from an image with CANN, such as quay.io/ascend/cann, and mount the driver.", Severity.ERROR),
     (re.compile(r"--gpus[= ]\S+"), "docker --gpus knows NVIDIA's devices only",

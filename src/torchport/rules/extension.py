@@ -1,0 +1,106 @@
+"""TP402: extensions with CUDA sources: where they are built, and where Python uses them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.rules.files.kernels import kernels
+from torchport.source.module import Module
+
+_ROOT = "torch.utils.cpp_extension"
+_CUDA = (".cu", ".cuh")
+_INSTEAD = (
+    "Write the kernels in Ascend C and build them with torch_npu.utils.cpp_extension.NpuExtension, or replace them by "
+    "torch and torch_npu operators."
+)
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every place that builds an extension, and one per extension that the file imports."""
+    for call in module.all(ast.Call):
+        name = module.qualified(call.func)
+        if name == f"{_ROOT}.CUDAExtension":
+            yield _built(module, call, Severity.ERROR)
+        elif name == f"{_ROOT}.load":
+            sources = _sources(call)
+            cuda = any(source.endswith(_CUDA) for source in sources)
+            severity = Severity.ERROR if cuda else Severity.INFO if sources else Severity.WARNING
+            yield _built(module, call, severity)
+        elif name == f"{_ROOT}.load_inline":
+            inline = any(keyword.arg == "cuda_sources" for keyword in call.keywords) or len(call.args) > 2
+            yield _built(module, call, Severity.ERROR if inline else Severity.INFO)
+    imports: list[ast.Import | ast.ImportFrom] = [*module.all(ast.Import), *module.all(ast.ImportFrom)]
+    for statement in imports:
+        for name in _names(statement):
+            if name.rpartition(".")[2] in module.project.extensions:
+                yield _used(module, statement, name)
+
+
+def _built(module: Module, call: ast.Call, severity: Severity) -> Finding:
+    sources = _sources(call)
+    inside = [kernel for text in _texts(call) for kernel in kernels(text)]
+    what = f"{sum(source.endswith(_CUDA) for source in sources)} CUDA sources of {len(sources)}" if sources else (
+        f"the kernels {', '.join(inside)}" if inside else "sources that are named elsewhere")  # fmt: skip
+    if severity is Severity.INFO:
+        return RULE.finding(module, call, "an extension in C++ builds as before", severity=severity)
+    return RULE.finding(
+        module, call, f"an extension is built from {what}", hint=_INSTEAD + " The .cu files have a finding per kernel.",
+        severity=severity,
+    )  # fmt: skip
+
+
+def _sources(call: ast.Call) -> list[str]:
+    """The names of files among the arguments."""
+    suffixes = (".cpp", ".cc", ".cxx", ".c", *_CUDA)
+    return [text for text in _texts(call) if text.endswith(suffixes) and "\n" not in text]
+
+
+def _texts(call: ast.Call) -> list[str]:
+    return [
+        node.value
+        for node in ast.walk(call)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+
+def _names(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    """The modules that a statement may import, as they are written."""
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    module = statement.module or ""
+    return [module, *(f"{module}.{alias.name}".lstrip(".") for alias in statement.names)]
+
+
+def _used(module: Module, statement: ast.Import | ast.ImportFrom, name: str) -> Finding:
+    last = name.rpartition(".")[2]
+    calls = sorted(
+        (call.lineno, module.source(call.func))
+        for call in module.all(ast.Call)
+        if last in (module.qualified(call.func) or "").split(".")
+    )
+    where = "; ".join(f"{function} in line {line}" for line, function in calls[:12]) or "nowhere in this file"
+    return RULE.finding(
+        module, statement, f"{last} is built by this project from CUDA sources",
+        hint=f"It is called: {where}. {_INSTEAD}",
+    )  # fmt: skip
+
+
+RULE = Rule(
+    code="TP402",
+    title="extensions with CUDA sources",
+    safety=Safety.REPORT,
+    severity=Severity.ERROR,
+    why="There is no nvcc for an NPU: an extension with CUDA kernels cannot be built, and what imports it cannot run.",
+    reference="https://docs.pytorch.org/docs/stable/cpp_extension.html",
+    check=check,
+    rewrites=(),
+    unchanged=(
+        "from torch.utils.cpp_extension import load\nm = load('m', ['m.cpp', 'm_kernel.cu'])\n",
+        "from torch.utils.cpp_extension import load_inline\nm = load_inline('m', cpp_sources='int f();')\n",
+        "from torch.utils import cpp_extension\ncpp_extension.CUDAExtension('foo_cuda', ['foo.cu'])\n",
+        "import foo_cuda\nfoo_cuda.forward(x)\n",
+    ),
+)

@@ -1,0 +1,88 @@
+"""Extensions with CUDA sources: what is built, from what, how much work it is, and where Python uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchport.convert import convert_source, preview_tree
+from torchport.findings import Finding, Severity
+from torchport.rules.files.kernels import Effort, effort_of
+
+
+def found(text: str, code: str = "TP402", name: str = "a.py") -> list[Finding]:
+    return [one for one in convert_source(text.encode(), name).findings if one.code == code]
+
+
+@pytest.mark.parametrize(
+    ("call", "severity", "says"),
+    [
+        ("load('m', ['m.cpp', 'm_kernel.cu'])", Severity.ERROR, "1 CUDA sources of 2"),
+        ("load(name='m', sources=['m.cpp'])", Severity.INFO, "builds as before"),
+        ("load('m', sources)", Severity.WARNING, "named elsewhere"),
+        ("load_inline('m', cpp_sources='int f();')", Severity.INFO, "builds as before"),
+        ("load_inline('m', '', '__global__ void add(float* x) {}')", Severity.ERROR, "the kernels add"),
+        ("CUDAExtension('m', ['a.cpp', 'b.cu', 'c.cu'])", Severity.ERROR, "2 CUDA sources of 3"),
+    ],
+)
+def test_what_is_built(call: str, severity: Severity, says: str) -> None:
+    (finding,) = found(
+        f"from torch.utils.cpp_extension import load, load_inline, CUDAExtension\nm = {call}\n"
+    )
+    assert finding.severity is severity
+    assert says in finding.message
+
+
+def test_a_function_of_another_name_is_not_meant() -> None:
+    assert found("# cpp_extension\nfrom json import load\nload('m', ['m.cu'])\n") == []
+
+
+def test_call_sites_of_an_extension(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        "from torch.utils.cpp_extension import CUDAExtension\nCUDAExtension(name='pkg._ext', sources=['a.cu'])\n"
+    )
+    (tmp_path / "ops.py").write_text("from pkg import _ext\n_ext.forward(1)\n\n_ext.backward(2)\n")
+    (tmp_path / "other.py").write_text("import extra\nextra.forward(1)\n")
+    findings = preview_tree(tmp_path).findings
+    used = [one for one in findings if one.code == "TP402" and one.location and one.location.path == "ops.py"]
+    assert [one.severity for one in used] == [Severity.ERROR]
+    assert "_ext.forward in line 2; _ext.backward in line 4" in used[0].hint
+    assert not [one for one in findings if one.location and one.location.path == "other.py"]
+
+
+@pytest.mark.parametrize(
+    ("body", "effort"),
+    [
+        ("int i = threadIdx.x; y[i] = 2 * x[i];", Effort.SMALL),
+        ("__shared__ float s[32]; __syncthreads();", Effort.MEDIUM),
+        ("atomicAdd(y, x[i]);", Effort.MEDIUM),
+        ('asm volatile("mma.sync");', Effort.LARGE),
+        ("cub::BlockReduce<float, 32> r;", Effort.LARGE),
+    ],
+)
+def test_effort(body: str, effort: Effort) -> None:
+    assert effort_of(body) is effort
+    text = f"__global__ void k(float* x) {{\n  {body}\n}}\n__global__ void l(int* x) {{}}\n"
+    first, second = found(text, "TP605", "k.cu")
+    assert f"3 lines, effort {effort.name.lower()}" in first.message
+    assert "1 lines, effort small" in second.message
+
+
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [
+        ("subprocess.run(['nvidia-smi', '-L'])", 1),
+        ("subprocess.check_output('nvidia-smi --query-gpu=name', shell=True)", 1),
+        ("os.popen(f'nvidia-smi -i {index}')", 1),
+        ("os.system('nvcc -o ' + name)", 1),
+        ("shutil.which('nvcc')", 1),
+        ("subprocess.run(['echo', 'nvidia-smi'])", 0),
+        ("log('nvidia-smi')", 0),
+        ("subprocess.run(['my-nvcc'])", 0),
+    ],
+)
+def test_programs_that_python_starts(call: str, count: int) -> None:
+    findings = found(f"import os, shutil, subprocess\n{call}\n", "TP170")
+    assert len(findings) == count
+    assert all(finding.hint for finding in findings)
