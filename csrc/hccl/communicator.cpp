@@ -172,6 +172,16 @@ void Communicator::deliver(const std::vector<Message> &messages) {
     exchange(*transport_, round, limit());
 }
 
+void Communicator::resume(Deadline deadline) {
+    const std::lock_guard lock(running_);
+    transport_->restore(deadline);
+    issued_.store(0);
+    finished_ = 0;
+    const std::lock_guard failure_lock(failure_mutex_);
+    failure_ = HCCL_SUCCESS;
+    failure_text_.clear();
+}
+
 HcclResult Communicator::failure() const {
     const std::lock_guard lock(failure_mutex_);
     return failure_;

@@ -66,6 +66,8 @@ class Communicator {
     // The failure that ended it: HCCL_SUCCESS while there is none.
     HcclResult failure() const;
     std::string failure_text() const;
+    // Forgets the failure and starts again at sequence number 1, once every rank has called it.
+    void resume(Deadline deadline);
     // The program has no more use for it: what is still queued gets a few seconds to finish.
     void release() noexcept { released_.store(true); }
 

@@ -1,7 +1,4 @@
-// Communicators: how ranks find each other, and what a program can ask about one.
-#include <sys/types.h>
-#include <unistd.h>
-
+// Communicators: how their ranks find each other.
 #include <cstring>
 #include <fstream>
 
@@ -9,6 +6,7 @@
 #include "ascendcl/call.h"
 #include "device/machine.h"
 #include "hccl/communicator.h"
+#include "hccl/rank_table.h"
 #include "hccl/settings.h"
 #include "hccl/shared_memory.h"
 
@@ -86,22 +84,70 @@ Options options(const HcclCommConfig *config, const Segment::Address &address) {
     return made;
 }
 
-HcclComm join(const std::shared_ptr<Segment> &segment, uint32_t ranks, uint32_t rank, const HcclCommConfig *config) {
+HcclComm join(const std::shared_ptr<Segment> &segment, uint32_t ranks, uint32_t rank, const HcclCommConfig *config,
+              Deadline deadline) {
     const int device = Machine::instance().current().index();
     segment->lay_out(static_cast<int>(ranks));
     auto transport = std::make_unique<SharedMemory>(segment, static_cast<int>(rank));
-    transport->connect(Clock::now() + connect_timeout());
+    transport->connect(deadline);
     return add_communicator(
         std::make_shared<Communicator>(std::move(transport), device, options(config, segment->address())));
 }
+
+Deadline connect_deadline() { return Clock::now() + connect_timeout(); }
 
 void join_root(uint32_t ranks, const HcclRootInfo *rootInfo, uint32_t rank, const HcclCommConfig *config,
                HcclComm *comm) {
     HcclComm &out = acl::required(comm, "comm");
     check_rank(ranks, rank);
     const auto segment = Segment::open(read_root_info(rootInfo).segment);
-    out = join(segment, ranks, rank, config);
+    out = join(segment, ranks, rank, config, connect_deadline());
     pending().drop(segment);
+}
+
+// All ranks of one process: one after another takes its place, then none has to wait.
+void join_all(uint32_t count, const int32_t *devices, HcclComm *comms) {
+    acl::present(devices, "devices");
+    acl::present(comms, "comms");
+    check_rank(count, 0);
+    const auto segment = Segment::create();
+    segment->lay_out(static_cast<int>(count));
+    std::vector<std::unique_ptr<SharedMemory>> transports;
+    for (uint32_t rank = 0; rank < count; ++rank) {
+        Machine::instance().device(devices[rank]);
+        transports.push_back(std::make_unique<SharedMemory>(segment, static_cast<int>(rank)));
+    }
+    for (uint32_t rank = 0; rank < count; ++rank) {
+        transports[rank]->connect(connect_deadline());
+        comms[rank] = add_communicator(std::make_shared<Communicator>(std::move(transports[rank]), devices[rank],
+                                                                      options(nullptr, segment->address())));
+    }
+}
+
+// Every member of a part asks the parent's segment for the part's; the first of them makes it.
+HcclComm join_part(Communicator &parent, std::span<const uint32_t> members, uint64_t part, uint32_t rank,
+                   const HcclCommConfig *config) {
+    auto *transport = dynamic_cast<SharedMemory *>(&parent.transport());
+    if (transport == nullptr)
+        fail(FaultKind::Unsupported,
+             "Part of a communicator between machines: make it from a root info of its own (HcclCommInitRootInfo).");
+    for (const uint32_t member : members) check_rank(static_cast<uint32_t>(parent.size()), member);
+    if (rank >= members.size() || members[rank] != static_cast<uint32_t>(parent.rank()))
+        fail(FaultKind::InvalidArgument, "subCommRankId is {}, but rankIds does not have this rank, {}, there.", rank,
+             parent.rank());
+    const Deadline deadline = connect_deadline();
+    const auto segment = transport->segment()->part(members, part, deadline);
+    return join(segment, static_cast<uint32_t>(members.size()), rank, config, deadline);
+}
+
+void join_table(const char *path, uint32_t rank, const HcclCommConfig *config, HcclComm *comm) {
+    HcclComm &out = acl::required(comm, "comm");
+    acl::present(path, "clusterInfo");
+    const Deadline deadline = connect_deadline();
+    const RankTable table(path);
+    check_rank(table.ranks(), rank);
+    const auto segment = table.meet(rank, deadline);
+    out = join(segment.get(), table.ranks(), rank, config, deadline);
 }
 
 }  // namespace
@@ -121,71 +167,48 @@ HcclResult HcclCommInitRootInfoConfig(uint32_t nRanks, const HcclRootInfo *rootI
         VNPU_COLLECTIVE_API(nRanks, rootInfo, rank, config, comm) { join_root(nRanks, rootInfo, rank, config, comm); });
 }
 
-// What is queued runs on, or fails within seconds; the call does not wait for it.
-HcclResult HcclCommDestroy(HcclComm comm) {
-    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm) { remove_communicator(comm)->release(); });
+HcclResult HcclGetRootInfoScalable(HcclRootInfo *rootInfo) {
+    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(rootInfo) { make_root_info(rootInfo); });
 }
 
-HcclResult HcclGetCommName(HcclComm comm, char *commName) {
-    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm) {
-        acl::present(commName, "commName");
-        const std::string name = communicator(comm)->options().name;
-        std::memcpy(commName, name.c_str(),
-                    name.size() + 1);  // shorter than COMM_NAME_MAX_LENGTH, as options() made it
+// Several roots spread the load of connecting thousands of ranks; here the first serves them all.
+HcclResult HcclCommInitRootInfoScalable(uint32_t nRanks, uint32_t nRoot, const HcclRootInfo *rootInfoList,
+                                        uint32_t rank, uint32_t nExtRoot, const HcclCommConfig *config,
+                                        HcclComm *comm) {
+    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(nRanks, nRoot, rootInfoList, rank, nExtRoot, config, comm) {
+        if (nRoot == 0 || nExtRoot != 0)
+            fail(FaultKind::InvalidArgument, "nRoot is {} and nExtRoot {}; at least 1 and exactly 0 are allowed.",
+                 nRoot, nExtRoot);
+        join_root(nRanks, rootInfoList, rank, config, comm);
     });
 }
 
-HcclResult HcclGetRankSize(HcclComm comm, uint32_t *rankSize) {
-    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm, rankSize) {
-        acl::required(rankSize, "rankSize") = static_cast<uint32_t>(communicator(comm)->size());
-    });
+HcclResult HcclCommInitAll(uint32_t ndev, int32_t *devices, HcclComm *comms) {
+    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(ndev, devices, comms) { join_all(ndev, devices, comms); });
 }
 
-HcclResult HcclGetRankId(HcclComm comm, uint32_t *rank) {
-    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm, rank) {
-        acl::required(rank, "rank") = static_cast<uint32_t>(communicator(comm)->rank());
-    });
+HcclResult HcclCommInitClusterInfo(const char *clusterInfo, uint32_t rank, HcclComm *comm) {
+    return static_cast<HcclResult>(
+        VNPU_COLLECTIVE_API(clusterInfo, rank, comm) { join_table(clusterInfo, rank, nullptr, comm); });
 }
 
-// torch_npu's watchdog asks this, and then aclGetRecentErrMsg in the same thread for the reason.
-HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult *asyncError) {
-    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm, asyncError) {
-        const auto found = communicator(comm);
-        HcclResult &out = acl::required(asyncError, "asyncError");
-        out = found->failure();
-        if (out != HCCL_SUCCESS) acl::set_error(out, found->failure_text());
-    });
+HcclResult HcclCommInitClusterInfoConfig(const char *clusterInfo, uint32_t rank, HcclCommConfig *config,
+                                         HcclComm *comm) {
+    return static_cast<HcclResult>(
+        VNPU_COLLECTIVE_API(clusterInfo, rank, config, comm) { join_table(clusterInfo, rank, config, comm); });
 }
 
-const char *HcclGetErrorString(HcclResult code) {
-    constexpr const char *kWords[] = {"success",
-                                      "parameter error",
-                                      "empty pointer",
-                                      "memory error",
-                                      "internal error",
-                                      "not supported",
-                                      "resource not found",
-                                      "resource unavailable",
-                                      "system call failed",
-                                      "timeout",
-                                      "cannot open file",
-                                      "TCP connect failed",
-                                      "RoCE connect failed",
-                                      "TCP transfer failed",
-                                      "RoCE transfer failed",
-                                      "runtime API failed",
-                                      "driver API failed",
-                                      "profiling API failed",
-                                      "CCE API failed",
-                                      "network API failed",
-                                      "try again",
-                                      "remote rank failed",
-                                      "communicator is suspending",
-                                      "retry failed",
-                                      "out of memory"};
-    return code >= 0 && code < static_cast<int>(std::size(kWords)) ? kWords[code] : "unknown error";
+// A rank that is not a member calls it too, with no ranks and this number, and gets no communicator.
+HcclResult HcclCreateSubCommConfig(HcclComm *comm, uint32_t rankNum, uint32_t *rankIds, uint64_t subCommId,
+                                   uint32_t subCommRankId, HcclCommConfig *config, HcclComm *subComm) {
+    return static_cast<HcclResult>(
+        VNPU_COLLECTIVE_API(comm, rankNum, rankIds, subCommId, subCommRankId, config, subComm) {
+            constexpr uint64_t kNotMember = 0xFFFFFFFF;
+            const auto parent = communicator(acl::required(comm, "comm"));
+            HcclComm &out = acl::required(subComm, "subComm");
+            out = nullptr;
+            if (rankIds == nullptr && subCommId == kNotMember) return;
+            acl::present(rankIds, "rankIds");
+            out = join_part(*parent, {rankIds, rankNum}, subCommId, subCommRankId, config);
+        });
 }
-
-// A feature of HcclCommConfig is there when its number is below the answer. Names and time-outs are followed; buffer
-// sizes, algorithms and retries have nothing here that they could change.
-uint32_t HcclGetCommConfigCapability() { return HCCL_COMM_CONFIG_RESERVED; }

@@ -11,10 +11,19 @@
 #include <climits>
 #include <cstring>
 #include <map>
+#include <thread>
 
 #include "device/fault.h"
 
 namespace vnpu::hccl {
+
+// Where the members of a part of this communicator find that part's segment.
+struct Segment::Part {
+    std::atomic<uint64_t> key;    // 0: free
+    std::atomic<uint32_t> ready;  // whether the address is there
+    std::atomic<uint32_t> found;  // members that have it
+    Address address;
+};
 
 struct Segment::Header {
     std::array<uint64_t, 2> id;
@@ -142,6 +151,45 @@ Ring Segment::ring(int from, int to) const noexcept {
 
 std::atomic<uint32_t> &Segment::joined() const noexcept { return reinterpret_cast<Header *>(memory_)->joined; }
 
-std::span<Segment::Part> Segment::parts() const noexcept { return reinterpret_cast<Header *>(memory_)->parts; }
+// Whether this member is the first. The key alone says which place it is: members that searched for a free one could
+// find two.
+bool Segment::claim(Part &part, uint64_t key, Deadline deadline) {
+    for (uint64_t holder = 0; !part.key.compare_exchange_strong(holder, key); holder = 0) {
+        if (holder == key) return false;
+        if (deadline && Clock::now() >= *deadline)
+            fail(FaultKind::Timeout, "Another part of the communicator was not completed within HCCL_CONNECT_TIMEOUT.");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // another part, until all its members have it
+    }
+    return true;
+}
+
+std::shared_ptr<Segment> Segment::part(std::span<const uint32_t> members, uint64_t number, Deadline deadline) const {
+    uint64_t key = 0xcbf29ce484222325;  // FNV-1a
+    for (const uint64_t value : members) key = (key ^ value) * 0x100000001b3;
+    key = ((key ^ number) * 0x100000001b3) | 1;
+    auto &parts = reinterpret_cast<Header *>(memory_)->parts;
+    Part &part = parts[(key >> 32) % parts.size()];
+    const bool first = claim(part, key, deadline);
+    std::shared_ptr<Segment> segment;
+    if (first) {
+        segment = create();
+        part.address = segment->address();
+        part.ready.store(1);
+        futex_wake(part.ready);
+    }
+    while (part.ready.load() == 0) {
+        futex_wait(part.ready, 0, deadline.value_or(Clock::now() + std::chrono::hours(1)));
+        if (deadline && Clock::now() >= *deadline)
+            fail(FaultKind::Timeout, "The first member of part {} has not made it within HCCL_CONNECT_TIMEOUT.",
+                 number);
+    }
+    if (!first) segment = open(part.address);
+    if (part.found.fetch_add(1) + 1 == members.size()) {  // the last: everybody joins only after this
+        part.found.store(0);
+        part.ready.store(0);
+        part.key.store(0);
+    }
+    return segment;
+}
 
 }  // namespace vnpu::hccl

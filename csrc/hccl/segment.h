@@ -30,15 +30,8 @@ class Segment {
         std::atomic<State> state;
         std::atomic<pid_t> process;
         alignas(kGrain) std::atomic<uint64_t> finished;
-        std::array<char, 1024> reason;  // why it failed; written before state
-    };
-
-    // Where the members of a part of this communicator find that part's segment (HcclCreateSubCommConfig).
-    struct Part {
-        std::atomic<uint64_t> key;    // 0: free
-        std::atomic<uint32_t> ready;  // whether the address is there
-        std::atomic<uint32_t> found;  // members that have read it
-        Address address;
+        std::atomic<uint32_t> restored;  // steps of restore() that it has come to
+        std::array<char, 1024> reason;   // why it failed; written before state
     };
 
     static std::shared_ptr<Segment> create();
@@ -58,10 +51,14 @@ class Segment {
     Ring ring(int from, int to) const noexcept;
     // How many ranks have joined so far; wakes and sleeps on it.
     std::atomic<uint32_t> &joined() const noexcept;
-    std::span<Part> parts() const noexcept;
+    // The segment that these members have for the part of that number: made by the first who asks, found by the others.
+    // Fault Timeout.
+    std::shared_ptr<Segment> part(std::span<const uint32_t> members, uint64_t number, Deadline deadline) const;
 
   private:
     struct Header;
+    struct Part;
+    static bool claim(Part &part, uint64_t key, Deadline deadline);
     Segment(const Address &address, int file);
     void map(size_t bytes);
 

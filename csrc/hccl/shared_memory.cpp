@@ -141,4 +141,44 @@ void SharedMemory::leave(std::string_view reason) noexcept {
     for (int peer = 0; peer < size(); ++peer) notify(peer);
 }
 
+// Waits until every rank has come as far as this one.
+void SharedMemory::meet(Deadline deadline) {
+    const uint32_t step = segment_->slot(rank_).restored.fetch_add(1) + 1;
+    class Others final : public Condition {
+      public:
+        Others(const Segment &segment, uint32_t step) : segment_(segment), step_(step) {}
+        int missing() const noexcept {
+            for (int peer = 0; peer < segment_.ranks(); ++peer)
+                if (segment_.slot(peer).restored.load() < step_) return peer;
+            return -1;
+        }
+        bool holds() const noexcept override { return missing() < 0; }
+
+      private:
+        const Segment &segment_;
+        const uint32_t step_;
+    } others(*segment_, step);
+    for (int peer = 0; peer < size(); ++peer) notify(peer);
+    while (!others.holds()) {
+        wait(others, Clock::now() + std::chrono::milliseconds(50));
+        const int peer = others.missing();
+        if (peer < 0) return;
+        const bool gone = ended(peer) || segment_->slot(peer).state.load() == State::Left;
+        if (!gone && (!deadline || Clock::now() < *deadline)) continue;
+        segment_->slot(rank_).restored.fetch_sub(1);  // the next try starts at the same step
+        if (gone) fail(FaultKind::KernelFailure, "{}; it cannot be resumed.", absence(peer));
+        fail(FaultKind::Timeout, "{} and has not called HcclCommResume.", condition(peer));
+    }
+}
+
+void SharedMemory::restore(Deadline deadline) {
+    meet(deadline);  // from here on nobody writes
+    for (Ring &ring : from_)
+        for (size_t left = ring.bytes().size(); left != 0; left = ring.bytes().size()) ring.take(left);
+    Segment::Slot &mine = segment_->slot(rank_);
+    mine.finished.store(0);
+    mine.state.store(State::Joined);
+    meet(deadline);
+}
+
 }  // namespace vnpu::hccl

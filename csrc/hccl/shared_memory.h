@@ -29,9 +29,11 @@ class SharedMemory final : public Transport {
     std::string condition(int peer) override;
     void finished(uint64_t collectives) noexcept override;
     void leave(std::string_view reason) noexcept override;
+    void restore(Deadline deadline) override;
 
   private:
     bool ended(int peer) const noexcept;
+    void meet(Deadline deadline);
 
     const std::shared_ptr<Segment> segment_;
     const int rank_;

@@ -4,13 +4,6 @@
 #define VNPU_UNSUPPORTED(name) \
     VNPU_UNSUPPORTED_AS(Collective, void, int, name, "The virtual NPU has the collectives, not this.")
 
-VNPU_UNSUPPORTED(HcclGetRootInfoScalable)
-VNPU_UNSUPPORTED(HcclCommInitRootInfoScalable)
-VNPU_UNSUPPORTED(HcclCommInitClusterInfo)
-VNPU_UNSUPPORTED(HcclCommInitClusterInfoConfig)
-VNPU_UNSUPPORTED(HcclCommInitAll)
-VNPU_UNSUPPORTED(HcclCreateSubCommConfig)
-VNPU_UNSUPPORTED(HcclCommResume)
 VNPU_UNSUPPORTED(HcclCommWorkingDevNicSet)
 VNPU_UNSUPPORTED(HcclCommSetMemoryRange)
 VNPU_UNSUPPORTED(HcclCommUnsetMemoryRange)
