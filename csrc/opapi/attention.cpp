@@ -1,11 +1,14 @@
 // Scaled dot-product attention and its gradient. Scores are computed for a few heads and rows at a time, so that they
-// stay in the cache: that part (4 MB), fp32 copies of its operands and, in the gradient, fp32 sums for keys and values
-// are what a call allocates. Everything is computed in fp32 and rounded once.
+// stay in the cache, and only for keys that one of the rows sees: that part (512 KiB for each thread, twice in the
+// gradient), fp32 copies of its operands and, in the gradient, fp32 sums for keys and values are what a call
+// allocates. Everything is computed in fp32 and rounded once.
 #include "opapi/attention.h"
 
 #include <ATen/Parallel.h>
 
+#include <atomic>
 #include <limits>
+#include <numbers>
 
 #include "opapi/op.h"
 
@@ -15,10 +18,16 @@ namespace {
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
+// exp(scores - maximum) in place. As a power of two: ATen's exp is MKL's, which takes 50 times as long where the
+// result underflows, as it does for what is left out.
+void exponential(at::Tensor &scores, const at::Tensor &maximum) {
+    scores.sub_(maximum).mul_(std::numbers::log2e).exp2_();
+}
+
 void attend(const Sequences &s, const Settings &settings, const Part &part) {
     at::Tensor probabilities = scores(s, settings, part, part.of_query(s.query), part.of_key(s.key));
     const at::Tensor maximum = probabilities.amax(-1, true);
-    probabilities.sub_(maximum).exp_();
+    exponential(probabilities, maximum);
     const at::Tensor sum = probabilities.sum(-1, true);
     // A sum beyond all numbers makes the row's probabilities zero in the gradient: CANN's way.
     if (s.mask.zeroes_blind_queries()) {
@@ -38,34 +47,41 @@ void attend(const Sequences &s, const Settings &settings, const Part &part) {
     place(s.sum).copy_(sum);
 }
 
-// Sums of the heads that share a key.
-at::Tensor by_key_head(const at::Tensor &gradient, const Part &part) {
-    const int64_t own = part.last_key_head - part.first_key_head;
-    return own == part.heads() ? gradient : gradient.unflatten(0, {own, part.heads() / own}).sum(1);
+// Adds factor * weights^T rows to what the part's keys have gathered, summed over the heads that share a key.
+void add_to_keys(const at::Tensor &gathered, const at::Tensor &weights, const at::Tensor &rows, double factor,
+                 const Part &part) {
+    at::Tensor seen = gathered.narrow(1, part.window.begin, part.window.keys());
+    const int64_t own = gathered.size(0);
+    if (own == part.heads())
+        seen.baddbmm_(weights.mT(), rows, 1, factor);
+    else
+        seen.add_(weights.mT().bmm(rows).unflatten(0, {own, part.heads() / own}).sum(1), factor);
 }
 
 void attend_backward(const Sequences &s, const Settings &settings, const Part &part, at::Tensor &key_grad,
                      at::Tensor &value_grad) {
     const at::Tensor query = part.of_query(s.query), key = part.of_key(s.key), grad = part.of_query(s.grad);
     at::Tensor probabilities = scores(s, settings, part, query, key);
-    probabilities.sub_(part.of_query(s.maximum).narrow(-1, 0, 1)).exp_().div_(part.of_query(s.sum).narrow(-1, 0, 1));
+    exponential(probabilities, part.of_query(s.maximum).narrow(-1, 0, 1));
+    probabilities.div_(part.of_query(s.sum).narrow(-1, 0, 1));
     at::Tensor score_grad = grad.bmm(part.of_key(s.value).mT());
     if (at::Tensor factors = kept(s, part); factors.defined()) {
         factors.div_(settings.keep);
         score_grad.mul_(factors);
-        value_grad.add_(by_key_head(factors.mul_(probabilities).mT().bmm(grad), part));
+        add_to_keys(value_grad, factors.mul_(probabilities), grad, 1, part);
     } else {
-        value_grad.add_(by_key_head(probabilities.mT().bmm(grad), part));
+        add_to_keys(value_grad, probabilities, grad, 1, part);
     }
     score_grad.sub_((grad * part.of_query(s.out)).sum(-1, true)).mul_(probabilities);
     s.query_grad.select(0, part.batch)
         .narrow(0, part.first_head, part.heads())
         .narrow(1, part.first, part.last - part.first)
         .copy_(score_grad.bmm(key).mul_(settings.scale));
-    key_grad.add_(by_key_head(score_grad.mT().bmm(query), part), settings.scale);
+    add_to_keys(key_grad, score_grad, query, settings.scale, part);
     if (s.pse_grad.defined()) {
-        at::Tensor place =
-            s.pse_grad.select(0, s.pse_grad.size(0) == 1 ? 0 : part.batch).narrow(0, part.first_head, part.heads());
+        at::Tensor place = s.pse_grad.select(0, s.pse_grad.size(0) == 1 ? 0 : part.batch)
+                               .narrow(0, part.first_head, part.heads())
+                               .narrow(2, part.window.begin, part.window.keys());
         if (place.size(1) == 1) {
             place.add_(score_grad.sum(1, true), settings.pse_factor());
         } else {
@@ -74,12 +90,15 @@ void attend_backward(const Sequences &s, const Settings &settings, const Part &p
     }
 }
 
-// Calls work(0) to work(count - 1) on all threads. What runs inside uses one thread each.
+// Calls work(0) to work(count - 1) on all threads, each taking the next: they differ in size. What runs inside uses one
+// thread each; a single piece of work has them all.
 template <class Work>
 void in_parallel(size_t count, Work work) {
-    at::parallel_for(0, static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
+    std::atomic<size_t> next{0};
+    const int64_t threads = std::min<int64_t>(static_cast<int64_t>(count), at::get_num_threads());
+    at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
         const at::AutoDispatchBelowADInplaceOrView below_autograd;  // a pool thread has the flags of no one
-        for (int64_t i = begin; i < end; ++i) work(static_cast<size_t>(i));
+        for (size_t i = next++; i < count; i = next++) work(i);
     });
 }
 

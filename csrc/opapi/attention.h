@@ -46,20 +46,37 @@ at::Tensor heads_first(const at::Tensor &tensor, const std::string &layout, int6
 // How many heads a key in this layout has; the query decides a head's width.
 int64_t key_heads(const at::Tensor &query, const at::Tensor &key, const Settings &settings);
 
+// What a block of queries needs to know of its keys.
+struct Window {
+    int64_t begin, end;              // all others are left out by every query
+    int64_t mixed_begin, mixed_end;  // of these in turn, what some queries leave out; the rest counts for all
+
+    int64_t keys() const { return end - begin; }
+};
+
 // Which scores of one batch of equally long sequences are left out.
 class Mask {
   public:
     // `sequence` is the position of the (only) sequence in a packed batch, 0 otherwise.
     Mask(const at::Tensor &mask, const Settings &settings, int64_t queries, int64_t keys, int64_t sequence);
 
-    // For the rows [first, last) of the queries: bool, broadcastable to [heads, rows, keys]; undefined when all count.
-    at::Tensor rows(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last) const;
+    // Whether any score may be left out, and whether that differs between batches.
+    bool leaves_out() const { return full_.defined() || !diagonals_.empty(); }
+    bool by_batch() const { return !prefix_.empty() || (full_.defined() && full_.size(0) > 1); }
+    // Of the rows [first, last) of the queries, for all heads. Holds at least one key.
+    Window window(int64_t batch, int64_t first, int64_t last) const;
+    // The mixed part of a window: bool [heads or 1, rows, keys], its rows contiguous.
+    at::Tensor mixed(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last,
+                     const Window &window) const;
     // Queries that see no key give zeros. Otherwise they weigh all keys alike, as the hardware does.
     bool zeroes_blind_queries() const { return zeroes_blind_queries_; }
 
   private:
     bool triangle(int64_t right_of_diagonal) const;
     bool outside(int64_t right_of_diagonal) const;
+    int64_t prefix(int64_t batch) const { return prefix_.empty() ? 0 : prefix_[static_cast<size_t>(batch)]; }
+    at::Tensor left_out(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last,
+                        int64_t begin, int64_t end) const;
 
     int64_t mode_, queries_, keys_, pre_, next_;
     int64_t shift_ = 0;      // of the diagonal, to the right
@@ -67,6 +84,7 @@ class Mask {
     at::Tensor compressed_;  // the 2048 x 2048 triangle, or undefined
     std::vector<int64_t> prefix_;
     std::vector<char> diagonals_;  // left out or not, by position right of the diagonal + queries_; empty: all count
+    std::vector<int64_t> left_out_before_;  // how many diagonals are left out before each
     bool zeroes_blind_queries_;
 };
 
@@ -74,9 +92,9 @@ class Mask {
 struct Dropout {
     at::Tensor bits;  // uint8, or undefined
     int64_t start = 0;
-    // 1 for kept, 0 for dropped, as float [heads, rows, keys].
+    // 1 for kept, 0 for dropped, as float [heads, rows, keys of the window]; scores have rows of `keys`.
     at::Tensor rows(int64_t first_row_of_scores, int64_t heads, int64_t stride, int64_t first, int64_t last,
-                    int64_t keys) const;
+                    int64_t keys, const Window &window) const;
 };
 
 // One batch of equally long sequences: views, heads first. Undefined where a call has none.
@@ -104,14 +122,17 @@ Settings normalized(Settings settings);
 // The batches of equally long sequences in a call: one, or one for each sequence of a packed batch.
 std::vector<Sequences> sequences(const Arguments &arguments, const Settings &settings);
 
-// The scores of one part of the work that fits the cache: scale * q k^T with pse, left-out ones at the lowest float.
+// A part of the work that fits the cache: some heads of one batch, some of their queries, and the keys these see.
 struct Part {
     int64_t batch, first_head, last_head, first_key_head, last_key_head, first, last;
+    Window window;
     int64_t heads() const { return last_head - first_head; }
     at::Tensor of_query(const at::Tensor &tensor) const;  // [heads, rows, width] in float, from heads first
     at::Tensor of_key(const at::Tensor &tensor) const;    // [heads, keys, width] in float
 };
+// Parts with the same keys follow each other, their queries ascending from 0.
 std::vector<Part> parts(const Sequences &sequences);
+// scale * q k^T with pse; left-out ones are the lowest float.
 at::Tensor scores(const Sequences &sequences, const Settings &settings, const Part &part, const at::Tensor &query,
                   const at::Tensor &key);
 at::Tensor kept(const Sequences &sequences, const Part &part);  // dropout's factors 0 and 1, or undefined

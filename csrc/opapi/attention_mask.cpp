@@ -61,7 +61,11 @@ Mask::Mask(const at::Tensor &mask, const Settings &settings, int64_t queries, in
     if (mode_ == kAllMask || mode_ == kPrefix) return;
     if (mode_ == kDefaultMask && left >= queries && right >= keys) return;
     diagonals_.resize(static_cast<size_t>(queries + keys));
-    for (int64_t i = 0; i < queries + keys; ++i) diagonals_[static_cast<size_t>(i)] = outside(i - queries - shift_);
+    left_out_before_.resize(diagonals_.size() + 1);
+    for (size_t i = 0; i < diagonals_.size(); ++i) {
+        diagonals_[i] = outside(static_cast<int64_t>(i) - queries - shift_);
+        left_out_before_[i + 1] = left_out_before_[i] + diagonals_[i];
+    }
 }
 
 // What the compressed mask says of a score so far right of (negative: below) the diagonal. It is read, not assumed:
@@ -84,35 +88,80 @@ bool Mask::outside(int64_t right_of_diagonal) const {
     }
 }
 
-at::Tensor Mask::rows(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last) const {
+at::Tensor Mask::left_out(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last,
+                          int64_t begin, int64_t end) const {
     at::Tensor left_out;
     if (full_.defined()) {
-        const at::Tensor of_batch = full_.select(0, full_.size(0) == 1 ? 0 : batch).narrow(1, first, last - first);
+        const at::Tensor of_batch = full_.select(0, full_.size(0) == 1 ? 0 : batch);
         left_out = of_batch.size(0) == 1 ? of_batch : of_batch.narrow(0, first_head, last_head - first_head);
-        left_out = left_out.to(at::kBool);
+        left_out = left_out.narrow(1, first, last - first).narrow(2, begin, end - begin);
+        left_out = left_out.scalar_type() == at::kBool ? left_out : left_out.to(at::kBool);
     }
     if (diagonals_.empty()) return left_out;
-    at::Tensor band = at::empty({last - first, keys_}, at::kBool);
+    at::Tensor band = at::empty({1, last - first, end - begin}, at::kBool);
     bool *out = band.mutable_data_ptr<bool>();
-    for (int64_t row = first; row < last; ++row, out += keys_)
-        std::copy_n(diagonals_.begin() + (queries_ - row), keys_, out);
-    if (mode_ == kPrefixCompressed) band.narrow(1, 0, prefix_[static_cast<size_t>(batch)]).zero_();
+    for (int64_t row = first; row < last; ++row, out += end - begin)
+        std::copy_n(diagonals_.begin() + (queries_ - row + begin), end - begin, out);
+    if (const int64_t seen = prefix(batch); seen > begin) band.narrow(2, 0, std::min(seen, end) - begin).zero_();
     return left_out.defined() ? left_out.logical_or(band) : band;
 }
 
+Window Mask::window(int64_t batch, int64_t first, int64_t last) const {
+    if (!leaves_out()) return {0, keys_, 0, 0};
+    const auto count = static_cast<size_t>(keys_);
+    std::vector<char> some(count), all(count);  // of the queries leave out a key
+    bool blind = false;                         // a query sees no key
+    if (full_.defined()) {
+        const at::Tensor rows = left_out(batch, 0, full_.size(1), first, last, 0, keys_).flatten(0, 1);
+        const at::Tensor any_row = rows.any(0), all_rows = rows.all(0);
+        std::copy_n(any_row.const_data_ptr<bool>(), count, some.begin());
+        std::copy_n(all_rows.const_data_ptr<bool>(), count, all.begin());
+        blind = rows.all(1).any().item<bool>();
+    } else {
+        const auto between = [&](int64_t from, int64_t to) {
+            return left_out_before_[static_cast<size_t>(to)] - left_out_before_[static_cast<size_t>(from)];
+        };
+        for (int64_t key = prefix(batch); key < keys_; ++key) {
+            const int64_t left_out = between(queries_ - last + 1 + key, queries_ - first + 1 + key);
+            some[static_cast<size_t>(key)] = left_out > 0;
+            all[static_cast<size_t>(key)] = left_out == last - first;
+        }
+        for (int64_t row = first; row < last && prefix(batch) == 0; ++row)
+            blind = blind || between(queries_ - row, queries_ - row + keys_) == keys_;
+    }
+    const auto position = [&](auto found) { return found - some.begin(); };
+    Window window{0, keys_, 0, 0};
+    if (!blind || zeroes_blind_queries_) {
+        while (window.end > 1 && all[static_cast<size_t>(window.end - 1)]) --window.end;
+        while (window.begin < window.end - 1 && all[static_cast<size_t>(window.begin)]) ++window.begin;
+    }
+    const auto from = some.begin() + window.begin, to = some.begin() + window.end;
+    window.mixed_begin = position(std::find(from, to, 1));
+    window.mixed_end = window.mixed_begin;
+    for (int64_t key = window.mixed_begin; key < window.end; ++key)
+        if (some[static_cast<size_t>(key)]) window.mixed_end = key + 1;
+    return window;
+}
+
+at::Tensor Mask::mixed(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last,
+                       const Window &window) const {
+    const at::Tensor mask = left_out(batch, first_head, last_head, first, last, window.mixed_begin, window.mixed_end);
+    return mask.stride(2) == 1 ? mask : mask.contiguous();
+}
+
 at::Tensor Dropout::rows(int64_t first_row_of_scores, int64_t heads, int64_t stride, int64_t first, int64_t last,
-                         int64_t keys) const {
+                         int64_t keys, const Window &window) const {
     if (!bits.defined()) return {};
-    at::Tensor kept = at::empty({heads, last - first, keys}, at::kFloat);
+    at::Tensor kept = at::empty({heads, last - first, window.keys()}, at::kFloat);
     float *out = kept.mutable_data_ptr<float>();
     const uint8_t *in = bits.const_data_ptr<uint8_t>();
     const int64_t rows = last - first;
     at::parallel_for(0, heads * rows, 64, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t row = first_row_of_scores + i / rows * stride + first + i % rows;
-            const int64_t bit = start + row * keys;
-            for (int64_t j = 0; j < keys; ++j)
-                out[i * keys + j] = static_cast<float>(in[(bit + j) >> 3] >> ((bit + j) & 7) & 1);
+            const int64_t bit = start + row * keys + window.begin;
+            for (int64_t j = 0; j < window.keys(); ++j)
+                out[i * window.keys() + j] = static_cast<float>(in[(bit + j) >> 3] >> ((bit + j) & 7) & 1);
         }
     });
     return kept;

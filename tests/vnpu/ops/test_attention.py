@@ -197,6 +197,74 @@ def test_many_blocks() -> None:
         compare(a, e, torch.float32, ulps=64)
 
 
+LONG = 300  # more queries than one part of the work has
+
+
+def padded() -> torch.Tensor:
+    """Left out: the last keys of each batch, and in the second batch the first ones too."""
+    mask = torch.zeros(BATCH, 1, LONG, LONG, dtype=torch.bool)
+    mask[0, ..., 200:] = True
+    mask[1, ..., 250:] = mask[1, ..., :7] = True
+    return mask
+
+
+@pytest.mark.parametrize(
+    ("mask", "mode", "left", "right", "keys"),
+    [
+        (None, 2, math.inf, 0, LONG),
+        (None, 3, math.inf, 0, 400),
+        (None, 3, math.inf, 0, 150),  # the first queries see nothing
+        (None, 4, 40, -3, LONG),
+        (band(LONG, LONG, math.inf, 0, 0), 1, math.inf, 0, LONG),
+        (band(LONG, LONG, 30, 3, 0), 0, 50, 2, LONG),
+        (padded(), 1, math.inf, math.inf, LONG),
+    ],
+)
+def test_keys_that_no_query_of_a_block_sees(
+    mask: torch.Tensor | None, mode: int, left: float, right: float, keys: int
+) -> None:
+    """They are skipped; those that only some see are not."""
+    left_out = band(LONG, keys, left, right, keys - LONG if mode in (3, 4) else 0)
+    if mask is not None:
+        left_out = left_out | mask
+    options: dict[str, Any] = {
+        "pre_tockens": int(min(left, 2**31 - 1)),
+        "next_tockens": int(min(right, 2**31 - 1)),
+    }
+    given = triangle() if mask is None else mask.npu()
+    check(
+        fused(atten_mask=given, sparse_mode=mode, **options),
+        *operands(2, LONG, keys),
+        reference=exact(left_out=left_out),
+        dtypes=FLOATS[:2],
+        ulps=16,
+        scale=1.0,
+    )
+
+
+def test_dropout_and_bias_where_keys_are_skipped() -> None:
+    """Bits and biases are those of the keys that are left, in rows of all keys."""
+    keep = 0.7
+    query, key, value = (t.float().npu().requires_grad_() for t in operands(2, LONG, LONG))
+    bias = random(BATCH, HEADS, LONG, LONG, low=-1, high=1, seed=5).float().npu().requires_grad_()
+    out, *_, seed, offset, count = torch_npu.npu_fusion_attention(
+        query, key, value, HEADS, "BNSD", pse=bias, scale=0.4, keep_prob=keep, atten_mask=triangle(),
+        sparse_mode=4, pre_tockens=60, next_tockens=0,
+    )  # fmt: skip
+    bits = torch.empty((count + 127) // 128 * 16, dtype=torch.uint8, device="npu")
+    run("aclnnDropoutGenMaskV2", [count], 1 - keep, seed, offset, torch.float32, bits)
+    kept = (bits.cpu()[:, None] >> torch.arange(8) & 1).flatten()[:count].view(BATCH, HEADS, LONG, LONG)
+    leaves = [t.detach().cpu().double().requires_grad_() for t in (query, key, value, bias)]
+    expected = attention(
+        *leaves[:3], bias=leaves[3], scale=0.4, kept=kept, keep=keep, left_out=band(LONG, LONG, 60, 0, 0)
+    )
+    compare(out, expected.detach(), torch.float32, ulps=8)
+    grad = random(*expected.shape)
+    actual = torch.autograd.grad(out, (query, key, value, bias), grad.float().npu())
+    for a, e in zip(actual, torch.autograd.grad(expected, leaves, grad), strict=True):
+        compare(a, e, torch.float32, ulps=32, scale=1.0)  # a query that sees one key has no gradient
+
+
 @pytest.mark.parametrize(
     "shape", [(BATCH, HEADS, QUERIES, KEYS), (1, HEADS, QUERIES, KEYS), (BATCH, HEADS, 1, KEYS)]
 )
