@@ -1,6 +1,7 @@
 // nn.GRU and its gradient. Gate order in parameters is torch's: reset, update, new.
+#include "opapi/gru.h"
+
 #include "opapi/op.h"
-#include "opapi/rnn.h"
 
 namespace vnpu::opapi::rnn {
 namespace {
@@ -10,36 +11,13 @@ struct GruTrace {
     const Operands &reset, &update, &fresh, &new_hidden, &hidden;
 };
 
-at::Tensor gru_cell(const Batch &batch, const Weights &w, bool backwards, at::Tensor hidden, int64_t index, bool trains,
-                    const GruTrace &trace) {
-    const int64_t time = batch.time(), width = w.hidden.size(1);
-    at::Tensor gates = at::linear(batch.steps, w.input, w.input_bias);  // activated in place
-    at::Tensor outputs = at::zeros({time, batch.size(), width}, at::kFloat);
-    at::Tensor hiddens = at::empty_like(outputs), new_hiddens = at::zeros_like(outputs);
-    for (const int64_t t : visits(time, backwards)) {
-        const int64_t running = batch.running[static_cast<size_t>(t)];
-        at::Tensor h = hidden.narrow(0, 0, running);
-        const std::vector<at::Tensor> gate = gates[t].narrow(0, 0, running).chunk(3, 1);
-        const std::vector<at::Tensor> own = at::linear(h, w.hidden, w.hidden_bias).chunk(3, 1);
-        const at::Tensor &reset = gate[0], &update = gate[1], &fresh = gate[2];
-        reset.add_(own[0]).sigmoid_();
-        update.add_(own[1]).sigmoid_();
-        fresh.addcmul_(reset, own[2]).tanh_();
-        h.sub_(fresh).mul_(update).add_(fresh);
-        outputs[t].narrow(0, 0, running).copy_(h);
-        hiddens[t].copy_(hidden);
-        new_hiddens[t].narrow(0, 0, running).copy_(own[2]);
-    }
-    if (trains) {
-        const std::vector<at::Tensor> gate = gates.chunk(3, 2);
-        const size_t i = static_cast<size_t>(index);
-        store(trace.reset[i], gate[0], false);
-        store(trace.update[i], gate[1], false);
-        store(trace.fresh[i], gate[2], false);
-        store(trace.new_hidden[i], new_hiddens, false);
-        store(trace.hidden[i], hiddens, false);
-    }
-    return outputs;
+void keep(const GruTrace &trace, int64_t index, const GruSteps &steps) {
+    const auto i = static_cast<size_t>(index);
+    store(trace.reset[i], steps.reset, false);
+    store(trace.update[i], steps.update, false);
+    store(trace.fresh[i], steps.fresh, false);
+    store(trace.new_hidden[i], steps.new_hidden, false);
+    store(trace.hidden[i], steps.hidden, false);
 }
 
 void gru(const at::Tensor &input, const Operands &parameters, const at::Tensor &initial, const at::Tensor &batch_sizes,
@@ -53,7 +31,9 @@ void gru(const at::Tensor &input, const Operands &parameters, const at::Tensor &
             const Weights &w = cells[static_cast<size_t>(cell)];
             const at::Tensor h = initial.defined() ? initial[cell].to(at::kFloat, false, /*copy=*/true)
                                                    : at::zeros({steps.size(), w.hidden.size(1)}, at::kFloat);
-            outputs.push_back(gru_cell(steps, w, direction == 1, h, cell, trains, trace));
+            const GruSteps made = gru_forward(steps, w, direction == 1, h);
+            if (trains) keep(trace, cell, made);
+            outputs.push_back(made.outputs);
             last_hidden[cell].copy_(h);
         }
         steps.steps = shape.bidirectional ? at::cat(outputs, 2) : outputs[0];
@@ -75,55 +55,15 @@ void check_gru(const Operand &input, const Operands &parameters, const Operand &
 
 // --- gradient ------------------------------------------------------------------------------------------------
 
-struct GruGradients {
+struct ModuleGradients {
     const at::Tensor &output, &last_hidden;
     at::Tensor &input, &initial_hidden;
     Operands &parameters;
 };
 
-// The gradient of one layer in one direction: of its input. `hidden_grad` is that of the final state, then of the
-// initial one.
-at::Tensor gru_cell_backward(const Batch &batch, const Weights &w, bool backwards, const at::Tensor &output_grad,
-                             at::Tensor hidden_grad, const at::Tensor &first_hidden, int64_t index,
-                             const GruTrace &trace, Operands &parameters, int64_t first_parameter) {
-    const int64_t time = batch.time();
-    const auto steps_of = [&](const Operands &list) { return kept(list[static_cast<size_t>(index)], batch); };
-    const at::Tensor reset = steps_of(trace.reset), update = steps_of(trace.update), fresh = steps_of(trace.fresh),
-                     new_hidden = steps_of(trace.new_hidden), hidden = steps_of(trace.hidden);
-    const int64_t width = hidden.size(2);
-    at::Tensor input_gates = at::zeros({time, batch.size(), 3 * width}, at::kFloat);
-    at::Tensor hidden_gates = at::zeros_like(input_gates);
-    at::Tensor previous_hidden = at::zeros({time, batch.size(), width}, at::kFloat);
-    for (const int64_t t : visits(time, !backwards)) {
-        const int64_t n = batch.running[static_cast<size_t>(t)], before = backwards ? t + 1 : t - 1;
-        const bool first = before < 0 || before == time;
-        const auto now = [&](const at::Tensor &steps) { return steps[t].narrow(0, 0, n); };
-        at::Tensor h_before = now(previous_hidden);
-        h_before.copy_((first ? first_hidden : hidden[before]).narrow(0, 0, n));
-        at::Tensor dh = hidden_grad.narrow(0, 0, n);
-        dh.add_(now(output_grad));
-        const std::vector<at::Tensor> gate = now(input_gates).chunk(3, 1);
-        gate[2].copy_(at::tanh_backward(dh * (1 - now(update)), now(fresh)));
-        gate[1].copy_(at::sigmoid_backward(dh * (h_before - now(fresh)), now(update)));
-        gate[0].copy_(at::sigmoid_backward(gate[2] * now(new_hidden), now(reset)));
-        const at::Tensor own = now(hidden_gates);
-        own.copy_(now(input_gates));
-        own.narrow(1, 2 * width, width).mul_(now(reset));
-        dh.mul_(now(update)).addmm_(own, w.hidden);
-    }
-    const at::Tensor rows = input_gates.flatten(0, 1), own_rows = hidden_gates.flatten(0, 1);
-    const size_t p = static_cast<size_t>(first_parameter);
-    parameters[p].copy_(rows.t().mm(batch.steps.flatten(0, 1)));
-    parameters[p + 1].copy_(own_rows.t().mm(previous_hidden.flatten(0, 1)));
-    if (w.input_bias.defined()) {
-        parameters[p + 2].copy_(rows.sum(0));
-        parameters[p + 3].copy_(own_rows.sum(0));
-    }
-    return input_gates.matmul(w.input);
-}
-
-void gru_backward(const at::Tensor &input, const Operands &parameters, const at::Tensor &initial,
-                  const at::Tensor &batch_sizes, const Shape &shape, const GruTrace &trace, GruGradients gradients) {
+void module_backward(const at::Tensor &input, const Operands &parameters, const at::Tensor &initial,
+                     const at::Tensor &batch_sizes, const Shape &shape, const GruTrace &trace,
+                     ModuleGradients gradients) {
     const Batch first_layer = batch(input, batch_sizes, shape.batch_first);
     const std::vector<Weights> cells = weights(parameters, shape);
     const int64_t width = cells[0].hidden.size(1);
@@ -136,10 +76,20 @@ void gru_backward(const at::Tensor &input, const Operands &parameters, const at:
         at::Tensor input_grad = at::zeros_like(steps.steps);
         for (int64_t direction = 0; direction < shape.directions(); ++direction) {
             const int64_t cell = layer * shape.directions() + direction;
-            input_grad.add_(gru_cell_backward(steps, cells[static_cast<size_t>(cell)], direction == 1,
-                                              output_grad.narrow(2, direction * width, width), hidden_grad[cell],
-                                              first_hidden[cell], cell, trace, gradients.parameters,
-                                              cell * shape.parameters()));
+            const auto of_cell = [&](const Operands &list) {
+                return kept(list[static_cast<size_t>(cell)], first_layer);
+            };
+            const GruSteps made{
+                of_cell(trace.reset), of_cell(trace.update), of_cell(trace.fresh), of_cell(trace.new_hidden), {},
+                of_cell(trace.hidden)};
+            const GruGradients cell_grads =
+                gru_backward(steps, cells[static_cast<size_t>(cell)], direction == 1, made,
+                             output_grad.narrow(2, direction * width, width), first_hidden[cell], hidden_grad[cell]);
+            input_grad.add_(cell_grads.input);
+            const at::Tensor *of_parameters[] = {&cell_grads.weight_ih, &cell_grads.weight_hh, &cell_grads.input_bias,
+                                                 &cell_grads.hidden_bias};
+            for (int64_t i = 0; i < shape.parameters(); ++i)
+                gradients.parameters[static_cast<size_t>(cell * shape.parameters() + i)].copy_(*of_parameters[i]);
         }
         output_grad = input_grad;
     }
@@ -172,5 +122,5 @@ OP(aclnnGRU, optional(hx, batchSizes, rOut, zOut, nOut, hnOut, hOut);
 OP(aclnnGRUBackward, optional(hx, batchSizes);
    rnn::check_gru_backward(input, params, hx, batchSizes, GRU_SHAPE, {r, z, n, hn, h}, dy, dh, dxOut, dhPrevOut,
                            dparamsOut),
-   rnn::gru_backward(input, params, hx, batchSizes, GRU_SHAPE, {r, z, n, hn, h},
-                     {dy, dh, dxOut, dhPrevOut, dparamsOut}))
+   rnn::module_backward(input, params, hx, batchSizes, GRU_SHAPE, {r, z, n, hn, h},
+                        {dy, dh, dxOut, dhPrevOut, dparamsOut}))

@@ -71,17 +71,17 @@ def test_inference(kind: Any, dtypes: Any) -> None:
         )  # fmt: skip
 
 
-def test_bfloat16_takes_the_legacy_operator() -> None:
-    module = nn.LSTM(WIDTH, HIDDEN, device="meta")
-    initial = states(module, 1, BATCH, HIDDEN)
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize(("layers", "bias"), [(1, True), (2, True), (2, False)])
+def test_bfloat16_takes_the_legacy_operators(kind: Any, bidirectional: bool, layers: int, bias: bool) -> None:
+    """One call for each layer and direction; states between them are rounded."""
+    module = kind(WIDTH, HIDDEN, layers, bidirectional=bidirectional, bias=bias, device="meta")
+    initial = states(module, layers * (1 + bidirectional), BATCH, HIDDEN)
     check(
-        call(module),
-        random(TIME, BATCH, WIDTH),
-        initial,
-        *parameters(module),
-        dtypes=[torch.bfloat16],
-        ulps=32,
-    )
+        call(module), random(TIME, BATCH, WIDTH), initial, *parameters(module),
+        dtypes=[torch.bfloat16], ulps=32,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
