@@ -1,5 +1,9 @@
 // Tensors from numbers: ranges, identities, triangles, one-hot, diagonals.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "device/fault.h"
 #include "opapi/op.h"
@@ -98,6 +102,29 @@ void diagonal(const Operand &self) {
             fail(FaultKind::InvalidArgument, "parameter selfRef has {} dimensions of different sizes", self.dim());
 }
 
+// The triangle above (with) or below a diagonal. A row of it is a copy and a fill of bytes: torch_npu makes a mask of
+// 2048 x 2048 for every causal attention, for which ATen, element by element, takes ten times as long.
+void take_triangle(at::Tensor &out, const at::Tensor &self, int64_t diagonal, bool upper) {
+    if (!out.is_contiguous() || !self.is_contiguous() || out.scalar_type() != self.scalar_type()) {
+        upper ? at::triu_out(out, self, diagonal) : at::tril_out(out, self, diagonal);
+        return;
+    }
+    if (self.numel() == 0) return;
+    const int64_t rows = self.size(-2), columns = self.size(-1), bytes = static_cast<int64_t>(self.element_size());
+    const int64_t row_bytes = columns * bytes, first = std::clamp(diagonal, -rows, columns) + (upper ? 0 : 1);
+    const char *from = static_cast<const char *>(self.const_data_ptr());
+    char *to = static_cast<char *>(out.mutable_data_ptr());
+    constexpr int64_t kAtOnce = 1 << 15;
+    at::parallel_for(0, self.numel() / columns, std::max<int64_t>(kAtOnce / columns, 1), [&](int64_t row, int64_t end) {
+        for (; row < end; ++row) {
+            const int64_t cut = std::clamp<int64_t>(row % rows + first, 0, columns) * bytes, at = row * row_bytes;
+            const int64_t taken = at + (upper ? cut : 0), count = upper ? row_bytes - cut : cut;
+            if (to != from) std::memcpy(to + taken, from + taken, static_cast<size_t>(count));
+            std::memset(to + at + (upper ? 0 : cut), 0, static_cast<size_t>(row_bytes - count));
+        }
+    });
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -109,8 +136,8 @@ OP(aclnnLogSpace, spaces(result, start, end, steps, kNative),
    precisely(result, [&](at::Tensor &to) { at::logspace_out(to, start.get(), end.get(), steps, base); }))
 OP(aclnnEye, (dtype(out, kNative | kIntsAndBool), shape(out, {n, m})), at::eye_out(out, n, m))
 OP(aclnnOneHot, one_hot(self, numClasses, onValue, offValue, axis, out), mark(out, self, onValue, offValue, axis))
-OP(aclnnTril, triangle(out, self), at::tril_out(out, self, diagonal))
-OP(aclnnTriu, triangle(out, self), at::triu_out(out, self, diagonal))
-OP(aclnnInplaceTril, triangle(selfRef, selfRef), selfRef.tril_(diagonal))
-OP(aclnnInplaceTriu, triangle(selfRef, selfRef), selfRef.triu_(diagonal))
+OP(aclnnTril, triangle(out, self), take_triangle(out, self, diagonal, false))
+OP(aclnnTriu, triangle(out, self), take_triangle(out, self, diagonal, true))
+OP(aclnnInplaceTril, triangle(selfRef, selfRef), take_triangle(selfRef, selfRef, diagonal, false))
+OP(aclnnInplaceTriu, triangle(selfRef, selfRef), take_triangle(selfRef, selfRef, diagonal, true))
 OP(aclnnInplaceFillDiagonal, diagonal(selfRef), selfRef.fill_diagonal_(fillValue.as(selfRef.scalar_type()), wrap))
