@@ -19,6 +19,38 @@ ScopeNode = (
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
+# Fields that hold words, not nodes; operators and contexts (ast.Load) are nodes, but one object for all places.
+_WORDS = frozenset(
+    {"ctx", "op", "ops", "id", "attr", "arg", "kind", "conversion", "level", "simple", "type_comment", "module"}
+)
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if name not in _WORDS)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+_FIELDS[ast.Constant] = ()
+# Most nodes of a file bind nothing and open no scope.
+_PLAIN = frozenset(
+    {
+        ast.Attribute, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Constant, ast.Dict, ast.Expr, ast.FormattedValue,
+        ast.If, ast.IfExp, ast.JoinedStr, ast.List, ast.Name, ast.Return, ast.Set, ast.Slice, ast.Starred,
+        ast.Subscript, ast.Tuple, ast.UnaryOp, ast.arg, ast.keyword,
+    }
+)  # fmt: skip
+
+
+def children(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes right below a node in the order of the text, without operators and contexts."""
+    for name in _FIELDS[type(node)]:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, ast.AST):
+                    yield item
+        elif isinstance(value, ast.AST):
+            yield value
+
+
 class Binds(enum.Enum):
     """How a name comes by its value."""
 
@@ -207,6 +239,9 @@ class Names:
 
     def _enter(self, node: ast.AST, scope: Scope) -> Iterable[tuple[ast.AST, Scope]]:
         """Bind what `node` binds in `scope`; its children with the scopes they live in."""
+        kind = type(node)
+        if kind in _PLAIN:
+            return [(child, scope) for child in children(node)]
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return self._enter_function(node, scope)
         if isinstance(node, ast.ClassDef):
@@ -216,9 +251,9 @@ class Names:
             return [(child, scope) for child in outside] + [(child, inner) for child in node.body]
         if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             inner = self._open(node, scope)
-            return [(child, inner) for child in ast.iter_child_nodes(node)]
+            return [(child, inner) for child in children(node)]
         self._bind(node, scope)
-        return [(child, scope) for child in ast.iter_child_nodes(node)]
+        return [(child, scope) for child in children(node)]
 
     def _enter_function(self, node: Function, scope: Scope) -> Iterable[tuple[ast.AST, Scope]]:
         inner = self._open(node, scope)
