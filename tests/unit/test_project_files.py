@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -107,3 +108,19 @@ def test_long_lines_take_no_long_time(tmp_path: Path, name: str, text: str) -> N
     begin = time.process_time()
     convert_file(tmp_path / name, name, Style.NPU)
     assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("c.yaml", "device: cuda  # torchport: ignore"),
+        ("c.yaml", "backend: nccl  # torchport: ignore[TP602]"),
+        ("r.sh", "export CUDA_VISIBLE_DEVICES=0  # torchport: ignore[TP601, TP602]"),
+        ("k.cu", "__global__ void f() {}  // torchport: ignore"),
+        ("s.ini", "device = cuda ; torchport: ignore"),
+    ],
+)
+def test_ignore_comments(name: str, line: str) -> None:
+    assert convert_source(f"{line}\n".encode(), name).findings == ()
+    other = re.sub(r"ignore.*", "ignore[TP999]", line)
+    assert convert_source(f"{other}\n".encode(), name).findings != ()

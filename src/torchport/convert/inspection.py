@@ -19,7 +19,7 @@ from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
 
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
-_IGNORE = re.compile(r"#\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
+_IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
 def inspect_source(
@@ -129,7 +129,7 @@ def _inspect_notebook(path: str, data: bytes, style: Style, project: Definitions
 def _inspect_text(file: TextFile, style: Style) -> Iterator[Finding]:
     for rule in file_rules():
         if file.kind in rule.kinds:
-            yield from rule.check(file, style)
+            yield from (finding for finding in rule.check(file, style) if not _is_ignored(file, finding))
 
 
 def _has_written(findings: Iterable[Finding], pattern: re.Pattern[bytes]) -> bool:
@@ -165,11 +165,11 @@ def about_file(
     return Finding(code, Severity.ERROR, Safety.REPORT, place, message, f"The file is left as it is. {hint}")
 
 
-def _is_ignored(module: Module, finding: Finding) -> bool:
+def _is_ignored(file: Module | TextFile, finding: Finding) -> bool:
     """Whether the line ends with `# torchport: ignore` or `# torchport: ignore[TP101]`."""
-    if finding.location is None or not module.text.lines:
+    if finding.location is None or not file.text.lines:
         return False
-    found = _IGNORE.search(module.text.lines[finding.location.line - 1])
+    found = _IGNORE.search(file.text.lines[finding.location.line - 1])
     if found is None:
         return False
     return found[1] is None or finding.code in {code.strip() for code in found[1].split(",")}
