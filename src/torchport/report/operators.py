@@ -12,8 +12,8 @@ WORDS = {
     "refused": "refused",
     "unknown": "not known",
     "fallback": "on the CPU",
-    "composite": "made of others",
     "native": "on the NPU",
+    "composite": "made of others",
 }
 ROWS = 20  # of operators that are simply computed on the NPU
 

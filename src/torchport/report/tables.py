@@ -8,13 +8,15 @@ from collections.abc import Iterable, Sequence
 
 from torchport.findings import Finding, Result, Severity
 
+_ON_CPU = "TP701"
+_APIS = ("TP101", "TP102", _ON_CPU, "TP702", "TP703")
 _PLACE = ("File", "Start Line", "End Line")
 
 
 def tables(result: Result) -> dict[str, str]:
     """File name to CSV text: `change_list`, `unsupported_api`, `unknown_api` and `cuda_op_list`."""
     findings = [finding for finding in result.findings if finding.location is not None]
-    api = [finding for finding in findings if finding.code in ("TP101", "TP102") and not finding.fix]
+    api = [finding for finding in findings if finding.code in _APIS and not finding.fix]
     return {
         "change_list.csv": _csv(
             [*_PLACE, "Operation Type", "Message"],
@@ -22,7 +24,11 @@ def tables(result: Result) -> dict[str, str]:
         ),
         "unsupported_api.csv": _csv(
             [*_PLACE, "OP", "Tips"],
-            ([*_place(one), _source(one), one.hint] for one in api if one.severity is Severity.ERROR),
+            (
+                [*_place(one), _source(one), one.hint]
+                for one in api
+                if one.severity is Severity.ERROR or one.code == _ON_CPU
+            ),
         ),
         "unknown_api.csv": _csv(
             [*_PLACE, "OP", "Tips"],

@@ -36,7 +36,7 @@ def page(result: Result) -> str:
         '<meta name=viewport content="width=device-width, initial-scale=1">'
         f"<title>{escape(label)}: {escape(title)}</title>\n<style>\n{_file('page.css')}</style></head>\n<body>\n"
         f"<header><p>{escape(label)}</p><h1>{escape(title)}</h1></header>\n<main>\n{body}\n</main>\n"
-        f"<footer>torchport {escape(__version__)}, {len(result.inputs)} files read. "
+        f"<footer>torchport {escape(__version__)}, files read: {len(result.inputs)}. "
         "This page needs no network and holds nothing but text.</footer>\n"
         f"<script>\n{_file('page.js')}</script></body></html>\n"
     )

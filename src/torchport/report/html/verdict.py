@@ -120,7 +120,8 @@ def _steps(result: Result) -> Iterator[str]:
     root = shlex.quote(str(data.get("root", "")))
     if result.command == "analyze":
         yield f"torchport convert {root} --diff"
-        yield f"torchport convert {root} -o {shlex.quote(str(data.get('root', '')) + '_npu')}"
+        is_script = str(data.get("root", "")).endswith(".py")
+        yield f"torchport port {root}" if is_script else f"torchport convert {root} -o {root}_npu"
     elif result.command == "convert":
         yield "torchport port SCRIPT -- ARGUMENTS   (with which it trains for a minute)"
     elif result.command == "port" and not data["holds"]:
