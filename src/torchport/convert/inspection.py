@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from torchport.findings import Edit, Finding, Location, Safety, Severity
+from torchport.findings import Finding, Location, Safety, Severity
 from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style, rules
 from torchport.rules.files import TextFile, file_rules
@@ -19,6 +20,7 @@ from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
 
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
+_TOO_LARGE = f"the file is larger than {LARGEST // 2**20} MiB"
 _IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
@@ -32,15 +34,12 @@ def inspect_source(
     The edits of the findings do not overlap. A file that cannot be read or parsed, and a rule that fails, are
     findings too (TP901 to TP903); nothing is raised.
     """
+    if len(data) > LARGEST:
+        words = re.search(rb"(?i:cuda|nccl|nvidia)", data)
+        return (about_file("TP904", path, _TOO_LARGE, "Convert it by hand."),) if words else ()
     uses = project is not None and any(name.encode() in data for name in project.extensions)
     if kind_of(path) is not Kind.PACKAGES and not uses and not _of_interest().search(data):
         return ()
-    if len(data) > LARGEST:
-        return (
-            about_file(
-                "TP904", path, f"the file is larger than {LARGEST // 2**20} MiB", "Convert it by hand."
-            ),
-        )
     try:
         kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
         if kind is Kind.PYTHON:
@@ -177,10 +176,12 @@ def _is_ignored(file: Module | TextFile, finding: Finding) -> bool:
 
 def _without_overlaps(findings: Iterable[Finding]) -> Iterator[Finding]:
     """The findings whose edits fit together; where two claim the same bytes, the one that changes more stays."""
-    taken: list[Edit] = []
+    taken: list[tuple[int, int]] = []  # in order, none over another
     for finding in sorted(findings, key=_extent, reverse=True):
-        if not any(_collide(edit, other) for edit in finding.fix for other in taken):
-            taken += finding.fix
+        places = [(edit.start, edit.end) for edit in finding.fix]
+        if not any(_collides(taken, place) for place in places):
+            for place in places:
+                bisect.insort(taken, place)
             yield finding
 
 
@@ -188,11 +189,20 @@ def _extent(finding: Finding) -> int:
     return sum(edit.end - edit.start for edit in finding.fix)
 
 
-def _collide(one: Edit, other: Edit) -> bool:
-    return (one.start < other.end and other.start < one.end) or (one.start, one.end) == (
-        other.start,
-        other.end,
-    )
+def _collides(taken: list[tuple[int, int]], place: tuple[int, int]) -> bool:
+    """Whether a place shares bytes with one that is taken, or is the same; insertions may touch."""
+    start, end = place
+    index = bisect.bisect_left(taken, place)
+    # Beside the place before, an insertion at the start of that one may stand between the two.
+    first = max(index - 2, 0)
+    for other in taken[first:index]:
+        if other[0] < end and start < other[1]:
+            return True
+    while index < len(taken) and (taken[index] == place or taken[index][0] < end):
+        if taken[index] == place or start < taken[index][1]:
+            return True
+        index += 1
+    return False
 
 
 def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

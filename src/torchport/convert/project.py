@@ -22,7 +22,7 @@ def sources(root: Path, apart_from: Path | None = None) -> list[tuple[Path, str]
         for path in files(root, apart_from=apart_from)
         if not is_foreign(path, root)
         and (path == root or not path.is_symlink())
-        and (kind_of(path.name) is not None or is_python(path))
+        and (kind_of(path.name) is not None or is_python(path) or path.is_dir())
     ]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import io
+import itertools
 import re
 import tokenize
 from collections.abc import Iterable
 
 from torchport.findings import Finding, Severity
+from torchport.rules.files import LONGEST_LINE
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.text import SourceError, SourceText
 
@@ -43,7 +45,7 @@ class Mention:
 
 
 def residue(output: bytes, path: str, left: Iterable[Finding]) -> tuple[Mention, ...]:
-    """Every mention of CUDA in a converted file; `left` are the findings of that file itself."""
+    """Every mention of CUDA in a converted file, of a line too long to be read the first; `left` are its findings."""
     try:
         text = SourceText(path, output)
     except SourceError:
@@ -57,7 +59,7 @@ def residue(output: bytes, path: str, left: Iterable[Finding]) -> tuple[Mention,
     found = [
         (number, match.start(), match[0])
         for number, line in enumerate(text.lines, 1)
-        for match in _MENTION.finditer(line)
+        for match in itertools.islice(_MENTION.finditer(line), None if len(line) <= LONGEST_LINE else 1)
     ]
     rest = {number for number, _, _ in found if number not in said}
     prose = _prose(text, path, rest) if rest else {}

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from torchport.convert.inspection import about_file, bug
+from torchport.convert.inspection import LARGEST, about_file, bug
 from torchport.convert.residue import Mention, residue
 from torchport.convert.source import convert_source
 from torchport.convert.stages import Extras, convert_in_stages
@@ -78,7 +78,7 @@ def convert_file(
         name,
         hash_bytes(data),
         conversion.findings,
-        residue=residue(conversion.output, name, conversion.left),
+        residue=residue(conversion.output, name, conversion.left) if len(data) <= LARGEST else (),
     )
     if conversion.output == data:
         return done
@@ -87,7 +87,10 @@ def convert_file(
 
 def _read(path: Path) -> bytes:
     """The content of a regular file; reading a pipe would wait for somebody to write. Raises OSError."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EACCES, "its folder may not be looked into")
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
     return path.read_bytes()
 
@@ -126,7 +129,8 @@ def _definitions(files: Sequence[tuple[Path, str]]) -> Definitions:
         for path, name in files:
             if kind_of(name) is Kind.PYTHON:
                 with contextlib.suppress(OSError):  # converting it will say why it cannot be read
-                    yield _read(path)
+                    if path.stat().st_size <= LARGEST:
+                        yield _read(path)
 
     path, name = files[0]
     folder = path.resolve().parents[name.count("/")].name

@@ -39,13 +39,23 @@ def _check_import(module: Module, node: ast.Import, style: Style) -> Iterator[Fi
         else:
             start, _ = module.text.span(alias)
             end = start + len(alias.name)
-            # torch.npu is an attribute of torch, its submodules are importable as torch_npu.npu.* only.
-            new = importable(row.npu) if alias.asname else "torch.npu"
+            # Without `as` the statement binds torch, through which torch.npu is found once torch_npu is imported.
+            new = importable(row.npu) if alias.asname else _with_torch(module, node)
             edits.append(
                 Edit(start, end, new.encode()) if module.text.slice(start, end) == alias.name else None
             )
     if edits:
         yield RULE.finding(module, node, "the module is torch.npu on the NPU", edits)
+
+
+def _with_torch(module: Module, node: ast.Import) -> str:
+    """What to import so that the scope has the name torch, and torch an NPU."""
+    bindings = module.names.scope_of(node).bindings.get("torch", [])
+    plain = any(
+        isinstance(one.node, ast.Import) and any(alias.name == "torch" for alias in one.node.names)
+        for one in bindings
+    )
+    return "torch_npu" if plain else "torch, torch_npu"
 
 
 def importable(target: str) -> str:
@@ -192,6 +202,8 @@ RULE = Rule(
         ("from torch import cuda\ncuda.synchronize()\n", "from torch import npu\nnpu.synchronize()\n"),
         ("from torch import cuda, nn\n", "from torch import npu, nn\n"),
         ("import torch.cuda as C\nC.synchronize()\n", "import torch_npu.npu as C\nC.synchronize()\n"),
+        ("import torch\nimport torch.cuda, os\n", "import torch\nimport torch_npu, os\n"),
+        ("import torch.cuda\ntorch.cuda.init()\n", "import torch, torch_npu\ntorch.npu.init()\n"),
         ("import torch.cuda.amp as amp\n", "import torch_npu.npu.amp as amp\n"),
         ("from torch.cuda import is_available, Event\nis_available()\n",
          "from torch_npu.npu import is_available, Event\nis_available()\n"),
@@ -202,6 +214,8 @@ RULE = Rule(
     ),
     unchanged=(
         "import torch\n",
+        "import torch.nn, torch.optim  # cuda\n",
+        "import torch.distributed as dist  # cuda\n",
         "from torch import nn, optim\n",
         "import torch.cuda.nccl as nccl\n",
         "from numba import cuda\n",

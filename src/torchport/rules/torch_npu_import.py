@@ -137,10 +137,10 @@ def _imports_torch(module: Module) -> bool:
 
 def _needs_npu(statement: ast.stmt) -> bool:
     """Whether the statement, after conversion, imports a name that torch has only once torch_npu is imported."""
-    if isinstance(statement, ast.ImportFrom):
-        return statement.module == "torch" and any(alias.name == "cuda" for alias in statement.names)
-    return isinstance(statement, ast.Import) and any(
-        alias.name.startswith("torch.cuda") and not alias.asname for alias in statement.names
+    return (
+        isinstance(statement, ast.ImportFrom)
+        and statement.module == "torch"
+        and any(alias.name == "cuda" for alias in statement.names)
     )
 
 

@@ -26,8 +26,8 @@ _EXTENSION = re.compile(rb"""\bCUDAExtension\(\s*(?:name\s*=\s*)?['"]([\w.]+)['"
 class Definitions:
     """For each watched name the classes of the project whose instances have it; names of imported modules.
 
-    `extensions` are the modules that the project builds from CUDA sources, `provided` the packages and top-level modules that the project itself has; `whole` says that all its files
-    were looked at, so that what is not known of them is not there.
+    `extensions` are the modules that the project builds from CUDA sources, `provided` the packages and top-level
+    modules that it has; `whole` says that all its files were looked at, so that what is not known is not there.
     """
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)

@@ -21,7 +21,20 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 # Fields that hold words, not nodes; operators and contexts (ast.Load) are nodes, but one object for all places.
 _WORDS = frozenset(
-    {"ctx", "op", "ops", "id", "attr", "arg", "kind", "conversion", "level", "simple", "type_comment", "module"}
+    {
+        "ctx",
+        "op",
+        "ops",
+        "id",
+        "attr",
+        "arg",
+        "kind",
+        "conversion",
+        "level",
+        "simple",
+        "type_comment",
+        "module",
+    }
 )
 _FIELDS = {
     kind: tuple(name for name in kind._fields if name not in _WORDS)
@@ -32,9 +45,9 @@ _FIELDS[ast.Constant] = ()
 # Most nodes of a file bind nothing and open no scope.
 _PLAIN = frozenset(
     {
-        ast.Attribute, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Constant, ast.Dict, ast.Expr, ast.FormattedValue,
-        ast.If, ast.IfExp, ast.JoinedStr, ast.List, ast.Name, ast.Return, ast.Set, ast.Slice, ast.Starred,
-        ast.Subscript, ast.Tuple, ast.UnaryOp, ast.arg, ast.keyword,
+        ast.Attribute, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Constant, ast.Dict, ast.Expr,
+        ast.FormattedValue, ast.If, ast.IfExp, ast.JoinedStr, ast.List, ast.Name, ast.Return, ast.Set,
+        ast.Slice, ast.Starred, ast.Subscript, ast.Tuple, ast.UnaryOp, ast.arg, ast.keyword,
     }
 )  # fmt: skip
 

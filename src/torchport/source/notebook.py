@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import bisect
 import dataclasses
+import itertools
 import json
 import re
 import warnings
@@ -43,6 +44,7 @@ class Notebook:
             self._file = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise SourceError("TP902", f"a notebook is UTF-8, and this is not: {error}") from error
+        self._offsets = None if self._file.isascii() else _byte_offsets(self._file)
         self.pieces: list[Piece] = []
         self.code = b""
         self.skipped: list[int] = []  # numbers of cells that are not Python
@@ -110,7 +112,12 @@ class Notebook:
         return position
 
     def _bytes(self, character: int) -> int:
-        return len(self._file[:character].encode("utf-8"))
+        """The byte offset of a character of the file; in ASCII they are the same."""
+        return character if self._offsets is None else self._offsets[character]
+
+
+def _byte_offsets(text: str) -> list[int]:
+    return [0, *itertools.accumulate(len(char.encode("utf-8", "surrogatepass")) for char in text)]
 
 
 def _code_cells(text: str) -> list[list[tuple[int, str]]]:

@@ -31,13 +31,14 @@ def display_name(path: Path, root: Path) -> str:
 def files(root: Path, *, apart_from: Path | None = None) -> Iterator[Path]:
     """Every file and link below `root` in a fixed order, without version control and caches.
 
-    Links are given as they are and never followed. `apart_from` names a folder that is left out (an output folder
-    inside the project). A `root` that is a file is given itself.
+    Links are given as they are and never followed, folders that cannot be listed at the end. `apart_from` names a
+    folder that is left out (an output folder inside the project). A `root` that is a file is given itself.
     """
     if not root.is_dir():
         yield root
         return
-    for folder, names, leaves in os.walk(root):
+    closed: list[Path] = []
+    for folder, names, leaves in os.walk(root, onerror=lambda error: closed.append(Path(error.filename))):
         here = Path(folder)
         links = [name for name in names if (here / name).is_symlink()]
         names[:] = sorted(
@@ -49,6 +50,7 @@ def files(root: Path, *, apart_from: Path | None = None) -> Iterator[Path]:
         )
         for leaf in sorted([*leaves, *links]):
             yield here / leaf
+    yield from closed
 
 
 def is_foreign(path: Path, root: Path) -> bool:

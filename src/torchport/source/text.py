@@ -46,18 +46,29 @@ class SourceText:
         body = data[self._mark :]
         try:
             self.text = body.decode(self.encoding)
-        except (UnicodeDecodeError, LookupError) as error:
+        except (
+            UnicodeError,
+            LookupError,
+        ) as error:  # some codecs, such as punycode, raise the plain UnicodeError
             raise SourceError(
                 "TP902", f"the bytes do not fit the file's encoding {self.encoding}: {error}"
             ) from error
         self.lines = [line for line in _LINE.findall(self.text) if line]
         self._ascii = len(self.text) == len(body) and self.text.isascii()
-        pieces = self.lines if self._ascii else [line.encode(self.encoding) for line in self.lines]
+        pieces = self.lines if self._ascii else self._encoded()
         if not self._ascii and b"".join(piece for piece in pieces if isinstance(piece, bytes)) != body:
             raise SourceError("TP902", f"the encoding {self.encoding} does not give back the same bytes")
         self._starts = [self._mark]
         for piece in pieces:
             self._starts.append(self._starts[-1] + len(piece))
+
+    def _encoded(self) -> list[bytes]:
+        try:
+            return [line.encode(self.encoding) for line in self.lines]
+        except UnicodeError as error:
+            raise SourceError(
+                "TP902", f"the encoding {self.encoding} does not give back the text: {error}"
+            ) from error
 
     @functools.cached_property
     def newline(self) -> str:
