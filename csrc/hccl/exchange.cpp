@@ -252,7 +252,7 @@ class Flows final : public Transport::Condition {
 void exchange(Transport &transport, const Round &round, std::optional<Clock::duration> limit) {
     Flows flows(transport);
     flows.add_lanes<Sending>(round.sends);
-    if (round.settle) flows.settle();
+    if (round.settle || !transport.carries_itself()) flows.settle();
     flows.add_lanes<Receiving>(round.receives);
     if (round.fold && round.fold->bytes != 0) flows.add<Folding>(transport, *round.fold);
     Clock::time_point moved = Clock::now();

@@ -1,11 +1,12 @@
 // Communicators: how their ranks find each other.
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "device/machine.h"
 #include "hccl/communicator.h"
+#include "hccl/network.h"
 #include "hccl/rank_table.h"
 #include "hccl/settings.h"
 #include "hccl/shared_memory.h"
@@ -19,43 +20,58 @@ namespace {
 struct RootInfo {
     static constexpr uint64_t kMagic = 0x3176'6c63'6368'7576;  // "vuhcclv1"
     uint64_t magic;
-    Segment::Address segment;
-    std::array<char, 40> boot;  // of the machine, by which others know that they are on the same
+    Segment::Address segment;  // of ranks on one machine
+    Endpoint root;             // of ranks on several; port 0 on one
 };
 static_assert(sizeof(RootInfo) <= sizeof(HcclRootInfo));
 
-std::array<char, 40> boot_id() {
-    std::array<char, 40> id{};
-    std::ifstream("/proc/sys/kernel/random/boot_id").read(id.data(), id.size() - 1);
-    return id;
-}
+// Root infos that this process has given out and in which no rank of its own has joined yet.
+class Pending {
+  public:
+    struct Entry {
+        Identity id;
+        std::shared_ptr<Segment> segment;
+        Socket host;
+    };
+    void keep(Entry entry) {
+        const std::lock_guard lock(mutex_);
+        entries_.push_back(std::move(entry));
+    }
+    std::optional<Entry> take(const Identity &id) {
+        const std::lock_guard lock(mutex_);
+        for (auto it = entries_.begin(); it != entries_.end(); ++it)
+            if (it->id == id) {
+                Entry found = std::move(*it);
+                entries_.erase(it);
+                return found;
+            }
+        return std::nullopt;
+    }
 
-// Segments whose root info this process has given out and in which its own rank has not yet joined.
-struct Pending {
-    std::mutex mutex;
-    std::vector<std::shared_ptr<Segment>> segments;
-    void keep(std::shared_ptr<Segment> segment) {
-        const std::lock_guard lock(mutex);
-        segments.push_back(std::move(segment));
-    }
-    void drop(const std::shared_ptr<Segment> &segment) {
-        const std::lock_guard lock(mutex);
-        std::erase(segments, segment);
-    }
+  private:
+    std::mutex mutex_;
+    std::vector<Entry> entries_;
 };
 
 Pending &pending() {
-    static auto *all = new Pending;
+    static auto *all = new Pending;  // never destroyed: programs end without having used every root info
     return *all;
+}
+
+// torchrun says how many ranks there are, and how many of them are on this machine.
+bool on_several_machines() {
+    const char *world = std::getenv("WORLD_SIZE"), *local = std::getenv("LOCAL_WORLD_SIZE");
+    return world != nullptr && local != nullptr && std::atoi(world) > std::atoi(local);
 }
 
 void make_root_info(HcclRootInfo *rootInfo) {
     HcclRootInfo &out = acl::required(rootInfo, "rootInfo");
-    const auto segment = Segment::create();
-    const RootInfo info{RootInfo::kMagic, segment->address(), boot_id()};
+    auto segment = Segment::create();
+    Socket host = on_several_machines() ? Socket::listen(own_address()) : Socket();
+    const RootInfo info{RootInfo::kMagic, segment->address(), host ? host.local() : Endpoint{}};
     out = {};
     std::memcpy(out.internal, &info, sizeof info);
-    pending().keep(segment);
+    pending().keep({info.segment.id, std::move(segment), std::move(host)});
 }
 
 RootInfo read_root_info(const HcclRootInfo *rootInfo) {
@@ -75,8 +91,8 @@ void check_rank(uint32_t ranks, uint32_t rank) {
     if (rank >= ranks) fail(FaultKind::InvalidArgument, "rank is {}; there are {}.", rank, ranks);
 }
 
-Options options(const HcclCommConfig *config, const Segment::Address &address) {
-    Options made{.name = fmt::format("hccl_{:016x}", address.id[0]), .limit = exec_timeout()};
+Options options(const HcclCommConfig *config, const Identity &id) {
+    Options made{.name = fmt::format("hccl_{:016x}", id[0]), .limit = exec_timeout()};
     if (config == nullptr) return made;
     if (config->hcclCommName[0] != '\0')
         made.name = std::string(config->hcclCommName, strnlen(config->hcclCommName, COMM_NAME_MAX_LENGTH));
@@ -84,14 +100,17 @@ Options options(const HcclCommConfig *config, const Segment::Address &address) {
     return made;
 }
 
+HcclComm join(std::unique_ptr<Transport> transport, const Identity &id, const HcclCommConfig *config) {
+    return add_communicator(std::make_shared<Communicator>(std::move(transport), Machine::instance().current().index(),
+                                                           options(config, id)));
+}
+
 HcclComm join(const std::shared_ptr<Segment> &segment, uint32_t ranks, uint32_t rank, const HcclCommConfig *config,
               Deadline deadline) {
-    const int device = Machine::instance().current().index();
     segment->lay_out(static_cast<int>(ranks));
     auto transport = std::make_unique<SharedMemory>(segment, static_cast<int>(rank));
     transport->connect(deadline);
-    return add_communicator(
-        std::make_shared<Communicator>(std::move(transport), device, options(config, segment->address())));
+    return join(std::move(transport), segment->address().id, config);
 }
 
 Deadline connect_deadline() { return Clock::now() + connect_timeout(); }
@@ -100,9 +119,18 @@ void join_root(uint32_t ranks, const HcclRootInfo *rootInfo, uint32_t rank, cons
                HcclComm *comm) {
     HcclComm &out = acl::required(comm, "comm");
     check_rank(ranks, rank);
-    const auto segment = Segment::open(read_root_info(rootInfo).segment);
-    out = join(segment, ranks, rank, config, connect_deadline());
-    pending().drop(segment);
+    const RootInfo info = read_root_info(rootInfo);
+    const Identity &id = info.segment.id;
+    if (info.root.port == 0) {
+        const auto segment = Segment::open(info.segment);
+        out = join(segment, ranks, rank, config, connect_deadline());
+        pending().take(id);
+    } else {
+        const auto mine = pending().take(id);
+        out = join(std::make_unique<Network>(id, info.root, mine ? &mine->host : nullptr, static_cast<int>(ranks),
+                                             static_cast<int>(rank), connect_deadline()),
+                   id, config);
+    }
 }
 
 // All ranks of one process: one after another takes its place, then none has to wait.
@@ -120,7 +148,7 @@ void join_all(uint32_t count, const int32_t *devices, HcclComm *comms) {
     for (uint32_t rank = 0; rank < count; ++rank) {
         transports[rank]->connect(connect_deadline());
         comms[rank] = add_communicator(std::make_shared<Communicator>(std::move(transports[rank]), devices[rank],
-                                                                      options(nullptr, segment->address())));
+                                                                      options(nullptr, segment->address().id)));
     }
 }
 

@@ -21,6 +21,8 @@ class Transport {
     virtual int size() const noexcept = 0;
     virtual Ring &to(int peer) noexcept = 0;
     virtual Ring &from(int peer) noexcept = 0;
+    // Whether what is in a ring reaches the peer without this rank's further help.
+    virtual bool carries_itself() const noexcept { return true; }
     // Tells the peer that one of the rings between us has changed.
     virtual void notify(int peer) noexcept = 0;
 

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 Section = Callable[[], None]
 
 
-def torchrun(script: Path, size: int, *arguments: str, limit: float = 110, **variables: str) -> str:
+def torchrun(script: Path, size: int, *arguments: str, limit: float = 280, **variables: str) -> str:
     """Run the script in `size` ranks; return what all wrote to stdout and stderr, whatever the exit status."""
     environ = os.environ | vnpu.environment() | {"OMP_NUM_THREADS": "1"} | variables
     environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])

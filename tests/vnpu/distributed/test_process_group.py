@@ -6,7 +6,9 @@ import pytest
 from group_worker import SECTIONS
 from job import section_outcomes
 
-SIZES = [2, 4]
+# Ten seconds of imports for each rank on a busy machine: four of them are for `make distributed`.
+SIZES = [2, pytest.param(4, marks=pytest.mark.slow)]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
