@@ -53,6 +53,35 @@ void stacks(const Operands &tensors, int64_t dim, const Operand &out) {
     shape(out, sizes);
 }
 
+// Each tensor cut into chunks along dim, padded with zeros to equal ones; the n-th row of out has the n-th chunk of
+// all.
+void chunks_and_concatenates(const Operands &tensors, int64_t dim, int64_t chunks, const Operand &out) {
+    require(tensors);
+    if (tensors.empty() || chunks < 1)
+        fail(FaultKind::InvalidArgument, "parameters tensors and numChunks are {} tensors and {}, at least 1 of each",
+             tensors.size(), chunks);
+    at::DimVector sizes;
+    int64_t row = 0;
+    for (const Operand &tensor : tensors) {
+        dtype(tensor, kAll);
+        same_dtype(tensor, tensors[0]);
+        dimension(dim, tensor);
+        if (tensor.dim() == 0 || tensor.numel() == 0)
+            fail(FaultKind::InvalidArgument, "parameter tensors holds {}, which has nothing to cut", describe(tensor));
+        const auto along = static_cast<size_t>(at::maybe_wrap_dim(dim, tensor.dim()));
+        const at::IntArrayRef before = tensor.sizes().slice(0, along);
+        if (&tensor == &tensors[0]) sizes.assign(before.begin(), before.end());
+        if (before != at::IntArrayRef(sizes))
+            fail(FaultKind::InvalidArgument, "parameter tensors holds {} and {}, which differ before dim {}",
+                 describe(tensors[0]), describe(tensor), dim);
+        const int64_t inner = tensor.numel() / c10::multiply_integers(before) / tensor.size(dim);
+        row += (tensor.size(dim) + chunks - 1) / chunks * inner;
+    }
+    sizes.push_back(chunks);
+    sizes.push_back(row);
+    shape(out, sizes);
+}
+
 void splits(const Operand &self, const Ints &lengths, int64_t dim, const Operands &out) {
     dimension(dim, self);
     if (self.dim() == 0) fail(FaultKind::InvalidArgument, "parameter self has 0 dimensions");
@@ -82,6 +111,15 @@ void flips(const Operand &out, const Operand &self, const Ints &dims) {
     same_dtype(out, self);
     same_shape(out, self);
     for (const int64_t dim : dims) dimension(dim, self);
+}
+
+void flips_once(const Operand &out, const Operand &self, const Ints &dims) {
+    flips(out, self, dims);
+    std::vector<int64_t> places;
+    for (const int64_t dim : dims) places.push_back(at::maybe_wrap_dim(dim, self.dim()));
+    std::ranges::sort(places);
+    if (std::ranges::adjacent_find(places) != places.end())
+        fail(FaultKind::InvalidArgument, "parameter dims is {}, which names a dimension twice", show(dims));
 }
 
 void rolls(const Operand &out, const Operand &self, const Ints &shifts, const Ints &dims) {
@@ -180,10 +218,12 @@ void unfolds(const Operand &grad_in, const Operand &grad_out, const Ints &sizes,
 }  // namespace vnpu::opapi
 
 OP(aclnnCat, concatenates(tensors, dim, out), at::cat_out(out, tensors.tensors(), dim))
+OP(aclnnChunkCat, chunks_and_concatenates(tensors, dim, numChunks, out),
+   at::_chunk_cat_out(out, tensors.tensors(), dim, numChunks))
 OP(aclnnStack, stacks(tensors, dim, out), at::stack_out(out, tensors.tensors(), dim))
 OP(aclnnSplitWithSize, splits(self, splitSize, dim, out), split(self, splitSize, dim, out))
 // Flip and roll pass through a temporary of the output's size: ATen has no kernel that writes into an output.
-OP(aclnnFlip, flips(out, self, dims), out.copy_(at::flip(self, dims)))
+OP(aclnnFlip, flips_once(out, self, dims), out.copy_(at::flip(self, dims)))
 OP(aclnnRoll, rolls(out, x, shifts, dims), out.copy_(at::roll(x, shifts, dims)))
 OP(aclnnRepeat, repeats_to(out, self, repeats), repeat(out, self))
 OP(aclnnRepeatInterleave, repeats_each(out, self, repeats, outputSize), out.copy_(each(self.flatten(), repeats, 0)))

@@ -61,6 +61,27 @@ def test_cat_promotes() -> None:
     assert x.tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("chunks", [1, 2, 3, 7])
+def test_chunk_cat(chunks: int) -> None:
+    """What FSDP2 lays its gradients out with: rows that do not divide evenly are padded with zeros."""
+    tensors = [random(5, 3), random(4), random(1, 2, 2)]
+
+    def reference(tensor: torch.Tensor) -> torch.Tensor:
+        rows = -(-len(tensor) // chunks)
+        padded = torch.zeros(rows * chunks, *tensor.shape[1:], dtype=tensor.dtype)
+        padded[: len(tensor)] = tensor
+        return padded.reshape(chunks, -1)
+
+    got = torch._chunk_cat([tensor.to(DEVICE) for tensor in tensors], 0, chunks)
+    torch.testing.assert_close(
+        got.cpu(), torch.cat([reference(tensor) for tensor in tensors], 1).to(got.dtype)
+    )
+    wide = torch.empty(got.shape, dtype=torch.float32, device=DEVICE)
+    torch._chunk_cat([tensor.half().to(DEVICE) for tensor in tensors], 0, chunks, out=wide)
+    expected = torch.cat([reference(tensor.half()) for tensor in tensors], 1).float()
+    torch.testing.assert_close(wide.cpu(), expected, rtol=0, atol=0)
+
+
 def test_repeat_each_by_its_own_count() -> None:
     counts = torch.tensor([2, 0, 3])
     check(lambda x: x.repeat_interleave(counts.to(x.device), 0), random(3, 2), grad=False)
