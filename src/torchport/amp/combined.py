@@ -50,7 +50,6 @@ class Bucket:
         self.gradients = torch.zeros_like(self.parameters)
         self.views = self.split(self.gradients)
         self.state: FlatState | None = None
-        self._known_addresses = self._addresses()
         if average:
             torch.distributed.broadcast(self.parameters, 0)
             if self.sources is not None:
@@ -74,11 +73,9 @@ class Bucket:
         return (
             len(slots) == len(self.slots)
             and all(map(lambda a, b: a is b, slots, self.slots))
-            and self._addresses() == self._known_addresses
+            and all(_storage(slot.target) == _storage(self.parameters) for slot in slots)
+            and (self.sources is None or all(_storage(s.source) == _storage(self.sources) for s in slots))
         )
-
-    def _addresses(self) -> list[int]:
-        return [parameter.data_ptr() for slot in self.slots for parameter in (slot.source, slot.target)]
 
     def collect(self, scaler: LossScaler, stash: Mapping[Slot, Tensor | None]) -> None:
         """Take the sources' gradients in, unscale them, add `stash`; the targets' gradients are views from here on.
@@ -114,6 +111,11 @@ class Bucket:
     def is_complete(self) -> bool:
         """Whether every target's gradient is its view of the combined tensor."""
         return all(slot.target.grad is view for slot, view in zip(self.slots, self.views, strict=True))
+
+
+def _storage(tensor: Tensor) -> int:
+    # Not data_ptr(), for which torch_npu 2.13 waits until its queue is empty.
+    return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
 
 
 class FlatState:
