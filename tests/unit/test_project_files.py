@@ -65,6 +65,10 @@ def test_descending_devices_are_said() -> None:
         ("run.sh", "docker run --gpus all x\n", "docker"),
         ("k.cu", "template <int N>\n__global__ void scan_kernel(float* x) {\n", "scan_kernel"),
         ("environment.yml", "  - pytorch-cuda=12.1\n", "pytorch-cuda"),
+        ("pyproject.toml", 'dependencies = [\n  "flash-attn>=2",\n]\n', "flash-attn"),
+        ("pyproject.toml", '[tool.poetry.dependencies]\nxformers = "^0.0.20"\n', "xformers"),
+        ("Dockerfile", "RUN pip install flash-attn\n", "flash-attn"),
+        ("setup.cfg", "install_requires =\n    nvidia-dali\n", "nvidia-dali"),
     ],
 )
 def test_what_is_only_said(name: str, text: str, word: str) -> None:
@@ -73,6 +77,18 @@ def test_what_is_only_said(name: str, text: str, word: str) -> None:
     said = [finding for finding in conversion.findings if finding.severity is not Severity.INFO]
     assert any(word in finding.message for finding in said)
     assert all(finding.hint for finding in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", '[project]\nname = "composer"\n'),
+        ("pyproject.toml", "[tool.apex]\n"),
+        ("settings.toml", 'dependencies = ["flash-attn"]\n'),
+    ],
+)
+def test_names_that_are_no_dependencies(name: str, text: str) -> None:
+    assert convert_source(text.encode(), name).findings == ()
 
 
 def test_a_whole_project(tmp_path: Path) -> None:

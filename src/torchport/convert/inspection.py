@@ -20,6 +20,8 @@ from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
 
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
+# Files that may name packages: all are read, since a package need not say CUDA.
+_WITH_PACKAGES = frozenset({Kind.PACKAGES, Kind.SETTINGS, Kind.SHELL, Kind.DOCKER})
 _TOO_LARGE = f"the file is larger than {LARGEST // 2**20} MiB"
 _IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
@@ -38,7 +40,7 @@ def inspect_source(
         words = re.search(rb"(?i:cuda|nccl|nvidia)", data)
         return (about_file("TP904", path, _TOO_LARGE, "Convert it by hand."),) if words else ()
     uses = project is not None and any(name.encode() in data for name in project.extensions)
-    if kind_of(path) is not Kind.PACKAGES and not uses and not _of_interest().search(data):
+    if kind_of(path) not in _WITH_PACKAGES and not uses and not _of_interest().search(data):
         return ()
     try:
         kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line

@@ -24,6 +24,10 @@ _IMPORT_NAMES = {
     "faiss-gpu": "faiss",
     "mmcv-full": "mmcv",
 }
+_INSTALL = re.compile(r"\b(?:pip3?|conda|mamba|uv)\b.*\b(?:install|add)\b")
+# Settings that list packages to install, and their lines that hold other names.
+_PROJECT = ("pyproject.toml", "setup.cfg", "Pipfile")
+_OTHER_KEY = re.compile(r"\s*(?:\[|(?:name|description|keywords|packages|include|exclude|url|module)\b)")
 _SEVERITY = {Support.UNSUPPORTED: Severity.ERROR, Support.WORKS: Severity.INFO}
 
 
@@ -50,9 +54,10 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
 
 
 def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
-    if file.kind is not Kind.PACKAGES and not re.search(
-        r"\b(?:pip3?|conda|mamba|uv)\b.*\b(?:install|add)\b", text
-    ):
+    if file.kind is Kind.SETTINGS:
+        if not file.text.path.endswith(_PROJECT) or _OTHER_KEY.match(text):
+            return
+    elif file.kind is not Kind.PACKAGES and not _INSTALL.search(text):
         return
     for pattern in (_NVIDIA, _CONDA):
         for found in pattern.finditer(text):
@@ -91,18 +96,20 @@ RULE = FileRule(
     severity=Severity.WARNING,
     why="torch_npu refuses to load beside a CUDA build of torch, and packages with CUDA kernels cannot be installed.",
     reference="https://github.com/Ascend/pytorch",
-    kinds=frozenset({Kind.PACKAGES, Kind.SHELL, Kind.DOCKER}),
+    kinds=frozenset({Kind.PACKAGES, Kind.SHELL, Kind.DOCKER, Kind.SETTINGS}),
     check=check,
     rewrites=(
         ("requirements.txt", "torch==2.1.0+cu121\n", "torch==2.1.0\n"),
         ("requirements.txt", "--extra-index-url https://download.pytorch.org/whl/cu118\n",
          "--extra-index-url https://download.pytorch.org/whl/cpu\n"),
         ("Dockerfile", "RUN pip install torch==2.1.0+cu121\n", "RUN pip install torch==2.1.0\n"),
+        ("pyproject.toml", 'dependencies = ["torch==2.1.0+cu121"]\n', 'dependencies = ["torch==2.1.0"]\n'),
     ),
     unchanged=(
         ("requirements.txt", "flash-attn==2.5.0\n"),
         ("requirements.txt", "numpy>=1.20  # not +cu121\n"),
         ("environment.yml", "dependencies:\n  - pytorch-cuda=12.1\n"),
         ("requirements.txt", "nvidia-cublas-cu12\n"),
+        ("pyproject.toml", 'dependencies = ["flash-attn>=2"]\n'),
     ),
 )  # fmt: skip
