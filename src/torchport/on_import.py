@@ -25,13 +25,23 @@ class BeforeImport:
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Called by the import system for each module that is not loaded yet."""
         if fullname in self._names:
-            sys.meta_path.remove(self)
+            self.cancel()
             self._action()
 
+    def cancel(self) -> None:
+        """Stop waiting; harmless when it has come."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
-def before_import(names: tuple[str, ...], action: Callable[[], object]) -> None:
-    """Call `action` right before the first import of one of `names`; what it raises, that import raises."""
-    sys.meta_path.insert(0, BeforeImport(names, action))
+
+def before_import(names: tuple[str, ...], action: Callable[[], object]) -> Callable[[], None]:
+    """Call `action` right before the first import of one of `names`; what it raises, that import raises.
+
+    Gives back a function that cancels the wait.
+    """
+    finder = BeforeImport(names, action)
+    sys.meta_path.insert(0, finder)
+    return finder.cancel
 
 
 class AfterImport:

@@ -18,6 +18,9 @@ LEFT: dict[str, list[str]] = {
     "imagenet/main.py": [],
     "gpt/train.py": [],
     "gan/train.py": [],
+    "vae/train.py": [],
+    "lstm/train.py": [],
+    "reinforce/train.py": [],
     "apex/train.py": ["TP401"] * 4,  # apex itself, and three of its parts whose replacement has conditions
 }
 

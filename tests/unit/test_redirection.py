@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from torchport.auto import audit
+import torchport.auto
+from torchport import audit
 from torchport.auto.devices import cuda_name, npu_name
 from torchport.auto.distributed import hccl_name, nccl_name
 from torchport.auto.environment import translate
+from torchport.auto.log import SHOWN, summary
 from torchport.auto.views import Name
 from torchport.convert.launcher import LAUNCHER, write_launcher
+
+SOURCE = Path(audit.__file__).parents[1]
+torchport.auto.unpatch()  # importing it is a request, which the process of the tests does not make
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,7 @@ def test_variables(given: dict[str, str], found: dict[str, str]) -> None:
     assert translate(given) == found
 
 
-def test_audit_file_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     events = [
         audit.Event(
             audit.Kind.REDIRECTED, "/a/ü.py", 3, "torch.cuda.synchronize", "torch.npu.synchronize", 7
@@ -96,8 +102,7 @@ def test_audit_file_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytes
     ]
     path = tmp_path / "audit.jsonl"
     audit.append(events, path)
-    monkeypatch.setenv("RANK", "1")
-    audit.append(events[:1], path)
+    audit.append(events[:1], path, 1)
     audit.append([], path)
     assert audit.read(path) == [*events, events[0]]
     assert '"rank": 1' in path.read_text().splitlines()[-1]
@@ -113,12 +118,12 @@ def test_a_damaged_audit_names_its_line(tmp_path: Path, line: str) -> None:
 
 def test_summary_is_short() -> None:
     events = [audit.Event(audit.Kind.REDIRECTED, "a.py", n, "f", "g", n) for n in range(1, 20)]
-    lines = list(audit.summary(events, ""))
+    lines = list(summary(events, ""))
     assert lines[0] == "torchport: redirected to the NPU: 190 calls at 19 places"
     assert (
         lines[1] == "  a.py:19  f -> g  (19x)" and lines[-1] == "  ... and 13 more: `--audit FILE` lists all"
     )
-    assert len(lines) == audit.SHOWN + 2 and list(audit.summary([], "")) == []
+    assert len(lines) == SHOWN + 2 and list(summary([], "")) == []
 
 
 def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[list[str], dict[str, str]]:
@@ -157,23 +162,21 @@ def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
-@pytest.mark.parametrize(
-    ("given", "visible", "processes"), [("0,1,2,3", "0,1,2,3", 4), ("6,2", "2,6", 2), ("5", "5", 0)]
-)
+@pytest.mark.parametrize(("given", "visible"), [("0,1,2,3", "0,1,2,3"), ("6,2", "2,6"), ("5", "5")])
 def test_device_list_is_the_guides_map(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, visible: str, processes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, visible: str
 ) -> None:
-    """The guide sorts the list and numbers the processes along it."""
-    command, environment = starts(tmp_path, monkeypatch, "--device-list", given)
+    """The guide sorts the list and numbers the processes along it. The script may start them itself, or we do."""
+    command, environment = starts(tmp_path, monkeypatch, f"--device-list {given}")
+    assert (command, environment["ASCEND_RT_VISIBLE_DEVICES"]) == (["train.py"], visible)
+    command, environment = starts(tmp_path, monkeypatch, f"--nproc auto --device-list {given}")
+    assert command[3] == f"--nproc-per-node={given.count(',') + 1}"
     assert environment["ASCEND_RT_VISIBLE_DEVICES"] == visible
-    assert command == (
-        ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes else []
-    ) + ["train.py"]
 
 
 def test_several_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "--nproc 2 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29501"
-    command, _ = starts(tmp_path, monkeypatch, *words.split())
+    command, _ = starts(tmp_path, monkeypatch, words)
     assert command[2:] == [
         "--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1", "--master-port=29501", "--nproc-per-node=2", "train.py",
     ]  # fmt: skip
@@ -183,6 +186,7 @@ def test_several_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("words", "says"),
     [
         (["--nproc", "0"], "0 is not 1 or more"),
+        (["--nproc", "auto"], "needs a --device-list"),
         (["--device-list", "1,1"], "no list of different device numbers"),
         (["--device-list", "1,x"], "invalid"),
         (["--nproc", "3", "--device-list", "0,1"], "3 processes cannot share the 2 NPUs"),
@@ -198,7 +202,7 @@ def test_what_cannot_be_is_a_usage_error(tmp_path: Path, words: list[str], says:
     environment = {
         "PATH": "/usr/bin:/bin",
         "VNPU_LIBRARIES": str(tmp_path),
-        "PYTHONPATH": str(Path(audit.__file__).parents[2]),
+        "PYTHONPATH": str(SOURCE),
     }
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and says in ended.stderr
@@ -206,10 +210,10 @@ def test_what_cannot_be_is_a_usage_error(tmp_path: Path, words: list[str], says:
 
 def test_the_environments_own_sitecustomize_runs(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('mine')\n")
-    start = Path(audit.__file__).parent / "start"
+    start = SOURCE / "torchport" / "auto" / "start"
     code = "import sys; print(sys.modules['sitecustomize'].__file__, [path for path in sys.path if 'auto' in path])"
     environment = {
-        "PYTHONPATH": f"{start}:{tmp_path}:{Path(audit.__file__).parents[2]}",
+        "PYTHONPATH": f"{start}:{tmp_path}:{SOURCE}",
         "TORCHPORT_AUTO": "1",
     }
     ended = subprocess.run(
@@ -228,3 +232,63 @@ def test_the_generated_launcher_uses_the_visible_devices(tmp_path: Path) -> None
     )
     assert launcher.name == LAUNCHER and ended.returncode == 0
     assert "--nproc_per_node=3" in ended.stdout and ended.stdout.endswith("./main.py --lr 1\n")
+
+
+PROJECT = """\
+import torch
+name = "cuda"
+device = torch.device("cuda")
+x = getattr(torch, name).Event()
+y = torch.zeros(2).to(device)
+z = torch.zeros(2).to(device)  # not cuda, whatever it says
+"""
+
+
+def test_convert_reports_what_only_a_run_could_see(tmp_path: Path) -> None:
+    script, log = tmp_path / "train.py", tmp_path / "audit.jsonl"
+    script.write_text(PROJECT)
+    kinds = audit.Kind
+    events = [
+        audit.Event(kinds.REDIRECTED, str(script), 3, 'torch.device("cuda")', '"npu"', 1),
+        audit.Event(kinds.REDIRECTED, str(script), 4, "torch.cuda.Event", "torch.npu.Event", 3),
+        audit.Event(kinds.REDIRECTED, str(script), 5, 'torch.Tensor.to("cuda:0")', '"npu:0"', 1),
+        audit.Event(kinds.FALLBACK, str(script), 5, "torch.linalg.inv(x)", "", 2, 8_000_000),
+        audit.Event(kinds.UNSUPPORTED, str(script), 6, "torch.cuda.temperature", "use `npu-smi`", 1),
+        audit.Event(kinds.REDIRECTED, "/elsewhere/lib.py", 4, "torch.cuda.Event", "torch.npu.Event", 3),
+        audit.Event(kinds.FALLBACK, audit.BACKWARD, 0, "InvBackward0", "", 2, 8),
+    ]
+    audit.append(events, log)
+    command = [
+        sys.executable,
+        "-m",
+        "torchport",
+        "convert",
+        str(script),
+        "--diff",
+        "--json",
+        "--audit",
+        str(log),
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = [
+        (one["code"], one["location"]["line"])
+        for one in json.loads(ended.stdout)["findings"]
+        if one["code"] in ("TP331", "TP332", "TP333")
+    ]
+    assert found == [("TP331", 4), ("TP332", 5), ("TP333", 6)] and ended.returncode == 1
+
+
+def test_an_unreadable_audit_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROJECT)
+    command = [
+        sys.executable,
+        "-m",
+        "torchport",
+        "convert",
+        str(tmp_path),
+        "--diff",
+        "--audit",
+        str(tmp_path / "none"),
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and "the audit cannot be read" in ended.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport.auto import audit
+from torchport import audit
 
 DATA = Path(__file__).with_name("data")
 CHECKS = DATA / "auto_checks.py"

@@ -20,6 +20,7 @@ from torchport.on_import import after_import, before_import
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from torchport.auto.process import Process
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["patch", "unpatch"]
 
 _process: Process | None = None
+_waits: list[Callable[[], None]] = []
 
 
 def patch() -> None:
@@ -35,12 +37,16 @@ def patch() -> None:
     Raises TorchportError where there is no NPU backend, or where CUDA itself is available: from here if torch is
     imported already, else from `import torch`.
     """
-    after_import("torch", _patch)
+    if "torch" not in sys.modules:
+        _waits.append(before_import(("torch", "torch_npu"), _activate))
+    _waits.append(after_import("torch", _patch))
 
 
 def unpatch() -> None:
-    """Put every attribute back. Objects that the script holds stay what they are. Harmless when nothing is patched."""
+    """Put every attribute back, or wait for torch no longer. Objects that the script holds stay what they are."""
     global _process
+    while _waits:
+        _waits.pop()()
     if _process is not None:
         _process.undo()
         _process = None
@@ -60,6 +66,4 @@ def _patch(torch: ModuleType) -> None:
         _process = Process(torch)
 
 
-if "torch" not in sys.modules:
-    before_import(("torch", "torch_npu"), _activate)
 patch()

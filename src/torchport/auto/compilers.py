@@ -12,8 +12,8 @@ import importlib.util
 import types
 from typing import Any
 
-from torchport.auto.audit import Log
 from torchport.auto.devices import npu_name
+from torchport.auto.log import Log
 from torchport.patches import Patches
 
 NO_INDUCTOR = "inductor needs triton-ascend, which is not installed: compiled with the backend aot_eager"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from torchport.auto.audit import Log
-from torchport.auto.views import sees_cuda
+from torchport.auto.log import Log
+from torchport.auto.views import is_script, sees_cuda
 from torchport.errors import TorchportError
 from torchport.knowledge.api import Api, Status, apis
 from torchport.patches import Patches, disguise
@@ -126,9 +126,8 @@ class Cuda:
             return
         short = row.name.removeprefix("torch.cuda.")
         if callable(target) and not isinstance(target, type):
-            original = vars(place).get(last)
-            function = self._function(row.name, row.npu, target)
-            self._replace(place, last, _question(function, original) if short in QUESTIONS else function)
+            original = vars(place).get(last) if short in QUESTIONS else None  # torch would call CUDA next
+            self._replace(place, last, self._function(row.name, row.npu, target, original))
         elif isinstance(target, type) and place is self._torch.cuda:
             self._classes[last] = self._class(row, target)
             self._spread(last, vars(place).get(last), target)
@@ -137,17 +136,23 @@ class Cuda:
 
     def _class(self, row: Api, target: Any) -> Callable[[], Any]:
         def get() -> Any:
-            self._log.redirected(row.name, row.npu)
+            # _getframe: this, compute's __getattr__, whoever looks. torch looks for isinstance, Python to import.
+            if is_script(sys._getframe(2)):
+                self._log.redirected(row.name, row.npu)
             return target
 
         return get
 
-    def _function(self, name: str, npu: str, target: Any) -> Any:
+    def _function(self, name: str, npu: str, target: Any, original: Any = None) -> Any:
+        """`target`, counted where a script calls it. With `original` that is what torch itself gets."""
         log, compiling = self._log, self._torch.compiler.is_compiling
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if not compiling():
-                log.redirected(name, npu)
+                if sees_cuda():
+                    log.redirected(name, npu)
+                elif original is not None:
+                    return original(*args, **kwargs)
             return target(*args, **kwargs)
 
         return disguise(call, target)
@@ -203,15 +208,6 @@ class Cuda:
             "check_error": lambda result: None,
             "cudart": _Runtime,
         }
-
-
-def _question(answer: Any, original: Any) -> Any:
-    """`answer` for scripts; `original` for torch, which would call CUDA next."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return answer(*args, **kwargs) if sees_cuda() else original(*args, **kwargs)
-
-    return disguise(call, original)
 
 
 class _Runtime:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from torchport.auto.audit import Log
+from torchport.auto.log import Log
 from torchport.auto.views import TRACED, Name, sees_cuda
 from torchport.knowledge.arguments import role
 from torchport.patches import Patches

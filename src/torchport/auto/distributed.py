@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from torchport.auto.audit import Log
 from torchport.auto.devices import cuda_name, npu_name
+from torchport.auto.log import Log
 from torchport.auto.views import Name, sees_cuda
 from torchport.patches import Patches
 
@@ -51,6 +51,13 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
         if vars(distributed).get(name) is original:
             patches.set(distributed, name, getattr(c10d, name))
 
+    def remembers_rank(original: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            log.rank = distributed.get_rank()
+
+        return call
+
     def takes(name: str, position: int) -> Any:
         def make(original: Any) -> Any:
             def call(*args: Any, **kwargs: Any) -> Any:
@@ -90,6 +97,7 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
     for name, position in TAKE_BACKEND.items():
         if hasattr(c10d, name):
             everywhere(name, takes(name, position))
+    everywhere("init_process_group", remembers_rank)
     for name in ("get_backend", "get_backend_config"):
         everywhere(name, tells)
     everywhere("get_default_backend_for_device", of_device)

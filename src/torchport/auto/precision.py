@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from torchport.auto.audit import Log
 from torchport.auto.devices import npu_name
+from torchport.auto.log import Log
 from torchport.patches import Patches
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from torchport import standins, vnpu
-from torchport.auto import audit, compilers, distributed, loading, precision, profiling
+from torchport import audit, standins, vnpu
+from torchport.auto import compilers, distributed, loading, precision, profiling
 from torchport.auto.cuda import Cuda
 from torchport.auto.devices import Devices
 from torchport.auto.environment import translate
+from torchport.auto.log import Log, count_fallbacks, summary
 from torchport.errors import TorchportError
 from torchport.patches import Patches
 
@@ -37,7 +38,7 @@ class Process:
         vnpu.activate()
         import torch_npu  # noqa: F401  does nothing where torch has loaded it by itself
 
-        self._log = audit.Log()
+        self._log = Log()
         self._patches = Patches()
         try:
             self._apply(torch)
@@ -58,7 +59,7 @@ class Process:
     def _apply(self, torch: Any) -> None:
         patches, log = self._patches, self._log
         _translate_environment()
-        fallbacks = audit.count_fallbacks(torch, log)
+        fallbacks = count_fallbacks(torch, log)
         patches.on_undo(fallbacks._destroy)
         Devices(torch, patches, log).patch()
         profiling.patch(torch, patches, log)  # before torch.cuda: nvtx is a part of it
@@ -82,14 +83,14 @@ class Process:
         file = os.environ.get("TORCHPORT_AUDIT", "")
         if file:
             try:
-                audit.append(events, Path(file))
+                audit.append(events, Path(file), self._log.rank)
             except OSError as error:
                 print(
                     f"torchport: the audit file {file} cannot be written: {error.strerror}", file=sys.stderr
                 )
-        quiet = os.environ.get("TORCHPORT_SUMMARY", "1") == "0" or os.environ.get("RANK", "0") != "0"
+        quiet = os.environ.get("TORCHPORT_SUMMARY", "1") == "0" or self._log.rank != 0
         if not quiet:
-            for line in audit.summary(events, file):
+            for line in summary(events, file):
                 print(line, file=sys.stderr)
 
 

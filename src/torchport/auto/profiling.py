@@ -11,7 +11,7 @@ import itertools
 import operator
 from typing import Any
 
-from torchport.auto.audit import Log
+from torchport.auto.log import Log
 from torchport.patches import Patches, disguise
 
 # What torch_npu opens by name, when a profile of the NPU starts and when mstx is first used.

@@ -14,7 +14,9 @@ from typing import Any
 from torchport.knowledge.libraries import libraries
 
 # Top-level packages whose code sees the machine as it is; libraries.toml adds to them.
-TRUTHFUL = frozenset({"torch", "torch_npu", "torchport", "torchvision", "torchaudio", "torchair"})
+TRUTHFUL = frozenset(
+    {"torch", "torch_npu", "torchport", "torchvision", "torchaudio", "torchair", "importlib"}
+)
 # dynamo asks on behalf of the function that it compiles; it knows no other texts than plain ones.
 _FOR_THE_SCRIPT = "torch._dynamo.variables"
 TRACED = 2
@@ -68,6 +70,12 @@ def sees_cuda(depth: int = 2) -> int:
         return _VIEWS[sys._getframe(depth).f_globals.get("__name__", "")]
     except ValueError:  # no frame: C++ asks, in a thread of its own
         return False
+
+
+def is_script(frame: FrameType) -> bool:
+    """Whether a frame is neither torch's code nor ours nor Python's own library."""
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    return package not in TRUTHFUL and package not in sys.stdlib_module_names
 
 
 def script_frame(frame: FrameType | None) -> FrameType | None:

@@ -9,6 +9,8 @@ examples:
                                                  from one device to several, with a launcher
   torchport convert project/ -o out/ --rule my_rules.json
                                                  your own renames first
+  torchport convert train.py -o out/ --audit audit.jsonl
+                                                 and say what `torchport run --audit` saw that this did not
   torchport convert -i project/ -o out/ -v 2.8.0 distributed -m train.py -t net
                                                  as other Ascend tools are called: writes out/project_msft_multi
 
@@ -22,7 +24,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from torchport import audit
 from torchport.convert import Extras, convert_tree, preview_tree, undo_tree, write_tree
+from torchport.convert.audited import with_audit
 from torchport.convert.launcher import main_file, write_launcher
 from torchport.errors import TorchportError
 from torchport.findings import Result, write_atomically
@@ -55,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="npu: torch.npu and npu:0 (default); agnostic: torch.accelerator, still runs on CUDA",
     )
     parser.add_argument("-r", "--rule", type=Path, metavar="FILE", help="JSON with rules of your own")
+    parser.add_argument("--audit", type=Path, metavar="FILE", help="what `torchport run --audit` wrote")
     several = parser.add_argument_group("from one device to several")
     several.add_argument("--distributed", action="store_true", help="one process per device, with torchrun")
     several.add_argument("-m", "--main", type=Path, metavar="FILE", help="the script that is started")
@@ -87,6 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
         result = _write_copy(arguments, style, extras)
     else:
         result = (preview_tree if arguments.diff else write_tree)(arguments.path, style, extras)
+    if arguments.audit:
+        result = with_audit(result, _events(arguments.audit), arguments.path)
     if arguments.json:
         print(result.text(), end="")
     elif arguments.diff:
@@ -116,12 +123,23 @@ def _arrange(arguments: argparse.Namespace) -> None:
     require(arguments.path)
 
 
+def _events(path: Path) -> list[audit.Event]:
+    try:
+        return audit.read(path)
+    except (OSError, ValueError) as error:
+        raise TorchportError(
+            f"the audit cannot be read: {error}", hint="`torchport run --audit` makes one."
+        ) from error
+
+
 def _extras(arguments: argparse.Namespace) -> Extras | None:
     """What is to be done before the conversion; None for nothing."""
+    support = arguments.layout == "msft"  # its tables list what torch_npu does not compute
     if not arguments.distributed:
         if arguments.main or arguments.model:
             raise TorchportError("--main and --model belong to --distributed", hint="Add --distributed.")
-        return Extras(custom=CustomRules.read(arguments.rule)) if arguments.rule else None
+        custom = CustomRules.read(arguments.rule) if arguments.rule else None
+        return Extras(custom=custom, support=support) if custom or support else None
     if arguments.write:
         raise TorchportError(
             "--distributed adds a launcher to the project, so it is not done in place", hint="Use -o FOLDER."
@@ -132,7 +150,7 @@ def _extras(arguments: argparse.Namespace) -> Extras | None:
         )
     custom = CustomRules.read(arguments.rule) if arguments.rule else None
     main = main_file(arguments.path, arguments.main or arguments.path)
-    return Extras(main, arguments.model or "model", custom)
+    return Extras(main, arguments.model or "model", custom, support)
 
 
 def _write_copy(arguments: argparse.Namespace, style: Style, extras: Extras | None) -> Result:

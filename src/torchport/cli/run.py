@@ -3,7 +3,7 @@
 examples:
   torchport run train.py -- --epochs 1
   torchport run --nproc 4 train.py               one process per NPU, as torchrun starts them
-  torchport run --device-list 2,3 train.py       on these NPUs
+  torchport run --nproc auto --device-list 2,3 train.py       on these NPUs
   torchport run --audit audit.jsonl train.py     write down each redirected call
   torchport run --as-is train_npu.py             a script that knows the NPU: nothing is redirected
 
@@ -39,12 +39,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself"
     )
     several = parser.add_argument_group("several processes, one per NPU")
-    several.add_argument("--nproc", type=_positive, metavar="N", help="processes on this machine")
+    several.add_argument(
+        "--nproc",
+        type=_processes,
+        metavar="N",
+        help="processes on this machine; auto: one per NPU of --device-list",
+    )
     several.add_argument(
         "--device-list",
         type=_devices,
         metavar="0,1,...",
-        help="the NPUs to use: process i gets the i-th of them in ascending order; without --nproc, one process each",
+        help="the NPUs that the script sees: its process i gets the i-th of them in ascending order",
     )
     several.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="machines (default 1)")
     several.add_argument(
@@ -73,13 +78,17 @@ def run(arguments: argparse.Namespace) -> NoReturn:
 def _words(arguments: argparse.Namespace) -> list[str]:
     script = [str(arguments.script), *arguments.passed]
     devices = arguments.device_list or []
-    processes = arguments.nproc or (len(devices) if len(devices) > 1 else 0)
-    if devices and processes > len(devices):
+    processes = arguments.nproc
+    if processes == 0:
+        processes = len(devices)
+        if not devices:
+            raise TorchportError("--nproc auto needs a --device-list to count", hint="Or give a number.")
+    if devices and processes is not None and processes > len(devices):
         raise TorchportError(
             f"{processes} processes cannot share the {len(devices)} NPUs of --device-list",
             hint="Each needs its own.",
         )
-    if not processes and arguments.nnodes == 1:
+    if processes is None and arguments.nnodes == 1:
         return script
     if arguments.nnodes == 1 and arguments.master_port is None:
         where = ["--standalone"]  # with a port that the system chooses
@@ -116,6 +125,10 @@ def _patching(arguments: argparse.Namespace) -> dict[str, str]:
             ) from error
         changes["TORCHPORT_AUDIT"] = str(arguments.audit.resolve())
     return changes
+
+
+def _processes(word: str) -> int:
+    return 0 if word == "auto" else _positive(word)
 
 
 def _positive(word: str) -> int:

@@ -1,60 +1,23 @@
 """What was done to a script's calls, by place: redirected, fallen back to the CPU, not possible.
 
 A place is a code object and the offset of the call in it, which costs nothing to look at; files, lines and source
-text are worked out when the process ends. Then one JSON line per place is appended to the audit file
-(`TORCHPORT_AUDIT`), which processes of one run share, and a short summary goes to stderr.
+text are worked out when the process ends. Then the places are appended to the audit file (`TORCHPORT_AUDIT`), and a
+short summary goes to stderr.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import json
 import linecache
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from torchport.audit import BACKWARD, Event, Kind
 from torchport.auto.views import script_frame
 
-VERSION = 1  # of the lines in an audit file
 SHOWN = 6  # places of each kind in the summary
-BACKWARD = "(backward pass)"  # the place of what autograd's own threads do
-
-
-class Kind(enum.StrEnum):
-    """What happened to a call."""
-
-    REDIRECTED = "redirected"
-    FALLBACK = "fallback"
-    UNSUPPORTED = "unsupported"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Event:
-    """One kind of thing at one place. `replacement` is the NPU's name, or for what is unsupported what to do instead;
-    `bytes` is what a fallback moved to the CPU, over all `count` calls.
-    """
-
-    kind: Kind
-    file: str
-    line: int
-    original: str
-    replacement: str
-    count: int
-    bytes: int = 0
-
-    def text(self) -> str:
-        """The event as a line for people."""
-        file = os.path.relpath(self.file) if self.file.startswith(os.getcwd() + os.sep) else self.file
-        place = f"{file}:{self.line}" if self.line else file
-        moved = f", {self.bytes / 1e6:.1f} MB moved" if self.bytes else ""
-        arrow = f" -> {self.replacement}" if self.kind is Kind.REDIRECTED else f": {self.replacement}"
-        return f"{place}  {self.original}{arrow if self.replacement else ''}  ({self.count}x{moved})"
-
 
 _Place = tuple[Kind, CodeType | None, int, str, str]
 
@@ -63,6 +26,7 @@ class Log:
     """The events of this process. Counting from several threads at once may lose a count, never a place."""
 
     def __init__(self) -> None:
+        self.rank = int(os.environ.get("RANK") or 0)  # of this process in a distributed run
         self._counts: dict[_Place, int] = {}
         self._bytes: dict[_Place, int] = {}
         self._folder = os.getcwd()
@@ -118,36 +82,6 @@ class Log:
         line = _positions(code, offset)[0] or code.co_firstlineno
         name = code.co_filename
         return (name if name.startswith("<") else os.path.join(self._folder, name)), line
-
-
-def append(events: list[Event], path: Path) -> None:
-    """Add `events` to the audit file. One write, so that lines of several processes do not mix. Raises OSError."""
-    rank = os.environ.get("RANK")
-    lines = [
-        json.dumps({"audit": VERSION, **({"rank": int(rank)} if rank else {}), **dataclasses.asdict(event)})
-        for event in events
-    ]
-    if lines:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            os.write(descriptor, "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
-        finally:
-            os.close(descriptor)
-
-
-def read(path: Path) -> list[Event]:
-    """The events of an audit file. Raises OSError, and ValueError with the line for what is none."""
-    events = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        try:
-            row = json.loads(line)
-            if row.pop("audit") != VERSION:
-                raise ValueError(f"version {VERSION} is what this torchport reads")
-            row.pop("rank", None)
-            events.append(Event(**{**row, "kind": Kind(row["kind"])}))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}:{number} is no line of an audit: {error}") from error
-    return events
 
 
 def summary(events: list[Event], audit: str) -> Iterator[str]:
