@@ -30,7 +30,7 @@ SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test models lint types format docs asan tsan micro bench clean distclean
+.PHONY: help setup build demo test models corpus fuzz lint types format docs asan tsan micro bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -47,6 +47,13 @@ test: setup lint types ## every check and test that CI runs
 
 models: setup ## the comparisons of whole models that are too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/models -m slow
+
+corpus: $(VENV)/.packages ## convert the source of real packages (downloads them once); UPDATE=1 stores the counts
+	$(BIN)/python -m pytest tests/corpus --timeout=900 -o faulthandler_timeout=0 $(if $(UPDATE),--update-counts)
+
+fuzz: $(VENV)/.packages ## convert 20,000 generated programs (half an hour); CASES= for another number
+	$(PIP) install --quiet $(INDEX) 'hypothesmith>=0.3.3'
+	TORCHPORT_FUZZ_CASES=$(or $(CASES),20000) $(BIN)/python -m pytest tests/fuzz --timeout=20000 -o faulthandler_timeout=0
 
 lint: $(VENV)/.packages ## style, import rules
 	$(call say,lint)

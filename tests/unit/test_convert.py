@@ -192,6 +192,7 @@ def test_write_and_undo(tmp_path: Path) -> None:
     assert write_tree(root).data["changed"] == []
     assert sorted(undo_tree(root)) == sorted(result.data["changed"])
     assert {path.name: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    assert not (root / ".torchport").exists()
     with pytest.raises(TorchportError, match="no conversion"):
         undo_tree(root)
 

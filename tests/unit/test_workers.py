@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,26 @@ def test_a_file_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     done = list(convert_files(files, Style.NPU, seconds=1.0, processes=1))
     assert [one.changed for one in done] == [True, False, True]
     assert [finding.code for finding in done[1].findings] == ["TP904"]
+
+
+def test_ctrl_c(tmp_path: Path) -> None:
+    text = "import torch\n" + "".join(f"def f{index}(x):\n    return x.cuda()\n" for index in range(4_000))
+    for index in range(20):
+        (tmp_path / f"f{index}.py").write_text(text)
+    command = [sys.executable, "-m", "torchport", "convert", str(tmp_path), "--write"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None and not children.read_text():
+        time.sleep(0.01)
+    workers_then = [int(pid) for pid in children.read_text().split()]
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"torchport convert: interrupted\n")
+    assert workers_then
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers_then)
+    assert all((tmp_path / f"f{index}.py").read_text() == text for index in range(20))
 
 
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:

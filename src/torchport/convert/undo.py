@@ -87,6 +87,8 @@ def undo_tree(source: Path) -> list[str]:
     for path, data in restored.items():
         write_atomically(path, data)
     journal.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
     return [path.relative_to(folder.parent).as_posix() for path in restored]
 
 

@@ -189,8 +189,14 @@ class _Worker:
             alone = threading.active_count() == 1
             self.pipe, theirs = multiprocessing.Pipe()
             process = multiprocessing.get_context("fork").Process if alone else _SPAWN.Process
-            self._process = process(target=_work, args=(theirs, *self._work), daemon=True)
-            self._process.start()
+            started = process(target=_work, args=(theirs, *self._work), daemon=True)
+            # Ctrl-C waits until the process is there to be ended; in the process it is never heard.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                started.start()
+                self._process = started
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         self.index, self.limit = index, time.monotonic() + _PATIENCE * self.seconds
         self.pipe.send(file)
@@ -233,6 +239,9 @@ def _work(
     pipe: Connection, style: Style, project: Definitions, extras: Extras | None, seconds: float
 ) -> None:
     """Convert files until the other end of the pipe is gone."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all processes; the first one ends the others
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the end for a file's CPU time is no crash to be kept
     sys.setrecursionlimit(_RECURSION)
     threading.stack_size(_STACK)
