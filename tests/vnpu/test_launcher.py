@@ -1,0 +1,85 @@
+"""Several processes: `torchport run --nproc`, plain torchrun, and the launcher that a conversion writes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchport import vnpu
+from torchport.convert import Extras, convert_tree
+from torchport.convert.launcher import LAUNCHER, write_launcher
+from torchport.rules import Style
+
+SCRIPT = Path(__file__).with_name("data") / "ddp_train.py"
+START = Path(vnpu.__file__).parents[1] / "auto" / "start"
+SAYS = "total 3.0 1.0 devices 2\n"
+
+
+def environment(**more: str) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # torchrun
+    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **vnpu.environment(), **more}
+
+
+def finish(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    ended = subprocess.run(
+        command, env=environment(**variables), capture_output=True, text=True, check=False, timeout=115
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def test_run_starts_the_processes() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "torchport",
+        "run",
+        "--nproc",
+        "auto",
+        "--device-list",
+        "3,1",
+        str(SCRIPT),
+    ]
+    ended = finish(command)
+    assert ended.stdout == SAYS
+    assert ended.stderr.count('torch.distributed.init_process_group("nccl") -> "hccl"') == 1  # rank 0 speaks
+
+
+def test_torchrun_works_under_activation() -> None:
+    variables = {"TORCHPORT_AUTO": "1", "PYTHONPATH": str(START), "ASCEND_RT_VISIBLE_DEVICES": "0,1"}
+    ended = finish(["torchrun", "--standalone", "--nproc-per-node=2", str(SCRIPT)], **variables)
+    assert ended.stdout == SAYS
+
+
+def test_the_generated_launcher_runs_as_written(tmp_path: Path) -> None:
+    result = convert_tree(SCRIPT, tmp_path / "out", Style.NPU, Extras(SCRIPT.name))
+    assert result.data["changed"] == [SCRIPT.name]
+    launcher = write_launcher(tmp_path / "out", SCRIPT.name)
+    # What the script compares with "nccl" and "cuda" is converted as well.
+    ended = finish([str(launcher)], ASCEND_RT_VISIBLE_DEVICES="0,1", MASTER_PORT=str(_free_port()))
+    assert (launcher.name, ended.stdout) == (LAUNCHER, SAYS)
+
+
+def test_a_failing_rank_ends_the_run(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os, sys\nsys.exit(3 if os.environ['RANK'] == '1' else 0)\n")
+    command = [sys.executable, "-m", "torchport", "run", "--nproc", "2", str(script)]
+    ended = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False, timeout=115
+    )
+    assert ended.returncode == 1 and "exitcode  : 3" in ended.stderr
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+pytestmark = pytest.mark.timeout(240)
