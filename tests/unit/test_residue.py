@@ -25,6 +25,8 @@ def meanings(text: str, path: str = "a.py") -> list[tuple[str, Meaning]]:
         ("use_cuda = args.no_cuda\n", [("use_cuda", Meaning.NAME), ("args.no_cuda", Meaning.NAME)]),
         ("import torch\ntorch.cuda.get_arch_list()\n", [("torch.cuda.get_arch_list", Meaning.BLOCKER)]),
         ("x = 'cuda'\n", [("cuda", Meaning.DECISION)]),
+        ("x = [f'cuda:{i}' for i in y]\n", [("cuda", Meaning.DECISION)]),
+        ("import torch  # cuda\nclass ConvMlp:\n    pass\n", [("cuda", Meaning.PROSE)]),
         (
             "import torch\ntorch.backends.cudnn.benchmark = True\n",
             [("torch.backends.cudnn.benchmark", Meaning.KEPT)],

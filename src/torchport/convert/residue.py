@@ -15,10 +15,11 @@ from torchport.rules.files import LONGEST_LINE
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.text import SourceError, SourceText
 
+_WORDS = "cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml"  # not ConvMLP
 # The word around a mention is limited: without limits this takes quadratic time on a line of a million dashes.
 _MENTION = re.compile(
-    r"(?<![\w.-])[\w.-]{0,60}?(?:cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|nvml)[\w.-]{0,60}"
-    r"|(?:cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|nvml)[\w.-]{0,60}",
+    rf"(?<![\w.-])[\w.-]{{0,60}}?(?:{_WORDS})[\w.-]{{0,60}}"
+    rf"|(?:{_WORDS})[\w.-]{{0,60}}",
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"\s*(?:#(?!SBATCH)|//)")

@@ -16,6 +16,9 @@ from torchport.source.module import Module
 _WHOLE = re.compile(r"cuda(?::\d+)?")
 # "cuda:" + str(i), "cuda:%d" % i, "cuda:{}".format(i)
 _TEMPLATE = re.compile(r"cuda:(?:%[dsi]|\{[^{}]*\})?")
+_LOOKING = frozenset(
+    {"startswith", "removeprefix", "replace", "split", "strip", "lstrip", "find", "partition"}
+)
 
 Literal = ast.Constant | ast.JoinedStr | ast.BinOp
 
@@ -29,7 +32,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     for node, text in literals:
         proof = roles.proof(node)
         if proof is Proof.NONE:
-            if _WHOLE.fullmatch(text) and not _is_name_of_attribute(module, node):
+            if not _is_name_of_attribute(module, node):
                 yield RULE.finding(
                     module, node, f"{text!r} has the form of a device, but nothing here uses it as one",
                     hint="If it is a device, write it as npu; if it is a name of something else, leave it.",
@@ -80,7 +83,7 @@ def _literals(module: Module) -> Iterator[tuple[Literal, str]]:
             continue
         if isinstance(module.parent(constant), ast.Expr | ast.JoinedStr | ast.FormattedValue):
             continue
-        if _WHOLE.fullmatch(text) or (_TEMPLATE.fullmatch(text) and _is_template(module, constant)):
+        if _WHOLE.fullmatch(text) or (_TEMPLATE.fullmatch(text) and _is_part(module, constant)):
             yield constant, text
     for sum_ in module.all(ast.BinOp):
         match sum_:
@@ -95,10 +98,15 @@ def _literals(module: Module) -> Iterator[tuple[Literal, str]]:
             yield joined, first.value
 
 
-def _is_template(module: Module, node: ast.Constant) -> bool:
+def _is_part(module: Module, node: ast.Constant) -> bool:
+    """Whether the text becomes a device (`"cuda:%d" % i`) or is looked for in one (`d.startswith("cuda:")`)."""
     above = module.parent(node)
     if isinstance(above, ast.BinOp):
         return above.left is node
+    if isinstance(above, ast.Call) and isinstance(above.func, ast.Attribute):
+        return above.func.attr in _LOOKING
+    if isinstance(above, ast.Compare):
+        return above.left is node and isinstance(above.ops[0], ast.In | ast.NotIn)
     return isinstance(above, ast.Attribute) and above.attr == "format"
 
 
@@ -143,6 +151,9 @@ RULE = Rule(
         ("import torch\nd = torch.device('{}:{}'.format('cuda', r))\n",
          "import torch\nd = torch.device('{}:{}'.format('npu', r))\n"),
         ("import torch\nd = torch.device('cuda:' + str(r))\n", "import torch\nd = torch.device('npu:' + str(r))\n"),
+        ("def f(device):\n    if device.startswith('cuda:'):\n        return int(device.replace('cuda:', ''))\n",
+         "def f(device):\n    if device.startswith('npu:'):\n        return int(device.replace('npu:', ''))\n"),
+        ("def f(device):\n    return 'cuda:' in device\n", "def f(device):\n    return 'npu:' in device\n"),
         ("import torch\nd = torch.device(f'cuda')\n", "import torch\nd = torch.device(f'npu')\n"),
         ("import torch\nname = 'cuda'\nif name == 'cuda':\n    x = torch.ones(1, device=name)\n",
          "import torch\nname = 'npu'\nif name == 'npu':\n    x = torch.ones(1, device=name)\n"),
@@ -165,6 +176,9 @@ RULE = Rule(
         "'cuda'\nimport torch\n",
         "import torch\ntags = {'gpu': 'cuda'}\nprint(tags['gpu'])\n",
         "import torch\nlog(f'cuda: {x}')\n",
+        "names = [f'cuda:{index}' for index in range(2)]\n",
+        "log('cuda:%d' % number)\n",
+        "def f(device):\n    return device.replace('cuda', 'gpu')\n",
         "import torch\np.add_argument('--cuda', action='store_true')\n",
         "import torch\nd = torch.device('npu:0')\n",
         "import torch\nx = torch.zeros(2, device=f'{kind}:{rank}')\n",

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator
 from torchport.source.names import Binds, Function, Names, Scope
 
 _SAME_TEXT = frozenset(
-    {"lower", "upper", "strip", "lstrip", "rstrip", "split", "rsplit", "partition", "removeprefix"}
+    {"lower", "upper", "strip", "lstrip", "rstrip", "split", "rsplit", "partition", "removeprefix", "replace"}
 )
 _EQUALITIES = frozenset({"assertEqual", "assertEquals", "assertNotEqual", "assertIs"})
 _AFFIX = frozenset({"startswith", "endswith", "find", "index", "count"})
@@ -188,7 +188,8 @@ class Flow:
     def _connect_method(self, node: ast.Call, method: ast.Attribute) -> None:
         name, receiver = method.attr, method.value
         if name in _SAME_TEXT:
-            self._unite(node, receiver)
+            # d.replace("cuda:", "") looks for a part of the text; with two words it translates one into another.
+            self._unite(node, receiver, *(node.args[:1] if sum(map(_is_word, node.args)) == 1 else []))
         elif name in _AFFIX and node.args:
             self._unite(receiver, node.args[0])
         elif name == "format" and isinstance(receiver, ast.Constant):
@@ -378,6 +379,13 @@ class Flow:
                 self._unite(node.left, ("elements", self.find(right)))
             case _:
                 pass
+
+
+def _is_word(node: ast.expr) -> bool:
+    """Whether this is a text with letters, not a separator or nothing."""
+    return (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and any(map(str.isalpha, node.value))
+    )
 
 
 def _is_text(node: ast.expr) -> bool:
