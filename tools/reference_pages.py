@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/reference: variables, chips, operators.
+"""Write the generated pages of docs/reference.
 
   python tools/reference_pages.py            write all
   python tools/reference_pages.py chips      write one
@@ -16,6 +16,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from torchport import vnpu
+from torchport.knowledge import support
+from torchport.knowledge.api import Status, apis
+from torchport.knowledge.environment import variables as environment_variables
+from torchport.knowledge.libraries import libraries
+from torchport.knowledge.support import How
+from torchport.rules.catalogue import catalogue
 from torchport.vnpu.chips import chips
 from torchport.vnpu.variables import VARIABLES
 
@@ -103,7 +109,138 @@ def operators() -> str:
     )
 
 
+def interfaces() -> str:
+    """The interface tables: what each CUDA name of torch is on the NPU."""
+    parts: list[str] = []
+    for space in dict.fromkeys(row.name.rpartition(".")[0] for row in apis().values()):
+        rows = [row for row in apis().values() if row.name.rpartition(".")[0] == space]
+        cells = (
+            [
+                f"`{row.name.rpartition('.')[2]}`",
+                ""
+                if row.status is Status.MISSING
+                else "as it is"
+                if row.status is Status.KEEP
+                else f"`{row.npu}`",
+                row.status.value,
+                f"`{row.agnostic}`" if row.status in (Status.SAME, Status.REVIEW) else "",
+                row.note,
+            ]
+            for row in rows
+        )
+        parts += [f"## {space}", table(["name", "on the NPU", "is", "--style agnostic", "note"], cells)]
+    return page(
+        "Interfaces",
+        "`src/torchport/knowledge/api.toml`",
+        "What `torchport convert` writes for a CUDA name, for those who migrate by hand. *same*: same meaning. "
+        "*review*: exists and differs. *missing*: there is none. *keep*: harmless, left as it is. "
+        "`torchport explain NAME` says the same in the terminal.",
+        *parts,
+    )
+
+
+def findings() -> str:
+    """All codes of findings."""
+    rows = (
+        [f"`{entry.code}`", entry.title, entry.safety, f"{entry.why} {entry.next}".strip()]
+        for entry in catalogue().values()
+    )
+    return page(
+        "Findings",
+        "the rules in `src/torchport/rules` and `src/torchport/knowledge/codes.toml`",
+        "*safe*: proven, applied without asking. *review*: applied, and somebody should look. *report*: nothing is "
+        "changed. `torchport explain CODE` adds examples.",
+        table(["code", "what", "safety", "why, and what to do"], rows),
+    )
+
+
+def environment() -> str:
+    """Environment variables of CUDA and NCCL and what they are for Ascend."""
+    rows = (
+        [f"`{row.name}`", f"`{row.npu}`" if row.npu else "none", row.note]
+        for row in environment_variables().values()
+    )
+    return page(
+        "Environment variables of CUDA and NCCL",
+        "`src/torchport/knowledge/environment.toml`",
+        table(["variable", "on the NPU", "note"], rows),
+    )
+
+
+def packages() -> str:
+    """Packages of the CUDA world."""
+    rows = (
+        [
+            f"`{row.name}`",
+            row.status.value,
+            row.note,
+            f"`{row.install}`" if row.install else "",
+            f"[more]({row.link})" if row.link else "",
+        ]
+        for row in libraries().values()
+    )
+    return page(
+        "Packages made for CUDA",
+        "`src/torchport/knowledge/libraries.toml`",
+        table(["package", "is", "what to do", "install", ""], rows),
+    )
+
+
+def torch_support() -> str:
+    """What torch_npu computes on the CPU, and the dtypes that it refuses."""
+    known = [found for name in support.apis() if (found := support.find(name)) is not None]
+    dtypes = sorted({dtype for api in known for dtype in api.dtypes})
+    counts = table(
+        ["dtype", *(how.value for how in (How.NATIVE, How.FALLBACK, How.REFUSED, How.UNKNOWN))],
+        (
+            [
+                dtype,
+                *(
+                    sum(api.dtypes.get(dtype) is how for api in known)
+                    for how in (How.NATIVE, How.FALLBACK, How.REFUSED, How.UNKNOWN)
+                ),
+            ]
+            for dtype in dtypes
+        ),
+    )
+    on_cpu = table(
+        ["API", "operators that the CPU computes"],
+        (
+            [f"`{api.name}`", ", ".join(f"`{name}`" for name in api.on_cpu)]
+            for api in known
+            if api.how is How.FALLBACK
+        ),
+    )
+    refused = table(
+        ["API", "refused"],
+        (
+            [f"`{api.name}`", ", ".join(dtype for dtype, how in api.dtypes.items() if how is How.REFUSED)]
+            for api in known
+            if How.REFUSED in api.dtypes.values()
+        ),
+    )
+    return page(
+        "What torch_npu computes",
+        "`src/torchport/knowledge/support.json`, which `tools/support_data.py` measures",
+        "For torch {} and torch_npu {}: each function, module and optimizer of which torch has samples was run on "
+        "the virtual NPU, forward and backward. *native*: on the NPU. *fallback*: torch_npu copies to the CPU, "
+        "computes there and copies back. *refused*: an error, from torch_npu or by the dtypes that CANN documents. "
+        "*unknown*: the virtual NPU lacks an operator. `torchport explain torch.NAME` says it for "
+        "one.".format(*support.versions()),
+        counts,
+        "## Computed on the CPU (float32)",
+        on_cpu,
+        "## Dtypes that are refused, though the CPU takes them",
+        refused,
+    )
+
+
 PAGES = {
+    "interfaces": interfaces,
+    "findings": findings,
+    "environment": environment,
+    "packages": packages,
+    "torch_support": torch_support,
     "variables": variables,
     "chips": chip_profiles,
     "operators": operators,

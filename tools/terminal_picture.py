@@ -15,6 +15,7 @@ from pathlib import Path
 
 FONT, WIDTH, HEIGHT, MARGIN = 13, 7.83, 18, 18  # pixels: font size, cell width and height, border
 LINES = 45  # longer output keeps its end
+NO_BREAK = "\N{NO-BREAK SPACE}"  # ordinary ones in a row are drawn as one, whatever xml:space says
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -35,7 +36,7 @@ def picture(lines: list[str]) -> str:
     width = 2 * MARGIN + WIDTH * max(80, *map(len, lines))
     height = 2 * MARGIN + HEIGHT * len(lines)
     rows = [
-        f'<text x="{MARGIN}" y="{MARGIN + HEIGHT * (row + 0.75):g}">{html.escape(line)}</text>'
+        f'<text x="{MARGIN}" y="{MARGIN + HEIGHT * (row + 0.75):g}">{html.escape(line).replace(" ", NO_BREAK)}</text>'
         for row, line in enumerate(lines)
     ]
     font = f'font-family="ui-monospace,Menlo,Consolas,monospace" font-size="{FONT}" fill="#d7dae0"'
@@ -43,7 +44,7 @@ def picture(lines: list[str]) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}">',
             '<rect width="100%" height="100%" rx="8" fill="#1e2127"/>',
-            f'<g {font} xml:space="preserve">',
+            f"<g {font}>",
             *rows,
             "</g>",
             "</svg>\n",

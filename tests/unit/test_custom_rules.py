@@ -68,7 +68,7 @@ def test_a_rule_that_does_not_fit_is_a_finding(tmp_path: Path) -> None:
     rules = read(tmp_path, RULES)
     (tmp_path / "a.py").write_text("import lib\nlib.run(1)\n")
     (finding,) = preview_tree(tmp_path / "a.py", extras=Extras(custom=rules)).findings
-    assert (finding.code, finding.fix) == ("TP301", ())
+    assert (finding.code, finding.fix) == ("TP190", ())
     assert "position 1" in finding.message
 
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from torchport.analyze import analyze_tree
 from torchport.cli.explain import explain
 from torchport.errors import TorchportError
 from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
+from torchport.knowledge.codes import codes
 from torchport.report.sarif import sarif
 from torchport.report.tables import tables
+from torchport.rules import rules
 from torchport.rules.catalogue import catalogue
+from torchport.rules.custom import CUSTOM
+from torchport.rules.distribute import distribution_rules
+from torchport.rules.files import file_rules
+from torchport.rules.torch_support import SUPPORT
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -35,6 +43,31 @@ def test_sarif() -> None:
     assert physical["artifactLocation"]["uri"] == "dir%20with%20space/%C3%A9.py"
     assert physical["region"] == {"startLine": 2, "startColumn": 3, "endLine": 2, "endColumn": 7}
     assert "locations" not in second
+
+
+def test_sarif_keeps_the_rules_of_the_format(tmp_path: Path) -> None:
+    """What SARIF 2.1.0 asks of the properties we write (sections 3.14, 3.27, 3.29, 3.30, 3.49 of the standard)."""
+    (tmp_path / "a é.py").write_text("import torch\ntorch.cuda.get_arch_list()\nx = torch.ones(1).cuda()\n")
+    (tmp_path / "b.py").write_bytes(b"import torch\0cuda")
+    document = json.loads(sarif(analyze_tree(tmp_path).findings))
+    assert set(document) == {"$schema", "version", "runs"} and document["version"] == "2.1.0"
+    (run,) = document["runs"]
+    assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
+    rules = run["tool"]["driver"]["rules"]
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    assert len(run["results"]) >= 4
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in ("none", "note", "warning", "error")
+        assert result["message"]["text"]
+        (place,) = result["locations"]
+        uri, region = (
+            place["physicalLocation"]["artifactLocation"]["uri"],
+            place["physicalLocation"]["region"],
+        )
+        assert re.fullmatch(r"[A-Za-z0-9._~/%-]+", uri)
+        assert region["startLine"] >= 1 and region["startColumn"] >= 1
+        assert (region["endLine"], region["endColumn"]) >= (region["startLine"], region["startColumn"])
 
 
 def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -70,6 +103,22 @@ def test_check_settings(tmp_path: Path, settings: str, code: int) -> None:
     assert check(tmp_path).returncode == code
 
 
+def test_every_code_of_a_finding_is_known() -> None:
+    used = {
+        code
+        for path in (SRC / "torchport").rglob("*.py")
+        for code in re.findall(r'"(TP\d{3})"', path.read_text(encoding="utf-8"))
+    }
+    assert len(used) > 40
+    assert used <= set(catalogue())
+
+
+def test_codes_mean_one_thing() -> None:
+    rule_codes = [rule.code for rule in (*rules(), *distribution_rules(), *file_rules(), CUSTOM, *SUPPORT)]
+    assert len(rule_codes) == len(set(rule_codes))
+    assert not set(rule_codes) & set(codes())
+
+
 @pytest.mark.parametrize("code", catalogue())
 def test_every_code_is_explained(code: str) -> None:
     assert code in explain(code)["text"]
@@ -84,6 +133,13 @@ def test_every_code_is_explained(code: str) -> None:
         ("NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME"),
         ("flash-attn", "npu_fusion_attention"),
         ("tp120", ".npu()"),
+        ("TP301", "The step where it starts tells where to look"),
+        ("torch.linalg.eigh", "on the CPU"),
+        ("linalg.eigh", "aten::_linalg_eigh"),
+        ("torch.Tensor.add_", "on the NPU"),
+        ("aten::add.Tensor", "on the NPU"),
+        ("torch.symeig", "torch.linalg.eigh"),
+        ("torch.no_grad", "not measured"),
     ],
 )
 def test_explain(word: str, says: str) -> None:
@@ -98,7 +154,7 @@ def test_explain_what_is_not_known() -> None:
 
 def test_tables(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
-        "import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list(), torch.cuda.foo\n"
+        "import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list(), torch.cuda.foo\ntorch.linalg.eigh, torch.symeig\n"
     )
     (tmp_path / "k.cu").write_text("__global__ void add(float* a) {}\n")
     done = check_command(tmp_path, "convert", ".", "-o", "out", "--layout", "msft", "--html", "r.html")
@@ -107,8 +163,11 @@ def test_tables(tmp_path: Path) -> None:
     read = {path.stem: list(csv.reader(path.open())) for path in folder.glob("*.csv")}
     assert read["change_list"][0] == ["File", "Start Line", "End Line", "Operation Type", "Message"]
     assert [row[3] for row in read["change_list"][1:]] == ["INSERT", "MODIFY"]
-    assert [row[3] for row in read["unsupported_api"][1:]] == ["torch.cuda.get_arch_list"]
-    assert [row[3] for row in read["unknown_api"][1:]] == ["torch.cuda.foo"]
+    assert [row[3] for row in read["unsupported_api"][1:]] == [
+        "torch.cuda.get_arch_list",
+        "torch.linalg.eigh",
+    ]
+    assert [row[3] for row in read["unknown_api"][1:]] == ["torch.cuda.foo", "torch.symeig"]
     assert read["cuda_op_list"] == [["File", "Api"], ["k.cu", "add"]]
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 

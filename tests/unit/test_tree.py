@@ -56,7 +56,9 @@ def test_nothing_is_left_for_later() -> None:
 
 def test_generated_pages_are_up_to_date() -> None:
     """Not the operator page: it follows the build, and adding an operator has to stay one line."""
-    command = [sys.executable, ROOT / "tools/reference_pages.py", "--check", "variables", "chips"]
+    pages = [path.stem for path in (ROOT / "docs/reference").glob("*.md") if path.stem != "operators"]
+    assert len(pages) >= 7
+    command = [sys.executable, ROOT / "tools/reference_pages.py", "--check", *pages]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from torchport.convert import preview_tree
+from torchport.convert import Extras, preview_tree
 from torchport.findings import Result
 from torchport.rules import Style
 
@@ -15,6 +15,6 @@ def analyze_tree(root: Path, style: Style = Style.NPU) -> Result:
 
     Raises TorchportError where `root` does not exist.
     """
-    preview = preview_tree(root, style)
+    preview = preview_tree(root, style, Extras(support=True))
     data = {key: value for key, value in preview.data.items() if key != "diff"}
     return dataclasses.replace(preview, command="analyze", data=data)

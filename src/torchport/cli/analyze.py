@@ -2,10 +2,13 @@
 
 examples:
   torchport analyze train.py
+  torchport analyze project/ --html report.html
   torchport analyze project/ --json > analysis.json
+  torchport analyze train.py --run -- --epochs 1     run its first steps on the CPU, judge every operator
 
 Every use of CUDA is listed with what becomes of it: done by `torchport convert`, done but to be reviewed, a decision
-for you, or a blocker. Nothing of the project is imported or run. The exit code is 1 where something is left to do.
+for you, or a blocker; and functions of torch that torch_npu computes on the CPU, refuses, or does not have. Nothing
+of the project is imported or run, but for --run. The exit code is 1 where something is left to do.
 """
 
 from __future__ import annotations
@@ -13,24 +16,43 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from torchport.analyze import analyze_tree
+from torchport.analyze import analyze_run, analyze_tree
 from torchport.cli.convert import exit_code
+from torchport.errors import TorchportError
 from torchport.findings import write_atomically
-from torchport.report import render
+from torchport.report import render, render_operators
 from torchport.report.html import page
 from torchport.report.sarif import sarif
 from torchport.rules.catalogue import catalogue
 
+PASSES_ARGUMENTS = True
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "torchport analyze [options] PATH [-- ARGS]"
     parser.add_argument("path", type=Path, metavar="PATH", help="script or folder")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="store the result as JSON here")
     parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="store the findings as SARIF here")
+    parser.add_argument(
+        "--run", action="store_true", help="run the script on the CPU, with ARGS, and judge its operators"
+    )
+    parser.add_argument(
+        "--steps",
+        type=_positive,
+        default=3,
+        metavar="N",
+        help="end the run after N training steps (default: 3)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    result = analyze_tree(arguments.path)
+    if arguments.passed and not arguments.run:
+        raise TorchportError("arguments for a script that is not run", hint="Add --run.")
+    if arguments.run:
+        result = analyze_run(arguments.path, arguments.passed, arguments.steps)
+    else:
+        result = analyze_tree(arguments.path)
     if arguments.output:
         result.write(arguments.output)
     if arguments.html:
@@ -44,8 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
         summary = result.data["summary"]
         print(
             render(result.findings)
+            + (render_operators(result.data["operators"]) if arguments.run else "")
             + f"{summary['files']} files: {summary['automatic']} changes are automatic, "
             + f"{summary['review']} automatic but to be reviewed, {summary['decisions']} are decisions for you, "
             + f"{summary['blockers']} block the port"
         )
     return exit_code(result)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("at least one step is needed")
+    return value

@@ -1,8 +1,10 @@
-"""Explain a finding's code, a CUDA API or an environment variable.
+"""Explain a finding's code, an API, an operator, an environment variable or a package.
 
 examples:
   torchport explain TP120
-  torchport explain torch.cuda.CUDAGraph
+  torchport explain torch.cuda.CUDAGraph   what a CUDA name is called on the NPU
+  torchport explain torch.linalg.svd       what torch_npu does with a function of torch, per dtype
+  torchport explain aten::_linalg_svd      the same for one operator
   torchport explain NCCL_DEBUG
   torchport explain flash_attn
   torchport explain                        list all codes
@@ -16,9 +18,12 @@ import json
 from typing import Any
 
 from torchport.errors import TorchportError
+from torchport.knowledge import support
 from torchport.knowledge.api import Status, apis, find
 from torchport.knowledge.environment import variables
 from torchport.knowledge.libraries import libraries
+from torchport.knowledge.support import How
+from torchport.report.operators import WORDS
 from torchport.rules.catalogue import Entry, catalogue
 
 
@@ -71,23 +76,71 @@ def explain(word: str) -> dict[str, Any]:
             "note": library.note,
             "text": "\n".join(lines),
         }
-    known = [*catalogue(), *apis(), *variables(), *libraries()]
+    if (facts := _of_torch(word)) is not None:
+        return facts
+    known = [*catalogue(), *apis(), *variables(), *libraries(), *support.apis()]
     close = difflib.get_close_matches(word, known, n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "`torchport explain` lists the codes."
     raise TorchportError(f"nothing is known about {word!r}", hint=hint)
 
 
+def _of_torch(word: str) -> dict[str, Any] | None:
+    """What torch_npu does with a function, module, optimizer or operator of torch; None for what is neither."""
+    measured = "torch {}, torch_npu {}".format(*support.versions())
+    name = word if word.startswith("torch.") else f"torch.{word}"
+    if (api := support.find(name)) is not None:
+        by_how = {how.value: [dtype for dtype, one in api.dtypes.items() if one is how] for how in How}
+        lines = [f"{api.name}: {WORDS[api.how.value]} ({measured})"]
+        lines += [f"  {WORDS[how] + ':':<18} {', '.join(dtypes)}" for how, dtypes in by_how.items() if dtypes]
+        lines += [f"  the CPU computes   aten::{operator}" for operator in api.on_cpu]
+        return {
+            "api": api.name,
+            "how": api.how,
+            "dtypes": by_how,
+            "operators": api.operators,
+            "text": "\n".join(lines),
+        }
+    if (instead := support.removed().get(name)) is not None:
+        return {
+            "api": name,
+            "how": "removed",
+            "text": f"{name}: removed from torch\n  instead: {', '.join(instead)}",
+        }
+    operator = support.judge(word)
+    if operator.how is not How.UNKNOWN and "::" not in operator.name:
+        lines = [f"aten::{operator.name}: {WORDS[operator.how.value]} ({measured})"]
+        lines += [f"  not taken: {', '.join(sorted(operator.refused))}"] if operator.refused else []
+        refused = sorted(operator.refused)
+        return {"operator": operator.name, "how": operator.how, "refused": refused, "text": "\n".join(lines)}
+    if support.exists(name):
+        text = f"{name}: exists in {measured}; what it calls on the NPU was not measured"
+        return {"api": name, "how": How.UNKNOWN, "text": text}
+    return None
+
+
 def _rule(entry: Entry) -> dict[str, Any]:
-    lines = [f"{entry.code}: {entry.title} ({entry.safety})", "", entry.why]
+    lines = [
+        f"{entry.code}: {entry.title} ({entry.safety})",
+        "",
+        entry.why,
+        *([entry.next] if entry.next else []),
+    ]
     for before, after in entry.rewrites[:4]:
         lines += ["", "before:", *_indented(before), "after:", *_indented(after)]
     if entry.unchanged:
         lines += ["", "left alone:" if entry.rewrites else "reported or left alone:"]
         for text in entry.unchanged[:3]:
             lines += [*_indented(text), ""]
+        lines.pop()
     if entry.reference:
-        lines.append(f"see {entry.reference}")
-    return {"code": entry.code, "title": entry.title, "why": entry.why, "text": "\n".join(lines)}
+        lines += ["", f"see {entry.reference}"]
+    return {
+        "code": entry.code,
+        "title": entry.title,
+        "why": entry.why,
+        "next": entry.next,
+        "text": "\n".join(lines),
+    }
 
 
 def _indented(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from torchport.convert.inspection import bug, inspect_with
 from torchport.convert.source import Conversion, applied, problem_of
 from torchport.findings import Edit, Finding, Location, Safety, Severity
-from torchport.rules import Style
+from torchport.rules import Style, torch_support
 from torchport.rules.custom import CustomRules
 from torchport.rules.distribute import distribution_rules
 from torchport.rules.distribute.script import LOADERS, Script
@@ -24,17 +24,20 @@ class Extras:
     """What is done to a project before it is converted for the NPU.
 
     `main` is the file, named as in findings, that is to run on several devices, `model` the variable of its model;
-    `custom` are the user's own rules.
+    `custom` are the user's own rules. `support` reports what torch_npu computes on the CPU, refuses or does not have.
     """
 
     main: str = ""
     model: str = "model"
     custom: CustomRules | None = None
+    support: bool = False
 
-    def stages(self, path: str) -> Iterator[Callable[[Module], Iterable[Finding]]]:
+    def stages(self, path: str, data: bytes) -> Iterator[Callable[[Module], Iterable[Finding]]]:
         """What looks at the file, in order; each sees what the one before has written."""
         if self.custom is not None:
             yield self.custom.check
+        if self.support and torch_support.NAMES_TORCH.search(data):
+            yield torch_support.check
         if path == self.main:
             yield self._distribute
         elif self.main:
@@ -56,7 +59,7 @@ def convert_in_stages(
     """
     done = Conversion(data, ())
     if (kind_of(path) or Kind.PYTHON) is Kind.PYTHON:
-        for stage in extras.stages(path):
+        for stage in extras.stages(path, data):
             findings = inspect_with(done.output, path, stage, project)
             done = _then(data, path, done, findings, applied(findings))
     final = last(done.output)

@@ -6,36 +6,17 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
+from torchport.knowledge.codes import codes
 from torchport.rules import rules
 from torchport.rules.custom import CUSTOM
 from torchport.rules.distribute import distribution_rules
 from torchport.rules.files import file_rules
-
-# What is said about a file as a whole has a code and no rule.
-_FILES = {
-    "TP900": (
-        "a file cannot be read",
-        "Its permissions or the disk do not allow it; nothing is known about it.",
-    ),
-    "TP901": (
-        "a file cannot be parsed",
-        "It is not Python 3, has a syntax error, or nests too deeply. Python 2 scripts need 2to3 first.",
-    ),
-    "TP902": (
-        "the encoding of a file is wrong",
-        "The bytes do not fit the encoding that the file states, or an edit could not keep them.",
-    ),
-    "TP903": (
-        "a bug in torchport",
-        "A rule failed, or its output failed the self-check; the file was left alone.",
-    ),
-    "TP904": ("a file is too large or takes too long", "It was left alone so that the others could go on."),
-}
+from torchport.rules.torch_support import SUPPORT
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """One code: `rewrites` are (before, after), `unchanged` what stays."""
+    """One code: `rewrites` are (before, after), `unchanged` what stays, `next` what to do where no rule says it."""
 
     code: str
     title: str
@@ -44,6 +25,7 @@ class Entry:
     reference: str
     rewrites: tuple[tuple[str, str], ...]
     unchanged: tuple[str, ...]
+    next: str = ""
 
 
 @functools.cache
@@ -53,7 +35,7 @@ def catalogue() -> Mapping[str, Entry]:
         Entry(
             rule.code, rule.title, rule.safety.value, rule.why, rule.reference, rule.rewrites, rule.unchanged
         )
-        for rule in (*rules(), *distribution_rules(), CUSTOM)
+        for rule in (*rules(), *distribution_rules(), CUSTOM, *SUPPORT)
     ]
     entries += [
         Entry(
@@ -67,5 +49,7 @@ def catalogue() -> Mapping[str, Entry]:
         )
         for rule in file_rules()
     ]
-    entries += [Entry(code, title, "report", why, "", (), ()) for code, (title, why) in _FILES.items()]
+    entries += [
+        Entry(row.code, row.title, "report", row.why, "", (), (), row.next) for row in codes().values()
+    ]
     return {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}

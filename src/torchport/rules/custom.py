@@ -1,4 +1,4 @@
-"""TP301: rules of the user's own, from a JSON file in the format of Ascend's migration tools.
+"""TP190: rules of the user's own, from a JSON file in the format of Ascend's migration tools.
 
 {"rules": {"ArgsModifyRule": [{"func_name": "f", "arg_idx": 0, "arg_new": "x"}],
            "FuncNameModifyRule": [{"old_name": "f", "new_name": "g"}],
@@ -145,7 +145,7 @@ def _argument(module: Module, call: ast.Call, position: int, new: str) -> Iterat
 
 
 CUSTOM = Rule(
-    code="TP301",
+    code="TP190",
     title="a rule of your own (--rule)",
     safety=Safety.REVIEW,
     severity=Severity.INFO,
