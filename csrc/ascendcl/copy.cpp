@@ -8,6 +8,7 @@
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "ascendcl/graph.h"
 #include "ascendcl/host_memory.h"
 #include "device/machine.h"
 
@@ -93,6 +94,7 @@ void enqueue(const Copy &copy, Stream &stream, bool finished) {
         fail(FaultKind::Unsupported, "An asynchronous copy from host to host is not offered, by hardware neither.");
     const bool from_pageable = !copy.direction.from_device && !acl::pinned(copy.from, copy.count);
     const bool to_pageable = !copy.direction.to_device && !acl::pinned(copy.to, copy.count);
+    if (from_pageable || to_pageable) acl::outside_capture(stream, "A copy from or to pageable memory");
     if (finished && (from_pageable || to_pageable)) {
         stream.synchronize();
         copy.run();

@@ -6,6 +6,7 @@
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "ascendcl/graph.h"
 #include "device/machine.h"
 
 using namespace vnpu;
@@ -64,6 +65,11 @@ void destroy(aclrtStream handle) {
     attributes().forget(handle);
 }
 
+void synchronize(Stream &stream, Deadline deadline = std::nullopt) {
+    acl::outside_capture(stream, "Synchronisation");
+    stream.synchronize(deadline);
+}
+
 void set_failure_mode(Stream &stream, uint64_t mode) {
     if (mode != ACL_CONTINUE_ON_FAILURE && mode != ACL_STOP_ON_FAILURE)
         fail(FaultKind::InvalidArgument, "mode is {}; it is 0 (continue) or 1 (stop on failure).", mode);
@@ -97,11 +103,11 @@ aclError aclrtDestroyStreamForce(aclrtStream stream) {
 }
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
-    return VNPU_API(stream) { stream_of(stream).synchronize(); };
+    return VNPU_API(stream) { synchronize(stream_of(stream)); };
 }
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
-    return VNPU_API(stream, timeout) { stream_of(stream).synchronize(acl::deadline(timeout)); };
+    return VNPU_API(stream, timeout) { synchronize(stream_of(stream), acl::deadline(timeout)); };
 }
 
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status) {

@@ -17,11 +17,9 @@ VNPU_UNSUPPORTED(rtFunctionRegister, kBinary)
 VNPU_UNSUPPORTED(rtKernelLaunch, kBinary)
 VNPU_UNSUPPORTED(rtGetC2cCtrlAddr, kBinary)
 
-// --- graph capture
-constexpr const char *kCapture = "The virtual NPU cannot capture graphs (torch.npu.graph, NPUGraph) yet.";
-VNPU_UNSUPPORTED(aclmdlRICaptureBegin, kCapture)
-VNPU_UNSUPPORTED(aclmdlRICaptureEnd, kCapture)
-VNPU_UNSUPPORTED(aclmdlRICaptureThreadExchangeMode, kCapture)
+// --- graph capture, beyond what graph.cpp has
+constexpr const char *kCapture =
+    "The virtual NPU captures and replays graphs, but cannot change, branch in or print a captured one.";
 VNPU_UNSUPPORTED(aclmdlRICaptureTaskGrpBegin, kCapture)
 VNPU_UNSUPPORTED(aclmdlRICaptureTaskGrpEnd, kCapture)
 VNPU_UNSUPPORTED(aclmdlRICaptureTaskUpdateBegin, kCapture)
@@ -32,8 +30,6 @@ VNPU_UNSUPPORTED(aclmdlRICondHandleGetCondPtr, kCapture)
 VNPU_UNSUPPORTED(aclmdlRIAddCondTask, kCapture)
 VNPU_UNSUPPORTED(aclmdlRIDebugPrint, kCapture)
 VNPU_UNSUPPORTED(aclmdlRIDebugJsonPrint, kCapture)
-VNPU_UNSUPPORTED(aclmdlRIExecuteAsync, kCapture)
-VNPU_UNSUPPORTED(aclmdlRIDestroy, kCapture)
 
 // --- profiling
 constexpr const char *kProfiling = "The virtual NPU has no profiler behind this interface yet.";
@@ -83,8 +79,6 @@ VNPU_UNSUPPORTED(aclrtGetErrorVerbose, kRecovery)
 VNPU_UNSUPPORTED(aclrtRepairError, kRecovery)
 
 // Deliberately absent, because to torch_npu their presence is a promise:
-//   aclmdlRICaptureGetInfo    "graphs are supported"; it would be asked before every operator
-//   aclmdlRIGetId             part of the same
 //   aclrtIpcGetEventHandle, aclrtIpcOpenEventHandle   "events can be shared between processes"
 //   aclsk* (libascendsk), dcmi* (libdcmi), libascend_ml, libatb, libmspti   whole libraries; without them super
 //   kernels,

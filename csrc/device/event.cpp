@@ -1,5 +1,7 @@
 #include "device/event.h"
 
+#include "device/capture.h"
+
 namespace vnpu {
 
 uint64_t Event::next_id() noexcept {
@@ -8,6 +10,7 @@ uint64_t Event::next_id() noexcept {
 }
 
 void Event::record(Stream &stream) {
+    if (capture_record(id_, stream)) return;
     const uint64_t generation = state_->requested.fetch_add(1) + 1;
     const auto signal = [state = state_, generation] {
         state->time.store(Clock::now().time_since_epoch().count());
@@ -25,6 +28,7 @@ void Event::record(Stream &stream) {
 }
 
 void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
+    if (capture_wait(id_, stream)) return;
     const uint64_t generation = state_->requested.load();
     if (state_->completed.load() >= generation) return;
     state_->holding.fetch_add(1);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "device/capture.h"
 #include "device/trace.h"
 
 namespace vnpu {
@@ -43,6 +44,8 @@ void Stream::start() {
 }
 
 void Stream::submit(std::unique_ptr<Task> task) {
+    if (capturing() && capture(*this, task)) [[unlikely]]
+        return;
     if (!started_.load(std::memory_order_acquire)) [[unlikely]]
         start();
     Task *raw = task.release();

@@ -1,0 +1,111 @@
+// Graphs (torch.npu.NPUGraph): capture and replay. A model's handle is its graph's address, live from the begin of the
+// capture until aclmdlRIDestroy.
+#include "ascendcl/graph.h"
+
+#include <acl/acl_rt.h>
+
+#include <unordered_map>
+
+#include "ascendcl/argument.h"
+#include "ascendcl/call.h"
+#include "device/capture.h"
+#include "device/machine.h"
+
+using namespace vnpu;
+using acl::required;
+
+namespace {
+
+class Models {
+  public:
+    aclmdlRI add(const std::shared_ptr<Graph> &graph) {
+        const std::lock_guard lock(mutex_);
+        live_.emplace(graph.get(), graph);
+        return graph.get();
+    }
+    std::shared_ptr<Graph> find(aclmdlRI handle) {
+        const std::lock_guard lock(mutex_);
+        const auto found = live_.find(handle);
+        if (found == live_.end()) fail(FaultKind::InvalidHandle, "{} is not a live graph.", handle);
+        return found->second;
+    }
+    void forget(aclmdlRI handle) {
+        const std::lock_guard lock(mutex_);
+        if (live_.erase(handle) == 0) fail(FaultKind::InvalidHandle, "{} is not a live graph.", handle);
+    }
+
+  private:
+    std::mutex mutex_;
+    std::unordered_map<const void *, std::shared_ptr<Graph>> live_;
+};
+
+Models &models() {
+    static auto *all = new Models;  // never destroyed: torch_npu destroys graphs while the process ends
+    return *all;
+}
+
+thread_local aclmdlRICaptureMode mode_of_thread = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+
+void known(aclmdlRICaptureMode mode) {
+    if (mode < ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED)
+        fail(FaultKind::InvalidArgument, "mode is {}; it is 0 (global), 1 (thread-local) or 2 (relaxed).",
+             static_cast<int>(mode));
+}
+
+}  // namespace
+
+void acl::outside_capture(const Stream &stream, const char *what) {
+    if (const auto graph = captured_by(stream))
+        throw Error(ACL_ERROR_RT_STREAM_CAPTURED,
+                    fmt::format("{} is not possible while stream {} is captured into graph {}: its tasks run when the "
+                                "graph does. Move .item(), .cpu(), copies from pageable memory and synchronisation out "
+                                "of the capture.",
+                                what, stream.id(), graph->id()));
+}
+
+// The three modes differ in which calls of other threads they forbid; none of those has effects on a capture here.
+aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
+    return VNPU_API(stream, mode) {
+        known(mode);
+        Stream &origin = Machine::instance().stream(stream);
+        if (origin.id() == Machine::instance().stream(nullptr).id())
+            throw acl::Error(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "A default stream cannot be captured.");
+        models().add(begin_capture(origin));
+    };
+}
+
+// torch_npu asks before every operator.
+aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI) {
+    return VNPU_API(stream, status, modelRI) {
+        const auto graph = capturing() ? captured_by(Machine::instance().stream(stream)) : nullptr;
+        if (status != nullptr) *status = graph ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+        if (modelRI != nullptr) *modelRI = graph.get();
+    };
+}
+
+aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
+    return VNPU_API(stream, modelRI) {
+        aclmdlRI &model = required(modelRI, "modelRI");
+        model = end_capture(Machine::instance().stream(stream)).get();
+    };
+}
+
+aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
+    return VNPU_API(mode) {
+        aclmdlRICaptureMode &wanted = required(mode, "mode");
+        known(wanted);
+        std::swap(wanted, mode_of_thread);
+    };
+}
+
+aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
+    return VNPU_API(modelRI, stream) { models().find(modelRI)->execute(Machine::instance().stream(stream)); };
+}
+
+aclError aclmdlRIDestroy(aclmdlRI modelRI) {
+    return VNPU_API(modelRI) { models().forget(modelRI); };
+}
+
+aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
+    return VNPU_API(modelRI, modelRIId) { required(modelRIId, "modelRIId") = models().find(modelRI)->id(); };
+}

@@ -1,0 +1,130 @@
+#include "device/capture.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "device/trace.h"
+
+namespace vnpu {
+namespace {
+
+std::atomic<int> active{0};
+
+struct Capture {
+    std::shared_ptr<Graph> graph;
+    const Stream *origin;
+};
+
+// Captures in progress. Few and short: one lock for all.
+struct Captures {
+    std::mutex mutex;
+    std::unordered_map<const Stream *, Capture> by_stream;
+    std::unordered_map<uint64_t, Capture> by_event;
+};
+
+Captures &captures() {
+    static auto *all = new Captures;  // never destroyed: threads may submit while the process ends
+    return *all;
+}
+
+uint32_t next_id() noexcept {
+    static std::atomic<uint32_t> last{0};
+    return ++last;
+}
+
+}  // namespace
+
+Graph::Graph() : id_(next_id()) {}
+
+Graph::~Graph() {
+    for (Task *task : tasks_) task->retire();
+}
+
+void Graph::keep(std::unique_ptr<Task> task) { tasks_.push_back(task.release()); }
+
+void Graph::execute(Stream &stream) {
+    stream.submit(make_task("GraphExecute", [self = shared_from_this()] {
+        const std::lock_guard lock(self->running_);
+        for (Task *task : self->tasks_) {
+            try {
+                task->run();
+            } catch (const Fault &fault) {
+                throw Fault(fault.kind(), fmt::format("{} of graph {}: {}", task->name(), self->id_, fault.what()));
+            } catch (const std::exception &error) {
+                fail(FaultKind::KernelFailure, "{} of graph {} failed: {}", task->name(), self->id_, error.what());
+            }
+            if (Trace::enabled()) Trace::task(*current_worker(), task->name(), "");
+        }
+    }));
+}
+
+bool capturing() noexcept { return active.load(std::memory_order_acquire) != 0; }
+
+std::shared_ptr<Graph> captured_by(const Stream &stream) {
+    if (!capturing()) return nullptr;
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_stream.find(&stream);
+    return found == all.by_stream.end() ? nullptr : found->second.graph;
+}
+
+std::shared_ptr<Graph> begin_capture(Stream &stream) {
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    const Capture started{std::make_shared<Graph>(), &stream};
+    if (!all.by_stream.emplace(&stream, started).second)
+        fail(FaultKind::InvalidArgument, "Stream {} is captured already.", stream.id());
+    active.fetch_add(1);
+    return started.graph;
+}
+
+std::shared_ptr<Graph> end_capture(Stream &stream) {
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_stream.find(&stream);
+    if (found == all.by_stream.end() || found->second.origin != &stream)
+        fail(FaultKind::InvalidArgument, "No capture began on stream {}.", stream.id());
+    const std::shared_ptr<Graph> graph = found->second.graph;
+    const auto of_graph = [&](const auto &entry) { return entry.second.graph == graph; };
+    std::erase_if(all.by_stream, of_graph);
+    std::erase_if(all.by_event, of_graph);
+    active.fetch_sub(1);
+    return graph;
+}
+
+bool capture(Stream &stream, std::unique_ptr<Task> &task) {
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_stream.find(&stream);
+    if (found == all.by_stream.end()) return false;
+    found->second.graph->keep(std::move(task));
+    return true;
+}
+
+bool capture_record(uint64_t event, Stream &stream) {
+    if (!capturing()) return false;
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_stream.find(&stream);
+    if (found == all.by_stream.end()) {
+        all.by_event.erase(event);  // the latest record counts
+        return false;
+    }
+    all.by_event.insert_or_assign(event, found->second);
+    return true;
+}
+
+bool capture_wait(uint64_t event, Stream &stream) {
+    if (!capturing()) return false;
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_event.find(event);
+    if (found == all.by_event.end()) return false;
+    const auto [place, joined] = all.by_stream.emplace(&stream, found->second);
+    if (!joined && place->second.graph != found->second.graph)
+        fail(FaultKind::InvalidArgument, "Stream {} is part of graph {} and waits for an event of graph {}.",
+             stream.id(), place->second.graph->id(), found->second.graph->id());
+    return true;
+}
+
+}  // namespace vnpu

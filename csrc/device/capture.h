@@ -1,0 +1,57 @@
+// Capture: a graph keeps the tasks of its streams instead of running them, and runs them all when it is executed.
+//
+// A graph is captured on one stream. Another joins it by waiting for an event that was recorded in the capture; the
+// tasks stand in the order in which the program submitted them, which respects every such dependency, and run in that
+// order on the stream that executes the graph. Events recorded in a capture therefore stand for nothing outside of it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/stream.h"
+
+namespace vnpu {
+
+class Event;
+
+class Graph : public std::enable_shared_from_this<Graph> {
+  public:
+    Graph();
+    ~Graph();
+    Graph(const Graph &) = delete;
+    Graph &operator=(const Graph &) = delete;
+
+    uint32_t id() const noexcept { return id_; }
+    size_t size() const noexcept { return tasks_.size(); }
+    // Takes part in the capture under the capture's lock.
+    void keep(std::unique_ptr<Task> task);
+    // Runs all tasks, in order, as one task of `stream`. Stops at the first that fails, under its name.
+    void execute(Stream &stream);
+
+  private:
+    const uint32_t id_;
+    std::mutex running_;  // a task may be run by one worker at a time
+    std::vector<Task *> tasks_;
+};
+
+// Whether any stream is captured now: a look without a lock, for every submitted task.
+bool capturing() noexcept;
+// The graph that captures the stream; null when none does.
+std::shared_ptr<Graph> captured_by(const Stream &stream);
+// Starts a capture. Fault InvalidArgument when the stream is captured already.
+std::shared_ptr<Graph> begin_capture(Stream &stream);
+// Ends the capture that began on this stream, for all streams that joined it. Fault InvalidArgument when none did.
+std::shared_ptr<Graph> end_capture(Stream &stream);
+
+// --- what streams and events ask
+
+// Keeps the task in the graph that captures the stream; false, and the task is left alone, when none does.
+bool capture(Stream &stream, std::unique_ptr<Task> &task);
+// An event is recorded on a stream: whether that belongs to a capture.
+bool capture_record(uint64_t event, Stream &stream);
+// A stream waits for an event: whether that makes it part of the event's capture.
+bool capture_wait(uint64_t event, Stream &stream);
+
+}  // namespace vnpu
