@@ -63,6 +63,15 @@ class Attachment:
         self.has_scaled_gradients = False  # a block with delay_unscale has left them
         for index in range(len(optimizer.param_groups)):
             self._take_group(index)
+        if options.combine_ddp:
+            self._take_parameters_of_rank_0()
+
+    def _take_parameters_of_rank_0(self) -> None:
+        """As DistributedDataParallel does when it wraps a model."""
+        for slot in self._slots:
+            torch.distributed.broadcast(slot.target.data, 0)
+            if slot.source is not slot.target:
+                slot.source.data.copy_(slot.target.data)
 
     def _take_group(self, index: int) -> None:
         optimizer = self._optimizer

@@ -50,10 +50,6 @@ class Bucket:
         self.gradients = torch.zeros_like(self.parameters)
         self.views = self.split(self.gradients)
         self.state: FlatState | None = None
-        if average:
-            torch.distributed.broadcast(self.parameters, 0)
-            if self.sources is not None:
-                self.sources.copy_(self.parameters)
 
     def _flatten(self, parameters: Sequence[Parameter]) -> Tensor:
         flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])

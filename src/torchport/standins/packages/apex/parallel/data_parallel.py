@@ -1,6 +1,6 @@
 """Data parallel training under apex's names."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: torch compares the annotations of communication hooks with classes.
 
 from collections.abc import Iterable
 from typing import Any
