@@ -56,6 +56,22 @@ def test_descending_devices_are_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "safety"),
+    [
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0,2'", Safety.SAFE),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '3,1'", Safety.REVIEW),
+        ("os.environ.setdefault('CUDA_VISIBLE_DEVICES', '1,1')", Safety.REVIEW),
+        ("env = {'CUDA_VISIBLE_DEVICES': '0'}", Safety.SAFE),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = devices", Safety.REVIEW),
+    ],
+)
+def test_the_order_of_devices_in_python(text: str, safety: Safety) -> None:
+    (finding,) = convert_source(f"import os\n{text}\n".encode(), "a.py").findings
+    assert finding.safety is safety
+    assert ("do not ascend" in finding.hint) is ("'3,1'" in text or "'1,1'" in text)
+
+
+@pytest.mark.parametrize(
     ("name", "text", "word"),
     [
         ("requirements.txt", "flash-attn==2.5\n", "flash-attn"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
@@ -16,6 +17,23 @@ class Variable:
     name: str
     npu: str
     note: str
+
+
+VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+_NUMBERS = re.compile(r"\s*\d+(?:\s*,\s*\d+)*\s*")
+
+
+def order_of(devices: str) -> bool | None:
+    """Whether a list of device numbers ascends, as ASCEND_RT_VISIBLE_DEVICES needs it; None for what is no list."""
+    if not _NUMBERS.fullmatch(devices):
+        return None
+    numbers = [int(number) for number in devices.split(",")]
+    return numbers == sorted(set(numbers))
+
+
+def out_of_order(devices: str) -> str:
+    """What to say of a list that does not ascend."""
+    return f"The numbers {devices} do not ascend: with that order no device is visible. Sort them."
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.environment import Variable, variables
+from torchport.knowledge.environment import VISIBLE, Variable, order_of, out_of_order, variables
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
@@ -48,15 +48,34 @@ def _finding(module: Module, node: ast.Constant, variable: Variable) -> Finding:
             module, node, f"{variable.name} has no effect on an NPU",
             hint=variable.note[:1].upper() + variable.note[1:] + ".", safety=Safety.REPORT, severity=Severity.INFO,
         )  # fmt: skip
+    value = _value(module, node)
+    order = order_of(value) if variable.npu == VISIBLE and value is not None else None
+    note = "" if order else variable.note
     return RULE.finding(
         module,
         node,
-        f"{variable.name} is {variable.npu} on the NPU" + (f"; {variable.note}" if variable.note else ""),
+        f"{variable.name} is {variable.npu} on the NPU" + (f"; {note}" if note else ""),
         [module.string_edit(node, variable.name, variable.npu)],
-        hint="Check the value." if variable.note else "",
-        safety=Safety.REVIEW if variable.note else Safety.SAFE,
-        severity=Severity.WARNING if variable.note else Severity.INFO,
+        hint=out_of_order(value or "") if order is False else "Check the value." if note else "",
+        safety=Safety.REVIEW if note else Safety.SAFE,
+        severity=Severity.WARNING if note else Severity.INFO,
     )
+
+
+def _value(module: Module, node: ast.Constant) -> str | None:
+    """The text that a variable is set to: `environ[name] = "0"`, `setdefault(name, "0")`, `{name: "0"}`."""
+    value: ast.expr | None = None
+    match module.parent(node):
+        case ast.Subscript() as target:
+            above = module.parent(target)
+            value = above.value if isinstance(above, ast.Assign) else None
+        case ast.Call(args=[first, second, *_]) if first is node:
+            value = second
+        case ast.Dict(keys=keys, values=values):
+            value = values[keys.index(node)] if node in keys else None
+        case _:
+            pass
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
 
 
 RULE = Rule(

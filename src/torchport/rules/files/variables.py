@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.environment import variables
+from torchport.knowledge.environment import VISIBLE, order_of, out_of_order, variables
 from torchport.rules import Style
 from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind
@@ -42,12 +42,11 @@ def _finding(file: TextFile, line: Line, found: re.Match[str]) -> Finding:
     hint = variable.note[:1].upper() + variable.note[1:] + "." if variable.note else ""
     severity = Severity.WARNING if variable.note else Severity.INFO
     devices = _DEVICES.match(line.text, found.end(1))
-    if variable.npu == "ASCEND_RT_VISIBLE_DEVICES" and devices is not None:
-        numbers = [int(number) for number in devices[1].split(",")]
-        if numbers != sorted(set(numbers)):
-            hint = f"The numbers {devices[1]} do not ascend: with that order no device is visible. Sort them."
-        else:
+    if variable.npu == VISIBLE and devices is not None:
+        if order_of(devices[1]):
             severity = Severity.INFO
+        else:
+            hint = out_of_order(devices[1])
     return RULE.finding(
         file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU", variable.npu,
         hint=hint, severity=severity, safety=Safety.SAFE if severity is Severity.INFO else Safety.REVIEW,
