@@ -278,6 +278,44 @@ def test_dumper_refuses_half_a_request() -> None:
         torch.utils.dumper(use_dump=True, dump_path="a.h5", load_file_path="no_such.h5")
 
 
+def test_dump_of_single_operators() -> None:
+    configuration = {"dump_list": [], "dump_path": "output", "dump_mode": "all", "dump_op_switch": "on"}
+    Path("dump.json").write_text(json.dumps({"dump": configuration}))
+    torch.npu.set_device(DEVICE)
+    torch.npu.init_dump()
+    torch.npu.set_dump("dump.json")
+    a = torch.tensor([2, 2]).to(DEVICE)
+    a.add_(1)
+    torch.npu.finalize_dump()
+    a.mul_(5)
+    files = {".".join([file.name.split(".")[0], *file.name.split(".")[-3:-1]]): file for file in Path("output").rglob("*.npy")}  # fmt: skip
+    assert {file.parent.name for file in files.values()} == {"0"}
+    assert np.load(files["add_.input.0"]).tolist() == [2, 2]
+    assert np.load(files["add_.output.0"]).tolist() == [3, 3]
+    assert not any(name.startswith("mul_") for name in files)
+    with pytest.raises(AssertionError, match="does not exist"):
+        torch.npu.set_dump("no_such.json")
+    with pytest.raises(RuntimeError, match="after init_dump"):
+        torch.npu.set_dump("dump.json")
+
+
+def test_operators_of_a_dump_go_to_cann_dumps_too() -> None:
+    """The guide's way from an operator of a dump to the kernels behind it: load_with_acl_dump."""
+    Path("acl.json").write_text(
+        json.dumps({"dump": {"dump_path": "kernels", "dump_mode": "all", "dump_op_switch": "on"}})
+    )
+    x = torch.ones(3, device=DEVICE)
+    with torch.utils.dumper(use_dump=True, dump_path="input.h5"):
+        x.exp()
+    with torch.utils.dumper(
+        use_load=True, dump_path="./", load_file_path="input.h5", load_with_acl_dump=True
+    ):
+        x.exp()
+        x.sin()
+    names = {file.name.split(".")[0] for file in Path("kernels").rglob("*.npy")}
+    assert names == {"exp"}
+
+
 # --- "compile options", "AOE"
 
 

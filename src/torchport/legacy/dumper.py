@@ -13,6 +13,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from torchport.legacy.tensors import copies, storable
+
 ACL_CONFIGURATION = "acl.json"  # where the guide has the script keep it
 
 
@@ -88,7 +90,7 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
         recorded = None if self._loaded is None or _is_view(func) else self._loaded.get(f"{place}/input")
         if recorded is not None:
             args, kwargs = _replace(func, args, kwargs, recorded)
-        inputs = _copies((args, kwargs)) if self._written is not None else {}
+        inputs = copies((args, kwargs)) if self._written is not None else {}
         with_acl = recorded is not None and self._with_acl
         if with_acl:
             torch.npu.init_dump()
@@ -99,7 +101,7 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
             if with_acl:
                 torch.npu.finalize_dump()
         if self._written is not None:
-            results = _copies(outputs)
+            results = copies(outputs)
             overflowed = self._checks and _finite(inputs) and not _finite(results)
             if overflowed:
                 self.overflows.append(place)
@@ -112,8 +114,7 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
     def _write(self, place: str, tensors: dict[int, torch.Tensor]) -> None:
         group = self._written.require_group(place)
         for index, tensor in tensors.items():
-            kept = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
-            group.create_dataset(str(index), data=kept.numpy()).attrs["dtype"] = str(tensor.dtype)
+            group.create_dataset(str(index), data=storable(tensor)).attrs["dtype"] = str(tensor.dtype)
 
     def _partial(self) -> pathlib.Path:
         assert self._path is not None
@@ -123,16 +124,6 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
 def _file(path: str) -> pathlib.Path:
     folder = path.endswith(("/", os.sep)) or os.path.isdir(path)
     return pathlib.Path(path, f"dump_{os.getpid()}.h5") if folder else pathlib.Path(path)
-
-
-def _copies(values: Any) -> dict[int, torch.Tensor]:
-    """The tensors among an operator's flattened arguments or results, by position, as they are now."""
-    flat, _ = tree_flatten(values)
-    return {
-        index: value.detach().to("cpu", copy=True)
-        for index, value in enumerate(flat)
-        if isinstance(value, torch.Tensor) and value.layout == torch.strided
-    }
 
 
 def _finite(tensors: dict[int, torch.Tensor]) -> bool:

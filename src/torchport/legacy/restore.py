@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from torchport import vnpu
 from torchport.on_import import after_import
 from torchport.patches import Patches
 
@@ -30,7 +31,7 @@ def uninstall() -> None:
 
 
 def _restore(torch: ModuleType) -> None:
-    from torchport.legacy import dumper, profiling  # here: they import torch
+    from torchport.legacy import dumper, operator_dump, profiling  # here: they import torch
 
     npu = getattr(torch, "npu", None)
     if npu is None:
@@ -45,6 +46,8 @@ def _restore(torch: ModuleType) -> None:
         if name.startswith("npu_"):  # torch_npu 2.13 has put a function there that refuses
             _patches.set(torch, name, getattr(torch_npu, name))
     _patches.set(torch.utils, "dumper", dumper.Dumper)
+    if vnpu.detect().kind is vnpu.Kind.VNPU:
+        operator_dump.patch(npu, _patches)
     if not hasattr(torch.Tensor, "npu_format_cast"):
         _patches.set(torch.Tensor, "npu_format_cast", _format_cast)
 
