@@ -163,9 +163,11 @@ ACTIVATION(aclnnSoftplus, unary, at::softplus_out(out, self, beta, threshold))
 GRADIENT(aclnnSoftplusBackward, self, gradInput,
          at::softplus_backward_out(gradInput, gradOutput, self, beta, threshold))
 
-ACTIVATION(aclnnHardtanh, ordered, at::clamp_out(out, self, clipValueMin.get(), clipValueMax.get()))
+ACTIVATION(aclnnHardtanh, ordered,
+           at::clamp_out(out, self, clipValueMin.as(self.scalar_type()), clipValueMax.as(self.scalar_type())))
 ACTIVATION_INPLACE(aclnnInplaceHardtanh, ordered,
-                   at::clamp_out(selfRef, selfRef, clipValueMin.get(), clipValueMax.get()))
+                   at::clamp_out(selfRef, selfRef, clipValueMin.as(selfRef.scalar_type()),
+                                 clipValueMax.as(selfRef.scalar_type())))
 GRADIENT(aclnnHardtanhBackward, self, out, at::hardtanh_backward_out(out, gradOutput, self, min, max))
 ACTIVATION(aclnnHardsigmoid, unary, at::hardsigmoid_out(out, self))
 OP(aclnnInplaceHardsigmoid, unary(self, self), at::hardsigmoid_out(self, self))
@@ -183,3 +185,5 @@ OP(aclnnGlu, halved(self, dim, out), at::glu_out(out, self, dim))
 OP(aclnnGluBackward, halved(self, dim, gradOut); same_shape(out, self), rounded(out, [&](at::Tensor &target) {
                                                      at::glu_backward_out(target, widened(gradOut), widened(self), dim);
                                                  }))
+OP(aclnnLogitGrad, backward(dy, x, out),
+   give(out, at::logit_backward(widened(dy), widened(x), eps < 0 ? std::nullopt : std::optional<double>(eps))))

@@ -76,5 +76,26 @@ OP(aclnnDropoutGenMask, probability(prob);
 OP(aclnnDropoutGenMaskV2, probability(prob);
    mask_check(out, c10::multiply_integers(shape)),
    generate(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
+OP(aclnnDropoutGenMaskV2Tensor, probability(prob); dtype(seedTensor, {at::kLong}); dtype(offsetTensor, {at::kLong});
+   one_element(seedTensor); one_element(offsetTensor);
+   mask_check(out, c10::multiply_integers(shape)),
+   generate(out, prob, static_cast<uint64_t>(seedTensor.item().toLong()),
+            static_cast<uint64_t>(offsetTensor.item().toLong()) + offset))
+// Mask and use in one operator.
+OP(aclnnDropoutV3, optional(optionalNoiseShape); probability(p); network(input, out); same_shape(out, input);
+   mask_check(maskOut, input.numel());
+   if (optionalNoiseShape.defined())
+       fail(vnpu::FaultKind::InvalidArgument, "parameter optionalNoiseShape is {}, CANN allows null only",
+            describe(optionalNoiseShape)),
+   generate(maskOut, p, seed, offset);
+   apply(out, input, maskOut, p))
+OP(aclnnDropoutV3Grad, network(gradY, gradX); same_shape(gradX, gradY);
+   mask_check(mask, gradY.numel()), const at::Tensor bit = at::tensor({1, 2, 4, 8, 16, 32, 64, 128}, at::kByte);
+   const at::Tensor kept =
+       mask.flatten().unsqueeze(1).bitwise_and(bit).ne(0).flatten().slice(0, 0, gradY.numel()).view(gradY.sizes());
+   gradX.copy_(widened(gradY) * kept * scale))
+// The mask has a number for each element.
+OP(aclnnMaskedScale, network(self, out); same_shape(mask, self); dtype(mask, kNative | at::kByte | at::kChar);
+   same_shape(out, self), out.copy_(widened(self) * widened(mask) * scale))
 OP(aclnnDropoutDoMask, probability(prob); network(self, out); same_shape(out, self);
    mask_check(mask, self.numel()), apply(out, self, mask, prob))

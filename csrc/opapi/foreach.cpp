@@ -1,91 +1,18 @@
 // One operator over lists of tensors: what torch's foreach optimizers, gradient clipping and EMA call. The i-th output
 // is made from the i-th input of each list. Dtypes are those that CANN's documentation of aclnnForeach* allows.
 //
-// torch_npu calls the V2 forms (the scalar in host memory); the older forms, whose scalar is a device tensor, are gaps
-// that it never reaches.
-#include <algorithm>
-
-#include "device/fault.h"
-#include "opapi/op.h"
+// torch_npu calls the V2 forms, whose scalar is in host memory; foreach_device_scalar.cpp has the older ones.
+#include "opapi/foreach.h"
 
 namespace vnpu::opapi {
 namespace {
 
-constexpr DTypes kWithInt = kNative | at::kInt;
-constexpr DTypes kSmallInts{at::kShort, at::kChar, at::kByte};
-constexpr DTypes kCopied = kReals | at::kBool | at::kUInt16 | at::kUInt32;
-
-// One dtype of `allowed` throughout the list, as CANN asks.
-void uniform(const Operands &list, DTypes allowed) {
-    for (const Operand &tensor : list) dtype(tensor, allowed);
-    same_dtypes(list);
-}
-
-void same_shapes(const Operands &out, const Operands &in) {
-    same_length(in, out);
-    for (size_t i = 0; i < out.size(); ++i) same_shape(in[i], out[i]);
-}
-
-// Every list has `out`'s shapes and its one dtype.
-template <class... Lists>
-void alike(DTypes allowed, const Operands &out, const Lists &...lists) {
-    uniform(out, allowed);
-    (same_shapes(out, lists), ...);
-    (uniform(lists, allowed), ...);
-    const auto matches = [&](const Operands &list) {
-        if (!out.empty()) same_dtype(list.front(), out.front());
-    };
-    (matches(lists), ...);
-}
-
-void as_many(const std::vector<at::Scalar> &scalars, const Operands &list) {
-    if (scalars.size() != list.size())
-        fail(FaultKind::InvalidArgument, "parameter scalars has {} values, expected {}, as many as {}", scalars.size(),
-             list.size(), list.parameter());
-}
-
-// function(out[i], lists[i]...) for every i. ATen's out variants take the output first.
-template <class Function, class... Lists>
-void each(Function function, Operands &out, const Lists &...lists) {
-    for (size_t i = 0; i < out.size(); ++i) function(out[i], lists[i]...);
-}
-
-// A scalar as a 0-dim tensor: ATen's binary out variants take tensors, and a 0-dim one does not change the dtype.
-at::Tensor wrapped(const at::Scalar &scalar) {
-    at::Tensor tensor =
-        at::scalar_tensor(scalar, at::TensorOptions().dtype(scalar.isFloatingPoint() ? at::kDouble : at::kLong));
-    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-    return tensor;
-}
-
-std::vector<at::Tensor> wrapped(const std::vector<at::Scalar> &scalars) {
-    std::vector<at::Tensor> tensors;
-    for (const at::Scalar &scalar : scalars) tensors.push_back(wrapped(scalar));
-    return tensors;
-}
-
-// CANN's roundMode; 7 is torch_npu's way to ask for the fraction. An unlisted one rounds to even.
-enum RoundMode { kFloor = 2, kCeil = 3, kHalfAway = 4, kTruncate = 5, kNearestOdd = 6, kFraction = 7 };
+using namespace foreach;
 
 void known_round_mode(const ScalarArgument &mode) {
     if (mode.to<int64_t>() == kNearestOdd)
         fail(FaultKind::InvalidArgument,
              "parameter roundMode is 6 (nearest odd), which the virtual NPU does not offer");
-}
-
-void round_off(at::Tensor &out, const at::Tensor &x, int64_t mode) {
-    if (at::isIntegralType(x.scalar_type(), false)) {
-        mode == kFraction ? out.zero_() : out.copy_(x);
-    } else if (mode == kHalfAway) {
-        out.copy_(at::copysign(at::floor(at::abs(x) + 0.5), x));
-    } else {
-        const auto function = mode == kFloor      ? at::floor_out
-                              : mode == kCeil     ? at::ceil_out
-                              : mode == kTruncate ? at::trunc_out
-                              : mode == kFraction ? at::frac_out
-                                                  : static_cast<decltype(&at::floor_out)>(at::round_out);
-        function(out, x);
-    }
 }
 
 }  // namespace

@@ -214,6 +214,47 @@ void unfolds(const Operand &grad_in, const Operand &grad_out, const Ints &sizes,
     shape(grad_out, windows);
 }
 
+void sums_repeats(const Operand &out, const Operand &grad, const Operand &repeats, int64_t axis) {
+    dtype(grad, kNative);
+    same_dtype(out, grad);
+    dtype(repeats, {at::kInt, at::kLong});
+    rank(repeats, {0, 1});
+    dimension(axis, grad);
+    if (out.dim() != grad.dim())
+        fail(FaultKind::InvalidArgument, "parameter out is {}, expected {} dimensions", describe(out), grad.dim());
+    if (repeats.numel() != 1 && repeats.numel() != out.size(axis))
+        fail(FaultKind::InvalidArgument,
+             "parameter repeats has {} values, expected 1 or {}, the size of out at axis {}", repeats.numel(),
+             out.size(axis), axis);
+}
+
+// The gradient of repeat_interleave: what came from one element is added up, in fp32.
+void sum_repeats(at::Tensor &out, const at::Tensor &grad, const at::Tensor &repeats, int64_t axis) {
+    const at::Tensor counts = repeats.reshape({-1}).to(at::kLong).expand({out.size(axis)}).contiguous();
+    const at::Tensor source = at::repeat_interleave(counts), wide = grad.to(at::kFloat);
+    out.copy_(at::zeros(out.sizes(), wide.options()).index_add_(axis, source, wide));
+}
+
+void reshapes(const Operand &x, const Ints &perm, const Ints &shape_after, const Operand &out) {
+    int64_t elements = 1;
+    for (const int64_t size : shape_after) elements *= size;
+    if (elements != x.numel() || out.numel() != x.numel())
+        fail(FaultKind::InvalidArgument, "parameter shape has {} elements and out {}, expected {}", elements,
+             out.numel(), x.numel());
+    const size_t axes = perm.size();
+    std::vector<bool> seen(axes);
+    for (const int64_t axis : perm) {
+        if (axis < 0 || axis >= static_cast<int64_t>(axes) || seen[static_cast<size_t>(axis)])
+            fail(FaultKind::InvalidArgument, "parameter perm is no permutation of {} axes", axes);
+        seen[static_cast<size_t>(axis)] = true;
+    }
+}
+
+void as_many_axes(const Ints &perm, int64_t axes) {
+    if (static_cast<int64_t>(perm.size()) != axes)
+        fail(FaultKind::InvalidArgument, "parameter perm has {} axes, expected {}", perm.size(), axes);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -237,3 +278,7 @@ OP(aclnnRepeatInterleaveTensor, (dtype(repeats, {at::kInt, at::kLong}), rank(rep
 OP(aclnnChannelShuffle, shuffles(out, self, groups), out.copy_(at::channel_shuffle(self, groups)))
 OP(aclnnUnfoldGrad, unfolds(gradIn, gradOut, inputSizes, dim, size, step),
    gradIn.copy_(at::unfold_backward(gradOut, inputSizes, dim, size, step)))
+OP(aclnnRepeatInterleaveGrad, sums_repeats(out, yGrad, repeats, axis), sum_repeats(out, yGrad, repeats, axis))
+OP(aclnnConfusionTranspose, as_many_axes(perm, transpose_first ? x.dim() : static_cast<int64_t>(shape.size()));
+   reshapes(x, perm, shape, out),
+   out.copy_((transpose_first ? x.permute(perm).reshape(shape) : x.reshape(shape).permute(perm)).reshape(out.sizes())))

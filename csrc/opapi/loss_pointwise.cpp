@@ -85,6 +85,17 @@ void kl_div_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor &
     out.copy_(slope.mul(widened(grad)).div_(self.dim() == 0 ? 1 : self.size(0)));
 }
 
+// The loss's slope in the target, for a mean over all or over the first size, or a sum.
+void kl_div_target_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor &self, const at::Tensor &target,
+                            int64_t reduction, bool log_target) {
+    const at::Tensor x = widened(self), t = widened(target);
+    at::Tensor slope = log_target ? t.exp() * (t - x + 1) : (t.log() - x + 1).masked_fill(t.eq(0), 0);
+    slope = slope * widened(grad);
+    if (reduction == at::Reduction::Mean) slope = slope / std::max<int64_t>(slope.numel(), 1);
+    if (reduction == kBatchMean) slope = slope / (self.dim() == 0 ? 1 : self.size(0));
+    out.copy_(slope.sum_to_size(out.sizes()));
+}
+
 // With p = sigmoid(x), y the target and w the positive weight: -(w y log p + (1 - y) log(1 - p))
 at::Tensor logits_slope(const at::Tensor &self, const at::Tensor &target, const at::Tensor &weight,
                         const at::Tensor &positive) {
@@ -121,6 +132,9 @@ LOSS_BACKWARD(aclnnSoftMarginLossBackward, gradOutput, out,
 OP(aclnnKlDiv, loss_check(self, target, reduction, out, kBatchMean), kl_div(out, self, target, reduction, logTarget))
 OP(aclnnKlDivBackward, network(self, target, gradOutput); expands(self, target); expands(self, gradOutput);
    same_shape(out, self), kl_div_backward(out, gradOutput, self, target, reduction, logTarget))
+OP(aclnnKlDivTargetBackward, network(self, target, gradOutput, gradTarget); same_shape(gradTarget, target);
+   broadcasts(self.numel() >= target.numel() ? self : target, {&self, &target}),
+   kl_div_target_backward(gradTarget, gradOutput, self, target, reduction, logTarget))
 OP(aclnnBinaryCrossEntropy, weights(target, {&weight}); loss_check(self, target, reduction, out);
    same_shape(target, self),
    reduced(out, at::binary_cross_entropy(widened(self), widened(target), wide(weight), at::Reduction::None), reduction))

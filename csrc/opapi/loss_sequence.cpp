@@ -79,7 +79,7 @@ void ctc_loss_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor
 
 void multilabel_check(const Operand &self, const Operand &target, int64_t reduction, const Operand &out,
                       const Operand &is_target) {
-    rank(self, {1, 2});
+    rank(self, {0, 1, 2});
     network(self, out);
     dtype(target, {at::kLong, at::kInt});
     same_shape(target, self);

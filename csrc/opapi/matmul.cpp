@@ -108,7 +108,9 @@ void matmul(at::Tensor out, at::Tensor a, at::Tensor b) {
         out = out.unsqueeze(-1);
         b = b.unsqueeze(-1);
     }
-    if (b.dim() == 2 && a.dim() == 2) {
+    if (a.size(-1) == 0) {  // sums of nothing; reshaping to rows could not tell how many there are
+        out.zero_();
+    } else if (b.dim() == 2 && a.dim() == 2) {
         at::mm_out(out, a, b);
     } else if (b.dim() == 2 && out.is_contiguous()) {  // one large product instead of many small ones
         at::Tensor rows = out.view({-1, out.size(-1)});

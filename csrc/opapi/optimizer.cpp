@@ -2,6 +2,7 @@
 // dtype, so a strided parameter or a gradient of another dtype goes through a copy of its size.
 #include "device/fault.h"
 #include "opapi/op.h"
+#include "opapi/precision.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -83,6 +84,28 @@ void sgd(Operands &params, Operands &grads, Operands &momenta, const Operand &sc
     }
 }
 
+// A hyperparameter in device memory.
+void number(std::initializer_list<const Operand *> parameters) {
+    for (const Operand *parameter : parameters) {
+        network(*parameter);
+        one_element(*parameter);
+    }
+}
+
+double value(const at::Tensor &parameter) { return parameter.item().toDouble(); }
+
+// The moments and the parameter in fp32; each is rounded once.
+struct Moments {
+    at::Tensor mean, square;
+};
+Moments advance(at::Tensor &m, at::Tensor &v, const at::Tensor &grad, double beta1, double beta2) {
+    const at::Tensor g = widened(grad);
+    Moments next{widened(m) * beta1 + g * (1 - beta1), widened(v) * beta2 + g.square() * (1 - beta2)};
+    m.copy_(next.mean);
+    v.copy_(next.square);
+    return next;
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -93,3 +116,25 @@ OP(aclnnApplyAdamWV2, check_adamw(varRef, mRef, vRef, maxGradNormOptionalRef, gr
 OP(aclnnFusedSgd, check_sgd(paramsRef, gradsRef, momentumBufferListOptionalRef, gradScaleOptional),
    sgd(paramsRef, gradsRef, momentumBufferListOptionalRef, gradScaleOptional, weightDecay, momentum, lr, dampening,
        nesterov, maximize, isFirstStep))
+
+// The powers are those of this step, the caller advances them.
+OP(aclnnApplyAdam, number({&beta1Power, &beta2Power, &lr, &beta1, &beta2, &epsilon});
+   for (const Operand *state : {&varRef, &m, &v, &grad}) state_of(*state, varRef), const double b1 = value(beta1);
+   const double rate = value(lr) * std::sqrt(1 - value(beta2Power)) / (1 - value(beta1Power));
+   const Moments next = advance(m, v, grad, b1, value(beta2));
+   const at::Tensor step = useNesterov ? next.mean * b1 + widened(grad) * (1 - b1) : next.mean;
+   varRef.copy_(widened(varRef) - rate * step / (next.square.sqrt() + value(epsilon))))
+// The powers are those of the step before.
+OP(
+    aclnnApplyAdamW, number({&beta1Power, &beta2Power, &lr, &weightDecay, &beta1, &beta2, &eps});
+    for (const Operand *state : {&varRef, &mRef, &vRef, &grad}) state_of(*state, varRef);
+    needed_by_amsgrad(maxGradNormOptional, amsgrad, varRef),
+    const at::Tensor g = maximize ? grad.neg() : at::Tensor(grad);
+    const Moments next = advance(mRef, vRef, g, value(beta1), value(beta2)); at::Tensor square = next.square;
+    if (amsgrad) {
+        square = at::maximum(square, widened(maxGradNormOptional));
+        maxGradNormOptional.copy_(square);
+    } const at::Tensor before = widened(varRef);
+    const at::Tensor step = next.mean / (1 - value(beta1Power) * value(beta1)) /
+                            ((square / (1 - value(beta2Power) * value(beta2))).sqrt() + value(eps));
+    varRef.copy_(before - value(lr) * (step + before * value(weightDecay))))

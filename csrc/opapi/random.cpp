@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 
@@ -219,6 +220,45 @@ void multinomial_check(const Operand &self, int64_t samples, bool replacement, c
     shape(out, sizes);
 }
 
+// A seed and an offset that a captured graph advances: in device memory, read when the kernel runs.
+void state(const Operand &seed, const Operand &offset) {
+    for (const Operand *tensor : {&seed, &offset}) {
+        dtype(*tensor, {at::kLong});
+        one_element(*tensor);
+    }
+}
+
+uint64_t word(const at::Tensor &number) { return static_cast<uint64_t>(number.item().toLong()); }
+
+// -log(u) / lambda with u in (0, 1].
+void exponential(at::Tensor &out, double lambda, uint64_t seed, uint64_t offset) {
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "exponential", [&] {
+        const auto rate = static_cast<Wide<scalar_t>>(lambda);
+        fill<per_block<scalar_t>(), scalar_t>(out, seed, offset, [=](int64_t, const Philox::Block &block, int k) {
+            return -std::log1p(-draw<scalar_t>(block, k)) / rate;
+        });
+    });
+}
+
+// random_(): every value that the dtype holds exactly, from 0.
+int64_t largest(at::ScalarType dtype) {
+    if (dtype == at::kBool) return 1;
+    if (dtype == at::kHalf) return int64_t{1} << 11;
+    if (dtype == at::kBFloat16) return int64_t{1} << 8;
+    if (dtype == at::kFloat) return int64_t{1} << 24;
+    if (dtype == at::kDouble) return int64_t{1} << 53;
+    if (dtype == at::kByte) return std::numeric_limits<uint8_t>::max();
+    if (dtype == at::kChar) return std::numeric_limits<int8_t>::max();
+    if (dtype == at::kShort) return std::numeric_limits<int16_t>::max();
+    if (dtype == at::kInt) return std::numeric_limits<int32_t>::max();
+    return std::numeric_limits<int64_t>::max();
+}
+
+void all_integers(at::Tensor &out, uint64_t seed, uint64_t offset) {
+    const int64_t last = largest(out.scalar_type());
+    integers(out, 0, out.scalar_type() == at::kLong ? last : last + 1, seed, offset);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -242,5 +282,25 @@ OP(aclnnInplaceBernoulliTensor, numbers(selfRef); floating(prob);
 OP(aclnnRandperm, dtype(out, {at::kLong, at::kInt, at::kShort, at::kByte, at::kChar, at::kFloat, at::kHalf, at::kDouble,
                               at::kBFloat16});
    shape(out, {n}), permutation(out, n, STREAM))
+OP(aclnnInplaceRandomWithoutFromTo, numbers(selfRef), all_integers(selfRef, STREAM))
+OP(aclnnSimThreadExponential, floating(selfRef);
+   if (count != selfRef.numel() || !(lambda > 0))
+       fail(vnpu::FaultKind::InvalidArgument, "parameters count and lambda are {} and {}, expected {} and > 0", count,
+            lambda, selfRef.numel()),
+   exponential(selfRef, lambda, STREAM))
 OP(aclnnMultinomial, multinomial_check(self, numsamples, replacement, out),
    multinomial(out, self, numsamples, replacement, STREAM))
+
+// The same, with the seed and a part of the offset in tensors: what torch_npu calls while it captures a graph.
+#define STATE word(seedTensor), word(offsetTensor) + offset
+
+OP(aclnnInplaceUniformTensor, floating(selfRef); ordered(from, to);
+   state(seedTensor, offsetTensor), uniform(selfRef, from, to, STATE))
+OP(aclnnInplaceNormalTensor, floating(selfRef); deviation(std);
+   state(seedTensor, offsetTensor), normal(selfRef, mean, std, STATE))
+OP(aclnnInplaceRandomTensor, numbers(selfRef); span(from, to);
+   state(seedTensor, offsetTensor), integers(selfRef, from, to, STATE))
+OP(aclnnInplaceRandomWithoutFromToTensor, numbers(selfRef);
+   state(seedTensor, offsetTensor), all_integers(selfRef, STATE))
+OP(aclnnMultinomialTensor, multinomial_check(self, numsamples, replacement, out);
+   state(seedTensor, offsetTensor), multinomial(out, self, numsamples, replacement, STATE))

@@ -58,6 +58,13 @@ void rotary(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin, i
     out.copy_((sorted * widened(cos)).addcmul_(rotated(sorted, mode), widened(sin)));
 }
 
+int64_t named(const std::string &mode) {
+    if (mode == "half") return kHalf;
+    if (mode == "interleave") return kInterleave;
+    if (mode == "quarter") return kQuarter;
+    fail(FaultKind::InvalidArgument, "parameter rotaryMode is \"{}\", allowed are half, interleave and quarter", mode);
+}
+
 void check_no_rotation(const Operand &rotate) {
     if (rotate.defined())
         fail(FaultKind::InvalidArgument, "parameter rotate is {}: the virtual NPU has no rotation by a matrix",
@@ -93,3 +100,6 @@ OP(aclnnRotaryPositionEmbeddingGrad, check_rotary(dy, cos, sin, mode, dxOut); sa
 OP(aclnnApplyRotaryPosEmb, check_rotary(queryRef, cos, sin, kHalf, queryRef);
    check_rotary(keyRef, cos, sin, kHalf, keyRef), rotary(queryRef, cos, sin, kHalf, queryRef);
    rotary(keyRef, cos, sin, kHalf, keyRef))
+OP(aclnnApplyRotaryPosEmbV2, check_rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
+   check_rotary(keyRef, cos, sin, named(rotaryMode), keyRef), rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
+   rotary(keyRef, cos, sin, named(rotaryMode), keyRef))

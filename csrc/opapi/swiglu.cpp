@@ -30,6 +30,28 @@ void swiglu_backward(const at::Tensor &grad, const at::Tensor &x, int64_t dim, c
     half_grad[1].copy_(at::silu(half[0]).mul_(wide));
 }
 
+void check_clipped(const Operand &x, const Operand &groups, int64_t dim, const Operand &out) {
+    check_halved(x, dim, out);
+    if (groups.defined()) dtype(groups, {at::kLong});
+}
+
+// GPT-OSS's form. With groups only the rows before their end count, the others are left alone.
+void clipped_swiglu(const at::Tensor &x, const at::Tensor &groups, int64_t dim, double alpha, double limit, double bias,
+                    bool interleaved, at::Tensor &out) {
+    const int64_t cut = at::maybe_wrap_dim(dim, x.dim()), half = x.size(cut) / 2;
+    const at::Tensor wide = widened(x);
+    const auto part = [&](int64_t which) {
+        return interleaved ? wide.slice(cut, which, x.size(cut), 2) : wide.narrow(cut, which * half, half);
+    };
+    const at::Tensor gate = part(0).clamp_max(limit), value = part(1).clamp(-limit, limit);
+    const at::Tensor result = gate * (gate * alpha).sigmoid() * (value + bias);
+    if (!groups.defined()) return void(out.copy_(result));
+    int64_t rows = 1;
+    for (int64_t i = 0; i < cut; ++i) rows *= x.size(i);
+    const int64_t last = std::min(groups.sum().item().toLong(), rows);
+    out.view({rows, -1}).narrow(0, 0, last).copy_(result.reshape({rows, -1}).narrow(0, 0, last));
+}
+
 constexpr double kFastGelu = 1.702;
 
 void fast_gelu(const at::Tensor &x, at::Tensor &out) {
@@ -51,3 +73,5 @@ OP(aclnnSwiGluGrad, check_halved(x, dim, yGrad); same_shape(out, x);
 OP(aclnnFastGelu, network(self, out); same_shape(out, self); same_dtype(out, self), fast_gelu(self, out))
 OP(aclnnFastGeluBackward, network(gradOutput, self, gradInput); same_shape(gradOutput, self);
    same_shape(gradInput, self), fast_gelu_backward(gradOutput, self, gradInput))
+OP(aclnnClippedSwiglu, check_clipped(x, groupIndexOptional, dim, out),
+   clipped_swiglu(x, groupIndexOptional, dim, alpha, limit, bias, interleaved, out))

@@ -50,7 +50,7 @@ def test_last_error() -> None:
 
 UNSUPPORTED = [
     "aclmdlInitDump",
-    "aclmdlRICaptureBegin",
+    "aclmdlRIDebugPrint",
     "aclprofInit",
     "aclrtBinaryLoadFromData",
     "aclrtDeviceTaskAbort",

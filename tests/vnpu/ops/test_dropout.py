@@ -111,3 +111,30 @@ def test_first_phase_refuses():
         status, message = aclnn.first_phase(name, *arguments)
         assert status == aclnn.INVALID_ARGUMENT
         assert text in message
+
+
+def test_mask_from_a_state_in_device_memory():
+    plain, stateful = (torch.empty(16, dtype=torch.uint8, device="npu") for _ in range(2))
+    aclnn.run("aclnnDropoutGenMaskV2", [128], DROP, 9, 12, torch.float32, plain)
+    aclnn.run(
+        "aclnnDropoutGenMaskV2Tensor", [128], DROP, torch.tensor([9]).npu(), torch.tensor([8]).npu(), 4,
+        torch.float32, stateful,
+    )  # fmt: skip
+    assert torch.equal(plain.cpu(), stateful.cpu()) and 0 < bits(plain).sum() < 128
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_mask_and_use_in_one_operator(dtype):
+    x, grad = random(10, 13).to(dtype), random(10, 13, seed=1).to(dtype)
+    out, back = (torch.empty_like(x, device="npu") for _ in range(2))
+    mask = torch.empty(32, dtype=torch.uint8, device="npu")
+    aclnn.run("aclnnDropoutV3", x.npu(), None, DROP, 9, 12, out, mask)
+    kept = bits(mask)[:130].view(10, 13)
+    assert 0 < kept.sum() < 130
+    torch.testing.assert_close(out.cpu(), (x.double() * kept / (1 - DROP)).to(dtype), rtol=1e-2, atol=0)
+    assert torch.equal(out.cpu() != 0, kept)
+    aclnn.run("aclnnDropoutV3Grad", grad.npu(), mask, 1 / (1 - DROP), back)
+    torch.testing.assert_close(back.cpu(), (grad.double() * kept / (1 - DROP)).to(dtype), rtol=1e-2, atol=0)
+    scaled = torch.empty_like(x, device="npu")
+    aclnn.run("aclnnMaskedScale", x.npu(), kept.to(dtype).npu(), 1.5, scaled)
+    torch.testing.assert_close(scaled.cpu(), (x.double() * kept * 1.5).to(dtype), rtol=1e-2, atol=0)

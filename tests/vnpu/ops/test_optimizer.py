@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from aclnn import INVALID_ARGUMENT, NULL_ARGUMENT, first_phase, run
-from oracle import compare, random
+from oracle import FLOATS, compare, random
 
 SHAPES = ((4, 3), (5,), (2, 2, 3))
 
@@ -252,3 +252,43 @@ def test_refusals() -> None:
         "aclnnFusedSgd", [x], [one], [], None, 0.0, 0.9, 0.1, 0.0, False, False, True
     )
     assert status == INVALID_ARGUMENT and "parameter gradsRef" in message
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_adam_with_hyperparameters_in_device_memory(dtype: torch.dtype, nesterov: bool) -> None:
+    var, m, grad = (random(3, 4, seed=i).to(dtype) for i in range(3))
+    v = random(3, 4, low=0.1, seed=3).to(dtype)
+    powers, lr, beta1, beta2, eps = (0.9**3, 0.99**3), 0.01, 0.9, 0.99, 1e-6
+    numbers = [torch.tensor([n]).npu() for n in (*powers, lr, beta1, beta2, eps)]
+    device = [t.npu() for t in (var, m, v)]
+    run("aclnnApplyAdam", *device, *numbers, grad.npu(), False, nesterov)
+    g = grad.double()
+    mean, square = m.double() * beta1 + g * (1 - beta1), v.double() * beta2 + g**2 * (1 - beta2)
+    step = mean * beta1 + g * (1 - beta1) if nesterov else mean
+    rate = lr * (1 - powers[1]) ** 0.5 / (1 - powers[0])
+    for actual, expected in zip(
+        device, (var.double() - rate * step / (square.sqrt() + eps), mean, square), strict=True
+    ):
+        compare(actual, expected, dtype, ulps=8)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_adamw_with_hyperparameters_in_device_memory(
+    dtype: torch.dtype, amsgrad: bool, maximize: bool
+) -> None:
+    var, m, grad = (random(3, 4, seed=i).to(dtype) for i in range(3))
+    v, top = random(3, 4, low=0.1, seed=3).to(dtype), random(3, 4, low=0.1, seed=4).to(dtype)
+    powers, lr, decay, beta1, beta2, eps = (0.9**3, 0.99**3), 0.01, 0.1, 0.9, 0.99, 1e-6
+    numbers = [torch.tensor([n]).npu() for n in (*powers, lr, decay, beta1, beta2, eps)]
+    device = [t.npu() for t in (var, m, v)]
+    run("aclnnApplyAdamW", *device, *numbers, grad.npu(), top.npu() if amsgrad else None, amsgrad, maximize)
+    g = -grad.double() if maximize else grad.double()
+    mean, square = m.double() * beta1 + g * (1 - beta1), v.double() * beta2 + g**2 * (1 - beta2)
+    used = torch.maximum(square, top.double()) if amsgrad else square
+    step = mean / (1 - powers[0] * beta1) / ((used / (1 - powers[1] * beta2)).sqrt() + eps)
+    expected = var.double() - lr * step - lr * decay * var.double()
+    for actual, wanted in zip(device, (expected, mean, square), strict=True):
+        compare(actual, wanted, dtype, ulps=8)

@@ -270,3 +270,54 @@ def test_first_phase_refuses():
         status, message = aclnn.first_phase(name, *arguments)
         assert status == aclnn.INVALID_ARGUMENT
         assert text in message
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Uniform", (0.0, 1.0)),
+        ("Normal", (0.0, 1.0)),
+        ("Random", (0, 1000)),
+        ("RandomWithoutFromTo", ()),
+    ],
+)
+def test_a_state_in_device_memory_gives_the_same_numbers(name, arguments):
+    """What torch_npu calls while it captures a graph: the offset's parts add up."""
+    seed, offset = torch.tensor([77]).npu(), torch.tensor([40]).npu()
+    plain, stateful = (torch.empty(100, device="npu") for _ in range(2))
+    aclnn.run(f"aclnnInplace{name}", plain, *arguments, 77, 48)
+    aclnn.run(f"aclnnInplace{name}Tensor", stateful, *arguments, seed, offset, 8)
+    assert torch.equal(plain.cpu(), stateful.cpu()) and len(plain.cpu().unique()) > 50
+
+
+def test_multinomial_with_a_state_in_device_memory():
+    weights = torch.rand(50).npu()
+    plain, stateful = (torch.empty(20, dtype=torch.int64, device="npu") for _ in range(2))
+    aclnn.run("aclnnMultinomial", weights, 20, False, 5, 8, plain)
+    aclnn.run(
+        "aclnnMultinomialTensor",
+        weights,
+        20,
+        False,
+        torch.tensor([5]).npu(),
+        torch.tensor([4]).npu(),
+        4,
+        stateful,
+    )
+    assert torch.equal(plain.cpu(), stateful.cpu())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8, torch.bool])
+def test_integers_without_bounds(dtype):
+    out = torch.empty(COUNT, device="npu", dtype=dtype)
+    aclnn.run("aclnnInplaceRandomWithoutFromTo", out, 3, 8)
+    top = {torch.float32: 2**24, torch.int64: 2**63 - 1, torch.uint8: 255, torch.bool: 1}[dtype]
+    values = out.cpu().double()
+    assert values.min() >= 0 and values.max() <= top
+    assert abs(values.mean() / top - 0.5) < 5 * (1 / 12 / COUNT) ** 0.5 * (2 if dtype == torch.bool else 1)
+
+
+def test_exponential():
+    out = torch.empty(COUNT, device="npu")
+    aclnn.run("aclnnSimThreadExponential", out, COUNT, 2.5, 3, 8)
+    assert distance(out, lambda x: 1 - torch.exp(-2.5 * x)) < DISTANCE

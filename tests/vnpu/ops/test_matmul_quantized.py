@@ -1,0 +1,124 @@
+"""Products of int8 matrices, and of floating-point ones with int8 weights."""
+
+import struct
+from typing import Any
+
+import pytest
+import torch
+import torch_npu
+from aclnn import INVALID_ARGUMENT, first_phase, run
+from oracle import compare, random
+
+
+def bytes_of(*sizes: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(-128, 128, sizes, generator=torch.Generator().manual_seed(seed)).to(torch.int8)
+
+
+def test_packed_scale() -> None:
+    scale, offset = torch.tensor([0.3, 1.1, 3e-5]), torch.tensor([3.4, -300.0, 2.5])
+    packed = torch_npu.npu_trans_quant_param(scale.npu()).cpu().tolist()
+    bits = [struct.unpack("<I", struct.pack("<f", s))[0] & 0xFFFFE000 for s in scale.tolist()]
+    assert packed == [b | 1 << 46 for b in bits]
+    packed = torch_npu.npu_trans_quant_param(scale.npu(), offset.npu()).cpu().tolist()
+    assert packed == [b | 1 << 46 | (o & 0x1FF) << 37 for b, o in zip(bits, (3, -256, 2), strict=True)]
+    older = torch.empty(3, dtype=torch.int64, device="npu")
+    run("aclnnTransQuantParamV2", scale.npu(), offset.npu(), older)
+    assert older.cpu().tolist() == packed
+    nearest = torch_npu.npu_trans_quant_param(scale.npu(), round_mode=1).cpu().tolist()
+    kept = [struct.unpack("<f", struct.pack("<I", value & 0xFFFFFFFF))[0] for value in nearest]
+    assert kept == pytest.approx(scale.tolist(), rel=2**-11) and nearest != [b | 1 << 46 for b in bits]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize("bias", [None, torch.int32])
+def test_quant_matmul(dtype: torch.dtype, by_row: bool, bias: torch.dtype | None) -> None:
+    x1, x2 = bytes_of(4, 40), bytes_of(40, 6, seed=1)
+    scale = random(6, low=0.001, high=0.01).float()
+    row = random(4, low=0.5, high=2, seed=2).float() if by_row else None
+    added = torch.arange(-3, 3, dtype=torch.int32) * 100 if bias else None
+    expected = x1.double() @ x2.double()
+    if added is not None:
+        expected = expected + added
+    expected = expected * scale.double()
+    if row is not None:
+        expected = expected * row.double().unsqueeze(1)
+    packed = not by_row and dtype == torch.float16
+    if packed:  # what this combination asks for
+        scale = ((scale.view(torch.int32).long() & 0xFFFFE000).int()).view(torch.float32)
+        expected = x1.double() @ x2.double()
+        expected = (expected if added is None else expected + added) * scale.double()
+    device = torch_npu.npu_trans_quant_param(scale.npu()) if packed else scale.npu()
+    out = torch_npu.npu_quant_matmul(
+        x1.npu(), x2.npu(), device, pertoken_scale=None if row is None else row.npu(),
+        bias=None if added is None else added.npu(), output_dtype=dtype,
+    )  # fmt: skip
+    compare(out, expected, dtype)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+def test_transposed_operands_and_int8_results(transposed: tuple[bool, bool]) -> None:
+    x1, x2 = bytes_of(4, 8), bytes_of(8, 6, seed=1)
+    scale, offset = torch.full((6,), 0.003), torch.full((6,), 2.0)
+    expected = (x1.double() @ x2.double()) * scale.double() + 2
+    first = (x1.t() if transposed[0] else x1).contiguous().npu()
+    second = (x2.t() if transposed[1] else x2).contiguous().npu()
+    out = torch.empty(4, 6, dtype=torch.int8, device="npu")
+    run(
+        "aclnnQuantMatmulV5", first, second, None, scale.npu(), None, None, offset.npu(), None, None, *transposed, 0,
+        out,
+    )  # fmt: skip
+    assert bool(((out.cpu().double() - expected.clamp(-128, 127)).abs() <= 0.501).all())
+
+
+@pytest.mark.parametrize("name", ["aclnnWeightQuantBatchMatmulV2", "aclnnWeightQuantBatchMatmulV3"])
+@pytest.mark.parametrize("group", [0, 4])
+def test_int8_weights(name: str, group: int) -> None:
+    x, weight = random(3, 10).half(), bytes_of(10, 6)
+    groups = 3 if group else 1
+    scale, offset = (
+        random(groups, 6, low=0.01, high=0.1).half(),
+        random(groups, 6, low=-9, high=9, seed=1).half(),
+    )
+    bias = random(6, seed=2).half()
+    spread = (lambda t: t.repeat_interleave(group, 0)[:10]) if group else (lambda t: t)
+    real = (weight.double() + spread(offset.double())) * spread(scale.double())
+    out = torch.empty(3, 6, dtype=torch.float16, device="npu")
+    extra = (1,) if name.endswith("V3") else ()
+    device = [t.npu() for t in (x, weight, scale, offset)]
+    run(name, *device, None, None, bias.npu(), group, *extra, out)
+    compare(out, x.double() @ real + bias.double(), torch.float16)
+    integers = torch.empty(3, 6, dtype=torch.int8, device="npu")
+    run(
+        name,
+        *device,
+        torch.tensor([2.0]).npu(),
+        torch.tensor([1.0]).npu(),
+        bias.npu(),
+        group,
+        *extra,
+        integers,
+    )
+    expected = ((x.double() @ real + bias.double()) * 2 + 1).clamp(-128, 127)
+    assert bool(((integers.cpu().double() - expected).abs() <= 0.502).all())
+
+
+def test_int8_weights_of_torch_npu() -> None:
+    x, weight, scale = random(3, 10).half(), bytes_of(10, 6), random(6, low=0.01, high=0.1).half()
+    out = torch_npu.npu_weight_quant_batchmatmul(x.npu(), weight.npu(), scale.npu())
+    compare(out, x.double() @ (weight.double() * scale.double()), torch.float16)
+
+
+def test_refusals() -> None:
+    x1, x2, out = (torch.ones(*s, device="npu") for s in ((4, 8), (8, 6), (4, 6)))
+    a, b, half = x1.to(torch.int8), x2.to(torch.int8), out.half()
+    none = (None,) * 5
+    cases: list[tuple[str, tuple[Any, ...], str]] = [
+        ("aclnnQuantMatmulV5", (x1, b, None, None, *none, False, False, 0, half), "parameter x1 has dtype float32"),
+        ("aclnnQuantMatmulV5", (a, b, None, None, *none, True, False, 0, half), "expected 4 as the dimension"),
+        ("aclnnQuantMatmulV5", (a, b, None, x1[0], *none, False, False, 0, half), "parameter x2Scale is float32[8]"),
+        ("aclnnWeightQuantBatchMatmulV2", (x1.half(), b, half[0], None, None, None, None, 9, half), "antiquantGroupSize is 9"),
+    ]  # fmt: skip
+    for name, arguments, words in cases:
+        status, message = first_phase(name, *arguments)
+        assert status == INVALID_ARGUMENT and words in message, message
