@@ -23,6 +23,10 @@ REWRITTEN = {
     "unittest": ("def test_it(self):\n    self.assertEqual(p.device.type, 'cuda')\n", "(p.device.type, 'npu')"),
     "a device by the name of what holds it": ("if self.devices[0].type == 'cuda':\n    pass\n", "== 'npu'"),
     "what a function of that name gives": ("if 'cuda' in dist.get_device().type:\n    pass\n", "if 'npu' in"),
+    "an attribute of what another file makes": (
+        "from settings import device_config\ndevice_config.device = 'cuda'\n", "device_config.device = 'npu'",
+    ),
+    "a method of that name": ("if accelerator().device_name() == 'cuda':\n    pass\n", "== 'npu'"),
     "a table of functions": (
         "import torch\nm = {'cuda': torch.cuda.synchronize, 'cpu': None}\n", "{'npu': torch.npu.synchronize, 'cpu'",
     ),
@@ -37,6 +41,7 @@ REWRITTEN = {
     "out of memory": ("def f(e):\n    return 'CUDA out of memory' in str(e)\n", "'NPU out of memory' in str(e)"),
 }  # fmt: skip
 KEPT = {
+    "devices of another library": "import jax\nif jax.default_device == 'cuda':\n    pass\nd = jax.get_device()\n",
     "the state of a random generator": "import torch\n# cuda\nstate['cuda'] = get_states()\n",
     "a table of kernels": "m = {'cuda': CudaLayer, 'cpu': None}\n",
     "what an override describes": (

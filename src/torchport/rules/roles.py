@@ -72,13 +72,17 @@ class Roles:
         module, role = self._module, self._role
         for call in module.all(ast.Call):
             yield from self._arguments(call)
+            if role.names.match(_last_name(call.func)) and self._is_open(
+                call.func
+            ):  # get_device(), device_name()
+                yield call, Proof.NAMED
         for attribute in module.all(ast.Attribute):
             if role.name == "device" and attribute.attr == "type":
                 if _is_device_attribute(attribute.value):
                     yield attribute, Proof.PROVEN
                 elif role.names.match(_last_name(attribute.value)):  # devices[0].type, get_device().type
                     yield attribute, Proof.NAMED
-            elif role.names.match(attribute.attr) and module.qualified(attribute) is None:
+            elif role.names.match(attribute.attr) and self._is_open(attribute):
                 yield attribute, Proof.NAMED
         for name in module.all(ast.Name):
             if role.names.match(name.id):
@@ -107,6 +111,11 @@ class Roles:
             ):
                 if keyword_default is not None and role.names.match(argument.arg):
                     yield keyword_default, Proof.NAMED
+
+    def _is_open(self, node: ast.expr) -> bool:
+        """Whether a name is the project's own, so that what it says is all that is known."""
+        root = (self._module.qualified(node) or "").partition(".")[0]
+        return root != "torch" and root not in _OTHER_DEVICES
 
     def _table(self, dictionary: ast.Dict) -> Iterator[tuple[Hashable, Proof]]:
         """`{"cuda": torch.cuda.synchronize, "cpu": None}`: keys beside functions of torch.cuda that name devices."""
