@@ -1,8 +1,57 @@
 #include "device/event.h"
 
+#include <algorithm>
+#include <set>
+
 #include "device/capture.h"
 
 namespace vnpu {
+namespace {
+
+// An event that is recorded on one stream and then on another may see its second record run first, and who waits for
+// the first must go on waiting. Here are the records that ran before an earlier one of their event did; `completed`
+// counts those before which all have run.
+class Ahead {
+  public:
+    void ran(const void *event, uint64_t record, std::atomic<uint64_t> &completed) {
+        const std::lock_guard lock(mutex_);
+        if (record > completed.load() + 1) {
+            early_.emplace(event, record);
+            count_.store(early_.size());
+            return;
+        }
+        completed.store(std::max(record, completed.load()));
+        while (early_.erase({event, completed.load() + 1}) != 0) completed.fetch_add(1);
+        count_.store(early_.size());
+    }
+    bool has(const void *event, uint64_t record) {
+        if (count_.load() == 0) return false;
+        const std::lock_guard lock(mutex_);
+        return early_.contains({event, record});
+    }
+    void forget(const void *event) {
+        const std::lock_guard lock(mutex_);
+        early_.erase(early_.lower_bound({event, 0}), early_.upper_bound({event, UINT64_MAX}));
+        count_.store(early_.size());
+    }
+
+  private:
+    std::mutex mutex_;
+    std::set<std::pair<const void *, uint64_t>> early_;
+    std::atomic<size_t> count_{0};
+};
+
+Ahead &ahead() {
+    static auto *records = new Ahead;  // never destroyed: workers run until the very end of the process
+    return *records;
+}
+
+template <class State>
+bool has_run(State &state, uint64_t record) {
+    return state.completed.load() >= record || ahead().has(&state, record) || state.completed.load() >= record;
+}
+
+}  // namespace
 
 uint64_t Event::next_id() noexcept {
     static std::atomic<uint64_t> last{0};
@@ -18,10 +67,7 @@ void Event::record(Stream &stream) {
             const std::lock_guard lock(state->failure_mutex);
             state->failure = current_worker()->failure();
         }
-        // Two streams may record in any order: the latest request must not be undone by an earlier one that ran late.
-        uint64_t seen = state->completed.load();
-        while (seen < generation && !state->completed.compare_exchange_weak(seen, generation)) {
-        }
+        ahead().ran(state.get(), generation, state->completed);
         state->bell.ring();
     };
     stream.submit(make_task("EventRecord", signal, true));
@@ -30,22 +76,22 @@ void Event::record(Stream &stream) {
 void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
     if (capture_wait(id_, stream)) return;
     const uint64_t generation = state_->requested.load();
-    if (state_->completed.load() >= generation) return;
+    if (has_run(*state_, generation)) return;
     state_->holding.fetch_add(1);
     const auto wait = [state = state_, generation, limit, id = id_] {
         const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
-        const bool reached = state->bell.wait([&] { return state->completed.load() >= generation; }, deadline);
+        const bool reached = state->bell.wait([&] { return has_run(*state, generation); }, deadline);
         state->holding.fetch_sub(1);
         if (!reached) fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
     };
     stream.submit(make_task("EventWait", wait, true));
 }
 
-bool Event::done() const noexcept { return state_->completed.load() >= state_->requested.load(); }
+bool Event::done() const noexcept { return has_run(*state_, state_->requested.load()); }
 
 void Event::synchronize(Deadline deadline) const {
     const uint64_t generation = state_->requested.load();
-    if (!state_->bell.wait([&] { return state_->completed.load() >= generation; }, deadline))
+    if (!state_->bell.wait([&] { return has_run(*state_, generation); }, deadline))
         fail(FaultKind::EventTimeout, "Event {} was not reached within the time-out.", id_);
     const std::lock_guard lock(state_->failure_mutex);
     if (state_->failure) throw *state_->failure;
@@ -53,6 +99,7 @@ void Event::synchronize(Deadline deadline) const {
 
 void Event::reset(Stream &stream) {
     const auto forget = [state = state_] {
+        ahead().forget(state.get());
         state->completed.store(0);
         state->requested.store(0);
     };

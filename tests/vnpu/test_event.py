@@ -68,6 +68,29 @@ def test_a_wait_takes_the_record_that_preceded_it() -> None:
             acl("aclrtSynchronizeStream", consumer)  # does not wait for the second record
 
 
+def test_a_wait_is_not_ended_by_a_later_record_on_another_stream() -> None:
+    """torch_npu records one event for all collectives of a group, each time on the stream of the call."""
+    with (
+        stream() as slow,
+        stream() as fast,
+        stream() as consumer,
+        event() as mark,
+        device_memory(16) as address,
+    ):
+        target = ctypes.create_string_buffer(16)
+        with Gate(slow):
+            acl("aclrtMemsetAsync", address, 16, 1, 16, slow)
+            acl("aclrtRecordEvent", mark, slow)
+            acl("aclrtStreamWaitEvent", consumer, mark)
+            acl("aclrtRecordEvent", mark, fast)
+            acl("aclrtSynchronizeEvent", mark)  # the later record alone
+            acl("aclrtMemcpyAsync", target, 16, address, 16, ascendcl.DEVICE_TO_HOST, consumer)
+            time.sleep(0.1)
+            assert target.raw == bytes(16)
+        acl("aclrtSynchronizeStream", consumer)
+        assert target.raw == b"\1" * 16
+
+
 def test_synchronise_with_time_out() -> None:
     with stream() as queue, event() as mark, Gate(queue):
         acl("aclrtRecordEvent", mark, queue)
