@@ -92,9 +92,10 @@ Communicator::Communicator(std::unique_ptr<Transport> transport, int device, Opt
 
 Communicator::~Communicator() { transport_->leave({}); }
 
-std::optional<Clock::duration> Communicator::limit() const {
-    if (!released_.load()) return options_.limit;
-    return std::min<Clock::duration>(options_.limit.value_or(kReleasedLimit), kReleasedLimit);
+Limit Communicator::limit() const {
+    const Limit usual{options_.limit, "HCCL_EXEC_TIMEOUT"};
+    if (!released_.load() || (usual.span && *usual.span < kReleasedLimit)) return usual;
+    return {kReleasedLimit, "after HcclCommDestroy"};
 }
 
 void Communicator::submit(const std::shared_ptr<Communicator> &self, Stream &stream, Plan plan) {
@@ -115,7 +116,7 @@ void Communicator::run(const Plan &plan, uint64_t sequence) {
         if (plan.collective) agree(plan, sequence);
         for (const Copy &copy : plan.copies)
             if (copy.bytes != 0) std::memmove(copy.to, copy.from, copy.bytes);
-        for (const Round &round : plan.rounds) exchange(*transport_, round, limit());
+        for (const Round &round : plan.rounds) exchange(*transport_, round, [this] { return limit(); });
         deliver(plan.messages);
     } catch (const Fault &fault) {
         const std::string text = fmt::format("{} #{} of communicator {} failed on rank {} of {}: {}", plan.call.name,
@@ -151,7 +152,7 @@ void Communicator::agree(const Plan &plan, uint64_t sequence) {
         round.receives.push_back({peer, reinterpret_cast<std::byte *>(&theirs[i]), sizeof(Announcement),
                                   [&, i, peer] { check(mine[i], theirs[i], peer); }});
     }
-    exchange(*transport_, round, limit());
+    exchange(*transport_, round, [this] { return limit(); });
 }
 
 // Each message behind its header. A send is over when the receiver has taken it, as on hardware: one that nobody
@@ -169,7 +170,7 @@ void Communicator::deliver(const std::vector<Message> &messages) {
         pieces.push_back(header);
         pieces.push_back(piece);
     }
-    exchange(*transport_, round, limit());
+    exchange(*transport_, round, [this] { return limit(); });
 }
 
 void Communicator::resume(Deadline deadline) {

@@ -75,7 +75,7 @@ class Communicator {
     void run(const Plan &plan, uint64_t sequence);
     void agree(const Plan &plan, uint64_t sequence);
     void deliver(const std::vector<Message> &messages);
-    std::optional<Clock::duration> limit() const;
+    Limit limit() const;
 
     const std::unique_ptr<Transport> transport_;
     const int device_;

@@ -238,28 +238,27 @@ class Flows final : public Transport::Condition {
     std::vector<std::unique_ptr<Flow>> all_;
 };
 
-[[noreturn]] void time_out(Transport &transport, const std::set<int> &awaited, Clock::duration limit) {
+[[noreturn]] void time_out(Transport &transport, const std::set<int> &awaited, const Limit &limit) {
     std::string who;
     for (const int peer : awaited) who += (who.empty() ? "" : "; ") + transport.condition(peer);
     fail(FaultKind::Timeout,
-         "nothing came for {:g} s (HCCL_EXEC_TIMEOUT): {}. A rank that is running has not called this collective: look "
-         "for one that some ranks skip, or for a rank that is slower than the time-out.",
-         std::chrono::duration<double>(limit).count(), who);
+         "nothing came for {:g} s ({}): {}. A rank that is running has not called this collective: look for one that "
+         "some ranks skip, or for a rank that is slower than the time-out.",
+         std::chrono::duration<double>(*limit.span).count(), limit.reason, who);
 }
 
 }  // namespace
 
-void exchange(Transport &transport, const Round &round, std::optional<Clock::duration> limit) {
+void exchange(Transport &transport, const Round &round, const Patience &patience) {
     Flows flows(transport);
     flows.add_lanes<Sending>(round.sends);
     if (round.settle || !transport.carries_itself()) flows.settle();
     flows.add_lanes<Receiving>(round.receives);
     if (round.fold && round.fold->bytes != 0) flows.add<Folding>(transport, *round.fold);
-    Clock::time_point moved = Clock::now();
-    for (;;) {
+    for (Clock::time_point moved = Clock::now();;) {
         flows.advance();
         if (flows.done()) return;
-        transport.wait(flows, std::min(Clock::now() + kLook, limit ? moved + *limit : Clock::time_point::max()));
+        transport.wait(flows, Clock::now() + kLook);
         const Clock::time_point now = Clock::now();
         if (flows.holds()) {
             moved = now;
@@ -271,7 +270,8 @@ void exchange(Transport &transport, const Round &round, std::optional<Clock::dur
             if (gone.empty()) gone = transport.absence(peer);
         if (flows.holds()) continue;  // the last that it sent
         if (!gone.empty()) fail(FaultKind::KernelFailure, "{}.", gone);
-        if (limit && now >= moved + *limit) time_out(transport, awaited, *limit);
+        const Limit limit = patience();
+        if (limit.span && now >= moved + *limit.span) time_out(transport, awaited, limit);
     }
 }
 

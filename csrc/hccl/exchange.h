@@ -34,7 +34,14 @@ struct Round {
     bool settle = false;  // whether a send is over only when the receiver has taken it
 };
 
-// Fault KernelFailure when a peer that is needed is gone, Timeout when nothing moved for `limit` (none: for ever).
-void exchange(Transport &transport, const Round &round, std::optional<Clock::duration> limit);
+// How long nothing may move (none: for ever), and what says so. Asked again and again: it may change meanwhile.
+struct Limit {
+    std::optional<Clock::duration> span;
+    const char *reason;
+};
+using Patience = std::function<Limit()>;
+
+// Faults: KernelFailure when a peer that is needed is gone, Timeout when the limit is reached.
+void exchange(Transport &transport, const Round &round, const Patience &patience);
 
 }  // namespace vnpu::hccl

@@ -148,6 +148,12 @@ class Rank:
         """Call a collective: communicator and stream are appended."""
         hccl(name, *arguments, self.comm, self.stream)
 
+    def destroy(self) -> None:
+        """Destroy the communicator, if that has not been done."""
+        if self.comm:
+            hccl("HcclCommDestroy", self.comm)
+        self.comm = 0
+
     def free(self) -> None:
         for address in self._memory:
             acl("aclrtFree", address)
@@ -172,7 +178,7 @@ def rank_of(info: RootInfo, number: int, size: int) -> Iterator[Rank]:
         try:
             yield rank
         finally:
-            hccl("HcclCommDestroy", comm)
+            rank.destroy()
             ascendcl.code("aclrtSynchronizeStream", handle)  # a failure was told before
             rank.free()
 

@@ -183,6 +183,28 @@ def test_a_send_that_nobody_receives_times_out(monkeypatch: pytest.MonkeyPatch) 
     assert "nothing came for 1 s (HCCL_EXEC_TIMEOUT): rank 1" in sender.message
 
 
+def test_what_is_queued_ends_soon_after_the_communicator_is_destroyed() -> None:
+    """Else a process that ends by an exception would hang at its end for HCCL_EXEC_TIMEOUT."""
+
+    def body(rank: Rank) -> float:
+        at = rank.put(np.zeros(10))
+        if rank.number == 1:
+            time.sleep(7)
+            return 0
+        rank.call("HcclAllReduce", at, at, 10, FLOAT32, SUM)
+        time.sleep(0.2)  # it is waiting for rank 1
+        start = time.monotonic()
+        rank.destroy()
+        with pytest.raises(
+            ascendcl.AclError, match=r"nothing came for 5 s \(after HcclCommDestroy\): rank 1"
+        ):
+            rank.wait()
+        return time.monotonic() - start
+
+    first, _ = results(2, body)
+    assert 4 < first < 6.5
+
+
 def test_ranks_that_do_not_come_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "1")
     info, comm = root_info(), ctypes.c_void_p()
