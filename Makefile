@@ -24,13 +24,13 @@ INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 # Folders too, so that a removed source is noticed.
 SOURCES := CMakeLists.txt src/torchport/knowledge/devices.toml $(shell find csrc -not -name '*.pyc' -not -name __pycache__)
 # These use the C API alone: no torch, which is not instrumented and would drown a report.
-DEVICE_TESTS = $(shell grep -l 'mark[.]device' tests/vnpu/test_*.py)
+DEVICE_TESTS = $(shell grep -l 'mark[.]device' tests/vnpu/test_*.py tests/vnpu/distributed/test_*.py)
 # Crashes are the sanitizer's to report. Without that plugin its options are unknown, which --strict-config refuses.
 SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test models corpus fuzz lint types format docs asan tsan micro bench clean distclean
+.PHONY: help setup build demo test models distributed corpus fuzz lint types format docs asan tsan micro bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -47,6 +47,9 @@ test: setup lint types ## every check and test that CI runs
 
 models: setup ## the comparisons of whole models that are too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/models -m slow
+
+distributed: setup ## jobs of 4 ranks, and every fault in every collective: too long for `make test`
+	$(BIN)/python -m pytest tests/vnpu/distributed -m slow
 
 corpus: $(VENV)/.packages ## convert the source of real packages (downloads them once); UPDATE=1 stores the counts
 	$(BIN)/python -m pytest tests/corpus --timeout=900 -o faulthandler_timeout=0 $(if $(UPDATE),--update-counts)
