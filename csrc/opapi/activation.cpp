@@ -17,18 +17,36 @@ void unary(const Operand &self, const Operand &out) {
 void ordered(const Operand &self, const Operand &out) {
     dtype(self,
           {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kChar, at::kByte, at::kShort, at::kInt, at::kLong});
+    same_dtype(out, self);
     same_shape(out, self);
 }
 
 void backward(const Operand &gradient, const Operand &saved, const Operand &out) {
     dtype(gradient, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kInt, at::kChar, at::kByte, at::kLong});
+    dtype(saved, kReals | at::kBool);
     broadcasts(out, {&gradient, &saved});
+    promotes(out, {&gradient, &saved});
 }
 
 void gelu_name(const std::string &approximate) {
     if (approximate != "none" && approximate != "tanh")
         fail(FaultKind::InvalidArgument, "parameter approximate is \"{}\", allowed are \"none\" and \"tanh\"",
              approximate);
+}
+
+void gelu_backward_check(const Operand &grad, const Operand &self, const Operand &out) {
+    floating(self);
+    same_dtype(grad, self);
+    same_dtype(out, self);
+    broadcasts(out, {&grad, &self});
+}
+
+// ATen's kernel (oneDNN) does not broadcast: an operand of another shape than the result's is copied.
+void gelu_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor &self, std::string_view approximate) {
+    const auto filled = [&](const at::Tensor &tensor) {
+        return tensor.sizes() == out.sizes() ? tensor : tensor.expand(out.sizes()).contiguous();
+    };
+    at::gelu_backward_out(out, filled(grad), filled(self), approximate);
 }
 
 void gelu_number(int64_t approximate) {
@@ -143,9 +161,10 @@ OP(aclnnLogSigmoidBackward, backward(gradOutput, self, gradInput);
 // The exact mode of the virtual NPU has the CPU's numbers for F.gelu's default: the erf form.
 ACTIVATION(aclnnGelu, unary, at::gelu_out(out, self, "none"))
 OP(aclnnGeluV2, unary(x, y); gelu_number(approximate), at::gelu_out(y, x, approximate == 1 ? "tanh" : "none"))
-GRADIENT(aclnnGeluBackward, self, gradInput, at::gelu_backward_out(gradInput, gradOutput, self, "none"))
-OP(aclnnGeluBackwardV2, backward(gradOutput, self, gradInput);
-   gelu_name(approximate), at::gelu_backward_out(gradInput, gradOutput, self, approximate))
+OP(aclnnGeluBackward, gelu_backward_check(gradOutput, self, gradInput),
+   gelu_backward(gradInput, gradOutput, self, "none"))
+OP(aclnnGeluBackwardV2, gelu_backward_check(gradOutput, self, gradInput);
+   gelu_name(approximate), gelu_backward(gradInput, gradOutput, self, approximate))
 ACTIVATION(aclnnSilu, unary, at::silu_out(out, self))
 GRADIENT(aclnnSiluBackward, self, gradInput, at::silu_backward_out(gradInput, gradOutput, self))
 ACTIVATION(aclnnMish, unary, at::mish_out(out, self))

@@ -33,7 +33,8 @@ OP(aclnnForeachNonFiniteCheckAndUnscale, check_unscale(scaledGrads, foundInf, in
 
 // The tracker counts steps without an overflow; the scale grows after growthInterval of them, unless to infinity.
 OP(aclnnAmpUpdateScale, check_update(currentScale, growthTracker, foundInf);
-   check_update(updatedScale, updatedGrowthTracker, foundInf), updatedScale.copy_(currentScale);
+   check_update(updatedScale, updatedGrowthTracker, foundInf); same_shape(updatedScale, currentScale);
+   same_shape(updatedGrowthTracker, growthTracker), updatedScale.copy_(currentScale);
    updatedGrowthTracker.copy_(growthTracker);
    at::_amp_update_scale_(updatedScale, updatedGrowthTracker, foundInf, growthFactor, backoffFactor, growthInterval))
 

@@ -6,6 +6,8 @@
 #include "opapi/op.h"
 
 #define BINARY(NAME, DTYPES, ...) OP(NAME, binary(out, self, other, DTYPES), __VA_ARGS__)
+// ... with a factor for the second
+#define SUM(NAME, OUT, CHECK, ...) OP(NAME, CHECK; factor(alpha, OUT), __VA_ARGS__)
 #define BINARY_SCALAR(NAME, DTYPES, ...) OP(NAME, with_number(out, self, other, DTYPES), __VA_ARGS__)
 #define BINARY_INPLACE(NAME, DTYPES, ...) OP(NAME, binary(selfRef, selfRef, other, DTYPES), __VA_ARGS__)
 #define BINARY_SCALAR_INPLACE(NAME, DTYPES, ...) OP(NAME, with_number(selfRef, selfRef, other, DTYPES), __VA_ARGS__)
@@ -13,6 +15,7 @@
 namespace vnpu::opapi {
 namespace {
 
+constexpr DTypes kNumbers = kReals | kComplex;  // what torch subtracts: no booleans
 constexpr DTypes kRemainder = kFloats | at::kInt | at::kLong;
 constexpr DTypes kFmod = kRemainder | at::kChar | at::kByte;
 constexpr DTypes kPower = kAll;
@@ -29,6 +32,24 @@ void with_number(const Operand &out, const Operand &tensor, const ScalarArgument
     dtype(tensor, dtypes);
     same_shape(out, tensor);
     promotes(out, tensor, number);
+}
+
+// torch subtracts no booleans: ~ and ^ are meant.
+void no_truth(const ScalarArgument &number) {
+    if (number.get().isBoolean())
+        fail(FaultKind::InvalidArgument, "parameter {} is a boolean, which cannot be subtracted", number.parameter());
+}
+
+// What the second operand is multiplied by is no wider than the result.
+void factor(const ScalarArgument &alpha, const Operand &out) {
+    const at::Scalar &value = alpha.get();
+    const bool fits = value.isBoolean()         ? out.scalar_type() == at::kBool
+                      : value.isComplex()       ? out.is_complex()
+                      : value.isFloatingPoint() ? out.is_floating_point() || out.is_complex()
+                                                : true;
+    if (!fits)
+        fail(FaultKind::InvalidArgument, "parameter alpha is {}, which {} of {} cannot be multiplied by", show(alpha),
+             describe(out), out.parameter());
 }
 
 // True division and its kin: integers give a float32.
@@ -71,21 +92,26 @@ void shifts(const Operand &out, const Operand &in, const Operand &bits) { binary
 }  // namespace
 }  // namespace vnpu::opapi
 
-BINARY(aclnnAdd, kAll, at::add_out(out, self, other, alpha))
-BINARY_SCALAR(aclnnAdds, kAll, at::add_out(out, self, other.number(), alpha))
-OP(aclnnAddV3, with_number(out, other, self, kNative | at::kInt | at::kChar),
-   at::add_out(out, self.number(), other, alpha))
-BINARY_INPLACE(aclnnInplaceAdd, kAll, at::add_out(selfRef, selfRef, other, alpha))
-BINARY_SCALAR_INPLACE(aclnnInplaceAdds, kAll, at::add_out(selfRef, selfRef, other.number(), alpha))
-BINARY(aclnnAddRelu, kNative | kInts, at::add_out(out, self, other, alpha).clamp_min_(0))
-BINARY_INPLACE(aclnnInplaceAddRelu, kNative | kInts, at::add_out(selfRef, selfRef, other, alpha).clamp_min_(0))
+SUM(aclnnAdd, out, binary(out, self, other, kAll), at::add_out(out, self, other, alpha))
+SUM(aclnnAdds, out, with_number(out, self, other, kAll), at::add_out(out, self, other.number(), alpha))
+SUM(aclnnAddV3, out, with_number(out, other, self, kNative | at::kInt | at::kChar),
+    at::add_out(out, self.number(), other, alpha))
+SUM(aclnnInplaceAdd, selfRef, binary(selfRef, selfRef, other, kAll), at::add_out(selfRef, selfRef, other, alpha))
+SUM(aclnnInplaceAdds, selfRef, with_number(selfRef, selfRef, other, kAll),
+    at::add_out(selfRef, selfRef, other.number(), alpha))
+SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts), at::add_out(out, self, other, alpha).clamp_min_(0))
+SUM(aclnnInplaceAddRelu, selfRef, binary(selfRef, selfRef, other, kNative | kInts),
+    at::add_out(selfRef, selfRef, other, alpha).clamp_min_(0))
 
-BINARY(aclnnSub, kAll, at::sub_out(out, self, other, alpha))
-BINARY_SCALAR(aclnnSubs, kAll, at::sub_out(out, self, other.number(), alpha))
-BINARY_INPLACE(aclnnInplaceSub, kAll, at::sub_out(selfRef, selfRef, other, alpha))
-BINARY_SCALAR_INPLACE(aclnnInplaceSubs, kAll, at::sub_out(selfRef, selfRef, other.number(), alpha))
-BINARY(aclnnRsub, kReals | kComplex, at::sub_out(out, other, self, alpha))
-BINARY_SCALAR(aclnnRsubs, kReals | kComplex, at::sub_out(out, other.number(), self, alpha))
+SUM(aclnnSub, out, binary(out, self, other, kNumbers), at::sub_out(out, self, other, alpha))
+SUM(aclnnSubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
+    at::sub_out(out, self, other.number(), alpha))
+SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kNumbers), at::sub_out(selfRef, selfRef, other, alpha))
+SUM(aclnnInplaceSubs, selfRef, (with_number(selfRef, selfRef, other, kNumbers), no_truth(other)),
+    at::sub_out(selfRef, selfRef, other.number(), alpha))
+SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, alpha))
+SUM(aclnnRsubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
+    at::sub_out(out, other.number(), self, alpha))
 
 BINARY(aclnnMul, kAll, at::mul_out(out, self, other))
 BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, other.number()))

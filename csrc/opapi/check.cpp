@@ -101,7 +101,12 @@ void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool k
     std::vector<bool> reduced(static_cast<size_t>(in.dim()), dims.empty());
     for (const int64_t dim : dims) {
         dimension(dim, in);
-        if (in.dim() > 0) reduced[static_cast<size_t>(at::maybe_wrap_dim(dim, in.dim()))] = true;
+        if (in.dim() == 0) continue;
+        const auto place = static_cast<size_t>(at::maybe_wrap_dim(dim, in.dim()));
+        if (reduced[place])
+            fail(FaultKind::InvalidArgument, "parameter dim is {}, which names dimension {} of {} twice", text(dims),
+                 place, in.parameter());
+        reduced[place] = true;
     }
     at::DimVector sizes;
     for (size_t i = 0; i < reduced.size(); ++i) {

@@ -35,6 +35,9 @@ int64_t steps_between(const ScalarArgument &start, const ScalarArgument &end, co
 void ranges(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, const ScalarArgument &step,
             bool closed) {
     dtype(out, kRange);
+    if (c10::isIntegralType(out.scalar_type(), true) && std::trunc(step.to<double>()) == 0)
+        fail(FaultKind::InvalidArgument, "parameter step is {}, which is 0 in out's dtype, {}", step.to<double>(),
+             describe(out));
     shape(out, {steps_between(start, end, step, closed)});
 }
 

@@ -15,6 +15,12 @@ void rows_check(const Operand &rows, const Operand &indices, int64_t row) {
     shape(rows, sizes);
 }
 
+void rows_exist(const Operand &table) {
+    if (table.size(0) == 0)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}: it has no rows to take", table.parameter(),
+             describe(table));
+}
+
 // An index outside of the table is an error of the kernel: it surfaces when the program synchronises.
 void embedding(at::Tensor &out, const at::Tensor &weight, const at::Tensor &indices) {
     const at::Tensor flat = indices.reshape({-1});
@@ -74,7 +80,8 @@ void embedding_bag(at::Tensor &output, at::Tensor &offset2bag, at::Tensor &bag_s
 }  // namespace vnpu::opapi
 
 OP(aclnnEmbedding, rank(weight, {2}); dtype(indices, {at::kLong, at::kInt}); same_dtype(out, weight);
-   rows_check(out, indices, weight.size(1)), embedding(out, weight, indices))
+   rows_check(out, indices, weight.size(1));
+   if (indices.numel() > 0) rows_exist(weight), embedding(out, weight, indices))
 OP(aclnnEmbeddingDenseBackward, gradient_check(grad, indices, numWeights, out),
    give(out,
         at::embedding_dense_backward(widened(grad), indices.to(at::kLong), numWeights, paddingIdx, scaleGradByFreq)))

@@ -38,7 +38,7 @@ void gru(const at::Tensor &input, const Operands &parameters, const at::Tensor &
         }
         steps.steps = shape.bidirectional ? at::cat(outputs, 2) : outputs[0];
     }
-    store(output, steps.steps, shape.batch_first);
+    store(output, steps.steps, shape.batch_first && !padded(batch_sizes));
 }
 
 void check_gru(const Operand &input, const Operands &parameters, const Operand &initial, const Operand &batch_sizes,

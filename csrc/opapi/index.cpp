@@ -41,9 +41,71 @@ void subscripted(const Operand &self, const Operands &indices) {
         const bool mask = index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
         used += mask && index.numel() != 0 ? std::max<int64_t>(index.dim(), 1) : 1;
     }
+    if (used == 0) fail(FaultKind::InvalidArgument, "parameter indices is empty: at least one subscript is needed");
     if (used > self.dim())
         fail(FaultKind::InvalidArgument, "parameter indices has {} subscripts, {} has {} dimensions", used,
              self.parameter(), self.dim());
+}
+
+// The shape of self[indices] by NumPy's rules: the subscripts' broadcast shape stands where they stand, or in front
+// if a None lies between them. Unknown where one of them is a mask.
+std::optional<at::DimVector> subscripted_shape(const Operand &self, const Operands &indices) {
+    at::DimVector common, kept, before;
+    int64_t dim = 0, blocks = 0;
+    bool masked = false, inside = false;
+    for (const Operand &index : indices) {
+        if (!index.defined() || (index.dim() == 1 && index.numel() == 0)) {
+            kept.push_back(self.size(dim++));
+            inside = false;
+            continue;
+        }
+        if (!inside && blocks++ == 0) before = kept;
+        inside = true;
+        if (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte) {
+            for (int64_t i = 0; i < index.dim(); ++i, ++dim)
+                if (index.size(i) != self.size(dim))
+                    fail(FaultKind::InvalidArgument, "parameter {} has the mask {}, which does not fit {} of {}",
+                         index.parameter(), describe(index), describe(self), self.parameter());
+            dim += index.dim() == 0;
+            masked = true;
+            continue;
+        }
+        if (self.size(dim++) == 0 && index.numel() > 0)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}: there is nothing to index", self.parameter(),
+                 describe(self));
+        try {
+            common = at::infer_size_dimvector(common, index.sizes());
+        } catch (const c10::Error &) {
+            fail(FaultKind::InvalidArgument, "parameter {} has {}, which does not broadcast with the others",
+                 index.parameter(), describe(index));
+        }
+    }
+    if (masked) return std::nullopt;
+    for (; dim < self.dim(); ++dim) kept.push_back(self.size(dim));
+    if (blocks > 1) before.clear();
+    at::DimVector sizes = before;
+    sizes.append(common.begin(), common.end());
+    sizes.append(kept.begin() + static_cast<std::ptrdiff_t>(before.size()), kept.end());
+    return sizes;
+}
+
+void reads(const Operand &out, const Operand &self, const Operands &indices) {
+    dtype(self, kAll);
+    same_dtype(out, self);
+    subscripted(self, indices);
+    if (out.numel() == 0) return;  // an empty index looks like None
+    if (const auto sizes = subscripted_shape(self, indices)) shape(out, *sizes);
+}
+
+void writes(const Operand &self, const Operands &indices, const Operand &values) {
+    dtype(self, kAll);
+    same_dtype(values, self);
+    subscripted(self, indices);
+    if (no_place(indices)) return;
+    const auto sizes = subscripted_shape(self, indices);
+    if (sizes && !at::is_expandable_to(values.sizes(), *sizes))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, which does not broadcast to the {} places of indices",
+             values.parameter(), describe(values), c10::multiply_integers(*sizes));
 }
 
 // `index` selects along `dim` of `self`: the same rank, no longer than self elsewhere.
@@ -54,6 +116,9 @@ void along(const Operand &index, const Operand &self, int64_t dim, const char *w
         fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, expected {}, as many as {}",
              index.parameter(), index.dim(), self.dim(), self.parameter());
     if (index.dim() == 0 || self.dim() == 0 || index.numel() == 0) return;
+    if (self.size(dim) == 0)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}: there is nothing to index along dim {}", self.parameter(),
+             describe(self), dim);
     for (int64_t i = 0; i < self.dim(); ++i)
         if (i != at::maybe_wrap_dim(dim, self.dim()) && index.size(i) > self.size(i))
             fail(FaultKind::InvalidArgument, "parameter {} is {}, larger than {} {} outside dim {}: {}",
@@ -313,10 +378,8 @@ void update_places(at::Tensor &variable, const at::Tensor &indices, const at::Te
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnIndex, (dtype(self, kAll), same_dtype(out, self), subscripted(self, indices)),
-   if (out.numel() != 0) at::index_out(out, self, subscripts(indices)))
-OP(aclnnIndexPutImpl, (dtype(selfRef, kAll), same_dtype(values, selfRef), subscripted(selfRef, indices)),
-   put(selfRef, indices, values, accumulate, unsafe))
+OP(aclnnIndex, reads(out, self, indices), if (out.numel() != 0) at::index_out(out, self, subscripts(indices)))
+OP(aclnnIndexPutImpl, writes(selfRef, indices, values), put(selfRef, indices, values, accumulate, unsafe))
 OP(aclnnIndexSelect, selects(out, self, dim, index), at::index_select_out(out, self, dim, index))
 OP(aclnnIndexAdd, (slices(out, self, dim, index, source), require(alpha)),
    index_add(out, self, dim, index, source, alpha))

@@ -76,7 +76,8 @@ void nll_loss_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor
 #define NLL_BACKWARD(NAME, RANKS)                                                                         \
     OP(NAME, optional(weight); rank(self, RANKS); nll_check(self, target, weight, reduction, gradOutput); \
        single(totalWeight); same_shape(out, self);                                                        \
-       network(out), nll_loss_backward(out, gradOutput, self, target, weight, reduction, ignoreIndex, totalWeight))
+       network(out, gradOutput, totalWeight),                                                             \
+       nll_loss_backward(out, gradOutput, self, target, weight, reduction, ignoreIndex, totalWeight))
 #define VECTORS {1, 2}
 #define PLANES {4}
 

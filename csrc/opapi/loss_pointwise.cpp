@@ -13,9 +13,11 @@ void loss_check(const Operand &self, const Operand &target, int64_t reduction, c
     network(self, target, out);
     if (reduction < 0 || reduction > last)
         fail(FaultKind::InvalidArgument, "parameter reduction is {}, allowed is 0 to {}", reduction, last);
-    if (reduction == at::Reduction::None)
-        broadcasts(out, {&self, &target});
-    else if (out.dim() != 1 || out.size(0) != 1)  // CANN documents [1], torch_npu gives []
+    if (reduction == at::Reduction::None) return broadcasts(out, {&self, &target});
+    if (!at::are_expandable(self.sizes(), target.sizes()))
+        fail(FaultKind::InvalidArgument, "parameter target is {}, which does not broadcast with self, {}",
+             describe(target), describe(self));
+    if (out.dim() != 1 || out.size(0) != 1)  // CANN documents [1], torch_npu gives []
         shape(out, {});
 }
 
@@ -55,9 +57,7 @@ void chained(at::Tensor &out, const at::Tensor &slope, const at::Tensor &grad, i
 at::Tensor difference(const at::Tensor &self, const at::Tensor &target) { return widened(self) - widened(target); }
 
 at::Tensor smooth(const at::Tensor &self, const at::Tensor &target, double beta) {
-    const at::Tensor distance = difference(self, target).abs_();
-    return beta == 0 ? distance
-                     : at::where(distance.lt(beta), distance.square().mul_(0.5 / beta), distance.sub(0.5 * beta));
+    return at::smooth_l1_loss(widened(self), widened(target), at::Reduction::None, beta);
 }
 
 at::Tensor smooth_slope(const at::Tensor &self, const at::Tensor &target, double beta) {
@@ -68,7 +68,7 @@ at::Tensor smooth_slope(const at::Tensor &self, const at::Tensor &target, double
 // A target of 0 adds 0, as torch defines it. (CANN's page says NaN.)
 at::Tensor divergence(const at::Tensor &self, const at::Tensor &target, bool log_target) {
     const at::Tensor t = widened(target);
-    return log_target ? t.exp().mul_(t - widened(self)) : at::xlogy(t, t).sub_(t * widened(self));
+    return log_target ? t.exp() * (t - widened(self)) : at::xlogy(t, t) - t * widened(self);
 }
 
 void kl_div(at::Tensor &out, const at::Tensor &self, const at::Tensor &target, int64_t reduction, bool log_target) {
@@ -152,6 +152,6 @@ OP(aclnnBinaryCrossEntropyWithLogits, weights(target, {&weightOptional, &posWeig
                                                 wide(posWeightOptional), at::Reduction::None),
            reduction))
 OP(aclnnBinaryCrossEntropyWithLogitsBackward, weights(target, {&weightOptional, &posWeightOptional});
-   same_shape(target, self); same_shape(out, self); network(gradOutput, self);
+   same_shape(target, self); same_shape(out, self); network(gradOutput, self, target);
    expands(self, gradOutput),
    chained(out, logits_slope(self, target, weightOptional, posWeightOptional), gradOutput, reduction))

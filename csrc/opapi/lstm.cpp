@@ -55,7 +55,7 @@ void lstm(const at::Tensor &input, const Operands &parameters, const Operands &i
         }
         steps.steps = shape.bidirectional ? at::cat(outputs, 2) : outputs[0];
     }
-    store(output, steps.steps, shape.batch_first);
+    store(output, steps.steps, shape.batch_first && !padded(batch_sizes));
     last_hidden.copy_(hidden);
     last_cell.copy_(cell);
 }

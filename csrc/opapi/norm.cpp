@@ -20,8 +20,21 @@ void batch_check(const Operand &input, std::initializer_list<const Operand *> ve
 }
 
 void running(const Operand &mean, const Operand &var, bool training) {
+    if (mean.defined() != var.defined())
+        fail(FaultKind::InvalidArgument, "parameters runningMean and runningVar: one is null, the other is not");
     if (!training && (!mean.defined() || !var.defined()))
         fail(FaultKind::NullArgument, "parameters runningMean and runningVar are null, but training is false");
+}
+
+// The batch's statistics, which only training uses. torch_npu hands empty ones over otherwise.
+void saved(Operand &mean, Operand &invstd, const Operand &input, bool training) {
+    for (Operand *statistic : {&mean, &invstd}) {
+        if (!training) statistic->allow_null();
+        if (statistic->defined() && statistic->numel() > 0)
+            channelled(*statistic, input);
+        else if (training && input.numel() > 0)
+            shape(*statistic, {input.size(1)});
+    }
 }
 
 // ATen's kernel for fp16 and bf16 input takes all of its fp32 parameters or none.
@@ -77,16 +90,12 @@ void batch_norm_backward(Gradients gradients, const at::Tensor &grad, const at::
 
 OP(aclnnBatchNorm, optional(weight, bias, runningMean, runningVar);
    batch_check(input, {&weight, &bias, &runningMean, &runningVar}); running(runningMean, runningVar, training);
-   same_shape(output, input); channelled(saveMean, input);
+   same_shape(output, input); same_dtype(output, input); channelled(saveMean, input);
    channelled(saveInvstd, input),
    batch_norm(output, saveMean, saveInvstd, input, weight, bias, runningMean, runningVar, training, momentum, eps))
-OP(
-    aclnnBatchNormBackward, optional(weight, runningMean, runningVar, saveMean, saveInvstd);
-    batch_check(input, {&weight, &runningMean, &runningVar}); running(runningMean, runningVar, training);
-    same_shape(gradOut, input); same_dtype(gradOut, input);
-    if (training) {
-        channelled(saveMean, input);
-        channelled(saveInvstd, input);
-    } masked(outputMask, {gradInput, gradWeight, gradBias}, input, {input.size(1)}),
-    batch_norm_backward({gradInput, gradWeight, gradBias}, gradOut, input, weight, runningMean, runningVar, saveMean,
-                        saveInvstd, training, eps, outputMask.mask<3>()))
+OP(aclnnBatchNormBackward, optional(weight, runningMean, runningVar);
+   batch_check(input, {&weight, &runningMean, &runningVar}); running(runningMean, runningVar, training);
+   same_shape(gradOut, input); same_dtype(gradOut, input); saved(saveMean, saveInvstd, input, training);
+   masked(outputMask, {gradInput, gradWeight, gradBias}, input, {input.size(1)}),
+   batch_norm_backward({gradInput, gradWeight, gradBias}, gradOut, input, weight, runningMean, runningVar, saveMean,
+                       saveInvstd, training, eps, outputMask.mask<3>()))

@@ -1,5 +1,6 @@
-// Layer norm and group norm. ATen's layer norm reads fp16 and bf16 input with fp32 parameters and statistics; without
-// parameters, and for group norm, the input is widened.
+// Layer norm and group norm. ATen's functions make their results anew, so every output is copied once. ATen's layer
+// norm reads fp16 and bf16 input with fp32 parameters and statistics; without parameters, and for group norm, the input
+// is widened.
 #include <c10/util/accumulate.h>
 
 #include "device/fault.h"
@@ -30,8 +31,10 @@ void layer_check(const Operand &input, const Ints &normalized, std::initializer_
     const int64_t rows =
         c10::multiply_integers(sizes.begin(), sizes.end() - static_cast<std::ptrdiff_t>(wanted.size()));
     for (const Operand *statistic : statistics)
-        if (statistic->defined() && (rows > 0 || statistic->numel() != 0))
+        if (statistic->defined() && (rows > 0 || statistic->numel() != 0)) {
+            network(*statistic);
             shape(*statistic, statistics_shape(input, normalized));
+        }
 }
 
 at::Tensor layer_input(const at::Tensor &input, const at::Tensor &weight, const at::Tensor &bias) {
@@ -62,6 +65,13 @@ void masked(const Bools &mask, Gradients gradients, const Operand &input, at::In
     optional(gradients.input, gradients.weight, gradients.bias);
 }
 
+// A gradient can be asked for of a parameter that is there.
+void asked(bool wanted, const Operand &parameter) {
+    if (wanted && !parameter.defined())
+        fail(FaultKind::NullArgument, "parameter {} is null, and outputMask asks for its gradient",
+             parameter.parameter());
+}
+
 void give_gradients(const std::tuple<at::Tensor, at::Tensor, at::Tensor> &results, Gradients gradients,
                     std::array<bool, 3> mask) {
     if (mask[0]) give(gradients.input, std::get<0>(results));
@@ -72,7 +82,7 @@ void give_gradients(const std::tuple<at::Tensor, at::Tensor, at::Tensor> &result
 void layer_norm_backward(Gradients gradients, const at::Tensor &grad, const at::Tensor &input,
                          at::IntArrayRef normalized, const at::Tensor &mean, const at::Tensor &rstd,
                          const at::Tensor &weight, const at::Tensor &bias, std::array<bool, 3> mask) {
-    const at::Tensor in = layer_input(input, weight, bias);
+    const at::Tensor in = weight.defined() ? input : widened(input);
     give_gradients(at::native_layer_norm_backward(grad.to(in.scalar_type()), in, normalized, widened(mean),
                                                   widened(rstd), widened(weight), widened(bias), mask),
                    gradients, mask);
@@ -127,8 +137,9 @@ void group_norm_backward(Gradients gradients, const at::Tensor &grad, const at::
 LAYER_NORM(aclnnLayerNorm)
 LAYER_NORM(aclnnFastLayerNorm)
 OP(aclnnLayerNormBackward, layer_check(input, normalizedShape, {&weightOptional, &biasOptional}, {&mean, &rstd});
-   same_shape(gradOut, input);
-   masked(outputMask, {gradInputOut, gradWeightOut, gradBiasOut}, input, normalizedShape),
+   same_shape(gradOut, input); masked(outputMask, {gradInputOut, gradWeightOut, gradBiasOut}, input, normalizedShape);
+   asked(outputMask[1], weightOptional);
+   asked(outputMask[2], biasOptional),
    layer_norm_backward({gradInputOut, gradWeightOut, gradBiasOut}, gradOut, input, normalizedShape, mean, rstd,
                        weightOptional, biasOptional, outputMask.mask<3>()))
 OP(aclnnGroupNorm, optional(gamma, beta); group_check(self, N, C, HxW, group, {&gamma, &beta}, {&meanOut, &rstdOut});

@@ -135,7 +135,7 @@ OP(aclnnBatchNormElemt, optional(weight, bias); channels(input, {&weight, &bias,
    same_shape(output, input), normalize(output, input, weight, bias, mean, invstd))
 OP(aclnnBatchNormReduceBackward, optional(weight); if (!inputG) optional(sumDy, sumDyXmu);
    if (!weightG) optional(gradWeight); if (!biasG) optional(gradBias);
-   channels(input, {&mean, &invstd, &weight, &sumDy, &sumDyXmu, &gradWeight, &gradBias});
+   channels(input, {&mean, &invstd, &weight, &sumDy, &sumDyXmu, &gradWeight, &gradBias}); network(gradOut);
    same_shape(gradOut, input), reduce(sumDy, sumDyXmu, gradWeight, gradBias, gradOut, input, mean, invstd))
 OP(aclnnBatchNormElemtBackward, optional(weight); channels(input, {&mean, &invstd, &weight, &sumDy, &sumDyXmu});
    same_shape(gradOut, input); same_shape(gradInput, input), normalize_backward(gradInput, gradOut, input, mean, invstd,

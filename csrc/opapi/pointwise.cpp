@@ -48,6 +48,15 @@ std::optional<at::Scalar> limit(const ScalarArgument &bound, const at::Tensor &o
     return bound.has_value() ? std::optional<at::Scalar>(bound.as(out.scalar_type())) : std::nullopt;
 }
 
+// ATen's kernel writes the promoted dtype alone.
+void clamp(at::Tensor &out, const at::Tensor &self, const std::optional<at::Scalar> &low,
+           const std::optional<at::Scalar> &high) {
+    if (out.scalar_type() == self.scalar_type())
+        at::clamp_out(out, self, low, high);
+    else
+        out.copy_(at::clamp(self, low, high));
+}
+
 void lerps(const Operand &out, const Operand &self, const Operand &end) {
     dtype(self, kNative);
     same_dtype(end, self);
@@ -85,11 +94,11 @@ void choose(at::Tensor &out, const at::Tensor &condition, const at::Tensor &self
 }  // namespace vnpu::opapi
 
 OP(aclnnClamp, clamps(out, self, clipValueMin, clipValueMax),
-   at::clamp_out(out, self, limit(clipValueMin, out), limit(clipValueMax, out)))
+   clamp(out, self, limit(clipValueMin, out), limit(clipValueMax, out)))
 OP(aclnnClampTensor, clamps(out, self, clipValueMin, clipValueMax),
    at::clamp_out(out, self, clipValueMin.maybe(), clipValueMax.maybe()))
-OP(aclnnClampMin, bound(out, self, clipValueMin), at::clamp_min_out(out, self, clipValueMin.as(out.scalar_type())))
-OP(aclnnClampMax, bound(out, self, clipValueMax), at::clamp_max_out(out, self, clipValueMax.as(out.scalar_type())))
+OP(aclnnClampMin, bound(out, self, clipValueMin), clamp(out, self, limit(clipValueMin, out), std::nullopt))
+OP(aclnnClampMax, bound(out, self, clipValueMax), clamp(out, self, std::nullopt, limit(clipValueMax, out)))
 OP(aclnnClampMinTensor, bound(out, self, clipValueMin), at::clamp_min_out(out, self, clipValueMin))
 OP(aclnnClampMaxTensor, bound(out, self, max), at::clamp_max_out(out, self, max))
 OP(aclnnInplaceClampMax, bound(selfRef, selfRef, clipValueMax),

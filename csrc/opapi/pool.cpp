@@ -159,6 +159,10 @@ void max_pool_backward(at::Tensor &grad_input, const at::Tensor &grad_output, co
                         o / p.out_width * w.stride[0] - w.padding[0] + positions[o] / w.kernel[1] * w.dilation[0];
                     const int64_t x =
                         o % p.out_width * w.stride[1] - w.padding[1] + positions[o] % w.kernel[1] * w.dilation[1];
+                    if (y < 0 || y >= p.height || x < 0 || x >= p.width)
+                        fail(FaultKind::InvalidArgument,
+                             "parameter indices was not made by aclnnMaxPool2dWithMask: "
+                             "it holds a position outside of the input");
                     to[i * p.height * p.width + y * p.width + x] += from[i * outputs + o];
                 }
             }
@@ -196,7 +200,7 @@ void adaptive_backward(const Operand &grad_output, const Operand &self, const Op
 
 #define WINDOW window("kernelSize", kernelSize, stride, padding, dilation)
 
-OP(aclnnMaxPool2dWithMask, pooled(self, out, WINDOW, ceilMode);
+OP(aclnnMaxPool2dWithMask, pooled(self, out, WINDOW, ceilMode); same_dtype(out, self);
    mask_check(indices, out, WINDOW), max_pool(out, indices, self, WINDOW))
 OP(aclnnMaxPool2dWithMaskBackward, pooled(self, gradOutput, WINDOW, ceilMode); mask_check(indices, gradOutput, WINDOW);
    network(gradInput); same_shape(gradInput, self), max_pool_backward(gradInput, gradOutput, indices, WINDOW))

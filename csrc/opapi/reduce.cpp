@@ -96,6 +96,9 @@ void truths(const Operand &out, const Operand &self, at::IntArrayRef dims, bool 
 void norms(const Operand &out, const Operand &self, const ScalarArgument &order, at::IntArrayRef dims, bool keep,
            at::ScalarType result) {
     require(order);
+    if (!at::isFloatingType(result))
+        fail(FaultKind::InvalidArgument, "parameter dtype is {}: a norm is a floating-point number",
+             c10::toString(result));
     sums(out, self, dims, keep, result, kFloats);
     const double p = order.to<double>();
     if (std::isinf(p) || p < 0) chooses(self, dims, kFloats);

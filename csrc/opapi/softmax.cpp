@@ -16,8 +16,12 @@ void check_backward(const Operand &grad_output, const Operand &output, int64_t d
     floating(grad_output);
     floating(output);
     dimension(dim, output);
+    floating(out);
+    same_dtype(grad_output, output);
     same_shape(grad_output, output);
     same_shape(out, output);
+    // ATen's kernel narrows to fp16 and bf16 alone.
+    if (output.scalar_type() == at::kDouble || out.scalar_type() == at::kDouble) same_dtype(out, output);
 }
 
 // The dtype it is computed in: softmax(fp16 -> fp32) is not softmax(fp16) widened.

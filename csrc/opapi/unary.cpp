@@ -2,7 +2,8 @@
 #include "opapi/op.h"
 
 // The result has the operand's dtype, or one it can be cast to.
-#define UNARY(NAME, IN, DTYPES, FUNCTION) OP(NAME, same(IN, out, DTYPES), FUNCTION(out, IN))
+#define UNARY(NAME, IN, DTYPES, FUNCTION) \
+    OP(NAME, same(IN, out, DTYPES), kept(out, IN, [&](at::Tensor &result) { FUNCTION(result, IN); }))
 // Integers give a float32.
 #define UNARY_FLOAT(NAME, IN, DTYPES, FUNCTION) OP(NAME, to_float(IN, out, DTYPES), FUNCTION(out, IN))
 #define UNARY_INPLACE(NAME, REF, DTYPES, FUNCTION) OP(NAME, dtype(REF, DTYPES), FUNCTION(REF, REF))
@@ -27,7 +28,7 @@ void to_bool(const Operand &in, const Operand &out, DTypes dtypes) {
     dtype(out, at::kBool);
 }
 
-void absolute(const Operand &self, const Operand &out) {
+void to_real(const Operand &self, const Operand &out) {
     dtype(self, kAll);
     same_shape(out, self);
     if (!self.is_complex()) return promotes(out, {&self});
@@ -40,6 +41,22 @@ void to_angle(const Operand &x, const Operand &out) {
     dtype(out, {x.is_complex() || !x.is_floating_point() ? at::kFloat : x.scalar_type()});
 }
 
+// compute(result) keeps the operand's dtype, and ATen's kernels that do write no other.
+template <class Compute>
+void kept(at::Tensor &out, const at::Tensor &in, Compute compute) {
+    if (out.scalar_type() == in.scalar_type()) return compute(out);
+    at::Tensor result = at::empty_like(in);
+    compute(result);
+    out.copy_(result);
+}
+
+at::Tensor &absolute(at::Tensor &out, const at::Tensor &self) {
+    if (self.is_complex()) return at::abs_out(out, self);
+    if (self.scalar_type() == at::kBool) return out.copy_(self);  // ATen has none
+    kept(out, self, [&](at::Tensor &result) { at::abs_out(result, self); });
+    return out;
+}
+
 at::Tensor &fraction(at::Tensor &out, const at::Tensor &in) {
     return in.is_floating_point() ? at::frac_out(out, in) : out.zero_();  // ATen has no integers here
 }
@@ -47,9 +64,10 @@ at::Tensor &fraction(at::Tensor &out, const at::Tensor &in) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnAbs, absolute(self, out), at::abs_out(out, self))
+OP(aclnnAbs, to_real(self, out), absolute(out, self))
 OP(aclnnAngleV2, to_angle(x, out), at::angle_out(out, x))
-OP(aclnnSign, same(self, result, kFloats | kComplex | at::kInt | at::kLong | at::kBool), at::sgn_out(result, self))
+OP(aclnnSign, same(self, result, kFloats | kComplex | at::kInt | at::kLong | at::kBool),
+   kept(result, self, [&](at::Tensor &to) { at::sgn_out(to, self); }))
 OP(aclnnSignbit, to_bool(self, out, kReals | at::kBool), at::signbit_out(out, self))
 OP(aclnnIsPosInf, to_bool(self, out, kFloats), at::isposinf_out(out, self))
 OP(aclnnIsNegInf, to_bool(self, out, kFloats), at::isneginf_out(out, self))
@@ -123,11 +141,14 @@ UNARY_INPLACE(aclnnInplaceSqrt, self, kFloats | kComplex, at::sqrt_out)
 UNARY_INPLACE(aclnnInplaceTan, selfRef, kFloats | kComplex, at::tan_out)
 UNARY_INPLACE(aclnnInplaceTanh, selfRef, kNative, at::tanh_out)
 
-OP(aclnnRoundDecimals, same(self, out, kFloats | at::kInt | at::kLong), at::round_out(out, self, decimals))
+OP(aclnnRoundDecimals, same(self, out, kFloats | at::kInt | at::kLong),
+   kept(out, self, [&](at::Tensor &result) { at::round_out(result, self, decimals); }))
 OP(aclnnInplaceRoundDecimals, dtype(selfRef, kFloats | at::kInt | at::kLong), at::round_out(selfRef, selfRef, decimals))
-OP(aclnnNanToNum, same(self, out, kNative | kIntsAndBool), at::nan_to_num_out(out, self, nan, posinf, neginf))
+OP(aclnnNanToNum, same(self, out, kNative | kIntsAndBool),
+   kept(out, self, [&](at::Tensor &result) { at::nan_to_num_out(result, self, nan, posinf, neginf); }))
 OP(aclnnInplaceNanToNum, dtype(selfRef, kNative | kIntsAndBool),
    at::nan_to_num_out(selfRef, selfRef, nan, posinf, neginf))
 // CANN: a negative eps means none.
-OP(aclnnLogit, same(input, out, kNative),
-   at::logit_out(out, input, eps < 0 ? std::nullopt : std::optional<double>(eps)))
+OP(aclnnLogit, same(input, out, kNative), kept(out, input, [&](at::Tensor &result) {
+       at::logit_out(result, input, eps < 0 ? std::nullopt : std::optional<double>(eps));
+   }))
