@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -26,3 +27,29 @@ def test_example_runs_unmodified(level: str, scale: str, tmp_path: Path) -> None
     assert {value.dtype for value in saved["model"].values()} == {torch.float32}
     assert saved["amp"]["loss_scaler0"]["loss_scale"] == (2.0**16 if scale == "dynamic" else 128.0)
     assert saved["optimizer"]["state"][0]["exp_avg"].dtype == torch.float32
+
+
+@pytest.mark.timeout(300)
+def test_port_holds(tmp_path: Path) -> None:
+    """Both runs of `torchport port`, on the CPU and on the NPU, import the stand-in."""
+    command = [
+        sys.executable,
+        "-m",
+        "torchport",
+        "port",
+        str(EXAMPLE),
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    ]
+    run = subprocess.run(
+        [*command, "--", "--epochs", "1", "-b", "256"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    comparison = json.loads(run.stdout)["data"]["comparison"]
+    assert comparison["steps"] == {"reference": 5, "port": 5}
+    assert comparison["worst"]["first"] <= 1e-3

@@ -21,7 +21,7 @@ SINGLE = {
     "gan/train.py": (["--epochs", "1", "--ngf", "8", "--ndf", "8"], 84),
     "imagenet/main.py": (["--epochs", "1", "--limit", "256"], 4),
 }
-# examples/digits and examples/apex have tests of their own; `port` waits for an apex in the reference run on the CPU.
+# These have tests of their own.
 ELSEWHERE = {"digits/train.py": "test_port_digits.py", "apex/train.py": "test_example_apex.py"}
 
 

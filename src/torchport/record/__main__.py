@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from torchport import standins
 from torchport.findings import Result, hash_bytes
 from torchport.patches import Patches
 from torchport.record import recording, script
@@ -74,6 +75,7 @@ def main() -> int:
     prepare = _reference if options.reference else None
     recorder = Recorder(journal, options.seed, prepare, equal if folder else None)
     recorder.install()
+    standins.install()  # both runs import apex and the like
     outcome = script.Outcome(-signal.SIGINT, "interrupted")
 
     def finish() -> None:
