@@ -30,9 +30,9 @@ SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test models distributed corpus fuzz lint types format docs asan tsan micro bench clean distclean
+.PHONY: help setup build demo test models distributed conformance corpus fuzz lint types format docs asan tsan micro bench clean distclean
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.packages build ## .venv with everything, and the virtual NPU (the second run does nothing)
 
@@ -57,6 +57,9 @@ corpus: $(VENV)/.packages ## convert the source of real packages (downloads them
 fuzz: $(VENV)/.packages ## convert 20,000 generated programs (half an hour); CASES= for another number
 	$(PIP) install --quiet $(INDEX) 'hypothesmith>=0.3.3'
 	TORCHPORT_FUZZ_CASES=$(or $(CASES),20000) $(BIN)/python -m pytest tests/fuzz --timeout=20000 -o faulthandler_timeout=0
+
+conformance: setup ## PyTorch's operator database against status.json (20 minutes; NAMES="add relu" for some)
+	$(BIN)/python tests/conformance/run.py $(NAMES)
 
 lint: $(VENV)/.packages ## style, import rules
 	$(call say,lint)

@@ -1,0 +1,138 @@
+"""Conformance to PyTorch's own operator database: `make conformance`, or `python tests/conformance/run.py [NAME...]`.
+
+Runs every operator of `op_db` in six dtypes on the virtual NPU (judge.py says how one is judged), prints what differs
+from status.json and fails when a pair has left PASS or has entered CRASH or TIMEOUT. `--update` writes the file.
+
+One process at a time works on a group of operators. It is ended when one pair takes too long or when the process
+grows too large; resident memory is what is limited, since the device's address range is reserved as a whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).parent
+STATUS = HERE / "status.json"
+GROUP = 150  # pairs a process
+SECONDS = 60  # for one pair
+RESIDENT_KIB = 6 << 20
+
+Pair = tuple[str, str]
+Verdicts = dict[Pair, str]  # "PASS", or "STATUS: reason"
+
+
+def status_of(verdict: str) -> str:
+    return verdict.partition(":")[0]
+
+
+def resident(process: subprocess.Popen[str]) -> int:
+    """KiB; 0 when the process is gone."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0)
+
+
+def run_group(group: list[Pair], verdicts: Verdicts) -> list[Pair]:
+    """Judge a group in one process; returns the pairs that it did not reach."""
+    with subprocess.Popen(
+        [sys.executable, HERE / "judge.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, bufsize=1,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(group))
+        process.stdin.close()
+        current: Pair | None = None
+        ended = ""
+        since = time.monotonic()
+        while True:
+            ready, _, _ = select.select([process.stdout], [], [], 1.0)
+            if ready:
+                line = process.stdout.readline()
+                if not line:
+                    break
+                said = json.loads(line)
+                current, since = (said["op"], said["dtype"]), time.monotonic()
+                if "status" in said:
+                    verdicts[current] = said["status"] + (f": {said['reason']}" if said["reason"] else "")
+                    current = None
+            elif time.monotonic() - since > SECONDS:
+                ended = f"TIMEOUT: more than {SECONDS} s"
+            elif resident(process) > RESIDENT_KIB:
+                ended = f"CRASH: more than {RESIDENT_KIB >> 20} GiB of memory"
+            if ended:
+                process.kill()
+                break
+        code = process.wait()
+    if current is not None:
+        verdicts[current] = ended or f"CRASH: exit status {code}"
+    elif ended or (code != 0 and not any(pair in verdicts for pair in group)):
+        raise SystemExit(f"judge.py did not come to its first operator (exit status {code}); run it by hand")
+    return [pair for pair in group if pair not in verdicts]
+
+
+def read() -> Verdicts:
+    if not STATUS.exists():
+        return {}
+    rows = json.loads(STATUS.read_text(encoding="utf-8"))
+    return {(op, dtype): verdict for op, row in rows.items() for dtype, verdict in row.items()}
+
+
+def write(verdicts: Verdicts) -> None:
+    rows: dict[str, dict[str, str]] = {}
+    for (op, dtype), verdict in sorted(verdicts.items()):
+        rows.setdefault(op, {})[dtype] = verdict
+    lines = ",\n".join(f"{json.dumps(op)}: {json.dumps(row)}" for op, row in rows.items())
+    STATUS.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+
+
+def worse(before: str, now: str) -> bool:
+    """Whether a pair has left PASS or has come to crash or hang."""
+    left = before == "PASS" and now != "PASS"
+    return left or (now in ("CRASH", "TIMEOUT") and before != now)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="operators of op_db (default: all)")
+    parser.add_argument("--update", action="store_true", help="write what was found to status.json")
+    options = parser.parse_args()
+    listed = subprocess.run(
+        [sys.executable, HERE / "judge.py", "--list"], capture_output=True, text=True, check=True
+    )
+    everything = [(op, dtype) for op, dtype in json.loads(listed.stdout.splitlines()[-1])]
+    todo = [pair for pair in everything if not options.names or pair[0] in options.names]
+    verdicts: Verdicts = {}
+    while todo:
+        todo = run_group(todo[:GROUP], verdicts) + todo[GROUP:]
+        print(f"\r{len(verdicts)} judged, {len(todo)} to go ", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+
+    known = read()
+    regressions = 0
+    for pair, verdict in sorted(verdicts.items()):
+        before, now = status_of(known.get(pair, "NEW")), status_of(verdict)
+        if before != now:
+            regressions += worse(before, now)
+            print(f"{'! ' if worse(before, now) else '  '}{pair[0]} {pair[1]}: {before} -> {verdict}")
+    if options.update:
+        write({pair: text for pair, text in {**known, **verdicts}.items() if pair in set(everything)})
+    counts = Counter(status_of(verdict) for verdict in verdicts.values())
+    offered = sum(counts.values()) - counts["NOT_OFFERED"]
+    print(", ".join(f"{count} {status}" for status, count in counts.most_common()))
+    print(f"{counts['PASS']} of {offered} offered pairs pass ({counts['PASS'] / max(offered, 1):.1%})")
+    return 1 if regressions and not options.update else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
