@@ -108,8 +108,8 @@ for name in {[name for name in names if not name.startswith("_Z")]!r}:
 
 def test_collectives_say_that_there_are_none() -> None:
     hccl = ctypes.CDLL(str(ascendcl.LIBRARY.with_name("libhccl.so")))
-    assert hccl.HcclGetRootInfo(None) == 5  # HCCL_E_NOT_SUPPORT
-    assert "HcclGetRootInfo is not offered. The virtual NPU has no collectives yet" in ascendcl.message()
+    assert hccl.HcclCommWorkingDevNicSet(None) == 5  # HCCL_E_NOT_SUPPORT
+    assert "HcclCommWorkingDevNicSet is not offered. The virtual NPU has the collectives, not this" in ascendcl.message()
 
 
 def test_collective_settings_are_kept() -> None:
