@@ -69,7 +69,8 @@ class AfterImport:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module  # the instance attribute set below; the class's own method is back
+            # The instance attribute set below: the class's own method is back. Another wait may have done so.
+            vars(loader).pop("exec_module", None)
             execute(module)
             self.cancel()
             self._action(module)

@@ -75,7 +75,8 @@ class Cuda:
         self._torch = torch
         self._patches = patches
         self._log = log
-        self._classes: dict[str, Callable[[], Any]] = {}  # served by __getattr__, which sees each use
+        # Served by __getattr__, which sees each use.
+        self._computed: dict[ModuleType, dict[str, Callable[[], Any]]] = {torch.cuda: {}}
 
     def patch(self) -> None:
         """Apply them."""
@@ -94,7 +95,8 @@ class Cuda:
                 self._refuse(place, row)
             else:
                 self._serve(place, last, row)
-        self._patches.compute(self._torch.cuda, self._classes)
+        for module, getters in self._computed.items():
+            self._patches.compute(module, getters)
         self._patches.compute(self._torch.version, {"cuda": self._version})
         backends = self._torch.backends
         self._answer(backends.cuda, "is_built", True)
@@ -128,16 +130,15 @@ class Cuda:
         if callable(target) and not isinstance(target, type):
             original = vars(place).get(last) if short in QUESTIONS else None  # torch would call CUDA next
             self._replace(place, last, self._function(row.name, row.npu, target, original))
-        elif isinstance(target, type) and place is self._torch.cuda:
-            self._classes[last] = self._class(row, target)
-            self._spread(last, vars(place).get(last), target)
-        elif isinstance(target, type):
-            self._patches.set(place, last, target)
+        elif isinstance(target, type) and isinstance(place, ModuleType):
+            self._computed.setdefault(place, {})[last] = self._class(row, target)
+            if place is self._torch.cuda:
+                self._spread(last, vars(place).get(last), target)
 
     def _class(self, row: Api, target: Any) -> Callable[[], Any]:
         def get() -> Any:
             # _getframe: this, compute's __getattr__, whoever looks. torch looks for isinstance, Python to import.
-            if is_script(sys._getframe(2)):
+            if sees_cuda(3) and is_script(sys._getframe(2)):
                 self._log.redirected(row.name, row.npu)
             return target
 
@@ -191,9 +192,9 @@ class Cuda:
             torch.npu.init()  # a GPU's list is empty before that as well, but fills up under the same name
             return torch.npu.default_generators
 
-        self._classes["default_generators"] = default_generators
-        self._classes["has_half"] = lambda: True
-        self._classes["has_magma"] = lambda: False
+        self._computed[torch.cuda].update(
+            default_generators=default_generators, has_half=lambda: True, has_magma=lambda: False
+        )
 
         def properties(device: Any = None) -> Properties:
             return Properties(torch, torch.npu.get_device_properties(device))

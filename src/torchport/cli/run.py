@@ -99,7 +99,9 @@ def _words(arguments: argparse.Namespace) -> list[str]:
             f"--master-addr={arguments.master_addr}",
             f"--master-port={arguments.master_port or 29500}",
         ]
-    return ["-m", "torch.distributed.run", *where, f"--nproc-per-node={processes or 1}", *script]
+    where.append(f"--nproc-per-node={processes or 1}")
+    # torch_npu has imported that module by then, which runpy warns of.
+    return ["-W", "ignore::RuntimeWarning:runpy", "-m", "torch.distributed.run", *where, *script]
 
 
 def _patching(arguments: argparse.Namespace) -> dict[str, str]:

@@ -1,0 +1,139 @@
+"""accelerate, transformers, lightning and timm train on the NPU in unmodified scripts."""
+
+from __future__ import annotations
+
+ACCELERATE = """
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+
+set_seed(0)
+accelerator = Accelerator(mixed_precision=PRECISION)
+x = torch.randn(64, 8)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)), 8)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+model, optimizer, data = accelerator.prepare(model, optimizer, data)
+losses = []
+for epoch in range(6):
+    total = 0.0
+    for inputs, targets in data:
+        with accelerator.accumulate(model):
+            loss = torch.nn.functional.mse_loss(model(inputs), targets)
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        total += loss.item()
+    losses.append(total)
+weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+gathered = accelerator.gather(weights.unsqueeze(0))
+print("same", bool((gathered == gathered[0]).all()), len(gathered), accelerator.device.type, accelerator.state.backend)
+print("learns", losses[-1] < 0.7 * losses[0])
+"""
+
+
+def test_accelerate(run) -> None:
+    """Its own choice of the device: it knows the NPU, and must not be told of CUDA."""
+    assert run(ACCELERATE.replace("PRECISION", "'no'")).stdout == "same True 1 cuda None\nlearns True\n"
+
+
+def test_accelerate_in_mixed_precision(run) -> None:
+    # torch_npu's scaler prints to stdout as well.
+    lines = run(ACCELERATE.replace("PRECISION", "'fp16'")).stdout.splitlines()
+    assert lines[-2:] == ["same True 1 cuda None", "learns True"]
+
+
+def test_accelerate_with_two_processes(run) -> None:
+    out = run(ACCELERATE.replace("PRECISION", "'no'"), "--nproc", "2").stdout
+    assert sorted(out.splitlines()) == ["learns True"] * 2 + ["same True 2 cuda hccl"] * 2
+
+
+TRANSFORMERS = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+config = GPT2Config(vocab_size=32, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
+rows = [{"input_ids": torch.arange(16) % 8 + start, "labels": torch.arange(16) % 8 + start} for start in range(8)] * 4
+arguments = TrainingArguments(
+    "out", per_device_train_batch_size=8, num_train_epochs=6, learning_rate=5e-3, logging_steps=4, save_strategy="no",
+    report_to=[], disable_tqdm=True, seed=0,
+)
+trainer = Trainer(GPT2LMHeadModel(config), arguments, train_dataset=rows)
+result = trainer.train()
+history = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+print("device", arguments.device.type, next(trainer.model.parameters()).is_cuda)
+print("learns", float(history[-1]) < 0.6 * float(history[0]))
+"""
+
+
+def test_transformers_trainer(run) -> None:
+    lines = run(TRANSFORMERS).stdout.splitlines()
+    assert lines[-2:] == ["device cuda True", "learns True"]
+
+
+FABRIC = """
+import torch
+from lightning.fabric import Fabric
+
+fabric = Fabric(accelerator="cuda", devices=1, precision=PRECISION)
+fabric.launch()
+fabric.seed_everything(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+model, optimizer = fabric.setup(model, torch.optim.Adam(model.parameters(), lr=1e-2))
+x = torch.randn(64, 8)
+data = fabric.setup_dataloaders(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)), 8))
+losses = []
+for epoch in range(6):
+    for inputs, targets in data:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(inputs), targets)
+        fabric.backward(loss)
+        optimizer.step()
+    losses.append(loss.item())
+print("device", fabric.device.type, inputs.is_cuda)
+print("learns", losses[-1] < 0.7 * losses[0])
+"""
+
+
+def test_lightning_fabric(run) -> None:
+    assert run(FABRIC.replace("PRECISION", "'32-true'")).stdout.splitlines() == [
+        "device cuda True",
+        "learns True",
+    ]
+
+
+def test_lightning_fabric_in_mixed_precision(run) -> None:
+    assert run(FABRIC.replace("PRECISION", "'16-mixed'")).stdout.splitlines()[-2:] == [
+        "device cuda True",
+        "learns True",
+    ]
+
+
+TIMM = """
+import torch
+import timm
+from timm.optim import create_optimizer_v2
+from timm.utils import NativeScaler
+
+torch.manual_seed(0)
+model = timm.create_model("resnet10t", pretrained=False, num_classes=4, in_chans=1).cuda()
+optimizer = create_optimizer_v2(model, opt="adamw", lr=2e-3)
+scaler = NativeScaler()
+x = torch.randn(16, 1, 32, 32).cuda()
+y = torch.arange(16).cuda() % 4
+losses = []
+for step in range(8):
+    with torch.autocast("cuda"):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    scaler(loss, optimizer, parameters=model.parameters())
+    losses.append(loss.item())
+torch.cuda.synchronize()
+print("device", next(model.parameters()).device.type)
+print("learns", losses[-1] < 0.7 * losses[0])
+"""
+
+
+def test_timm(run) -> None:
+    assert run(TIMM).stdout.splitlines()[-2:] == ["device cuda", "learns True"]
