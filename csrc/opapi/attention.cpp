@@ -12,8 +12,27 @@
 
 #include "opapi/op.h"
 
+// Of the MKL inside libtorch_cpu.so; null in a torch without it.
+extern "C" __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
+
 namespace vnpu::opapi::attention {
 namespace {
+
+// While it lives, MKL computes this thread's products alone. Torch lets MKL start threads inside of parallel regions
+// (mkl_set_dynamic(0)): larger products then wait for threads that OpenMP does not start.
+class AloneInMkl {
+  public:
+    explicit AloneInMkl(bool alone)
+        : before_(alone && MKL_Set_Num_Threads_Local != nullptr ? MKL_Set_Num_Threads_Local(1) : -1) {}
+    ~AloneInMkl() {
+        if (before_ >= 0) MKL_Set_Num_Threads_Local(before_);
+    }
+    AloneInMkl(const AloneInMkl &) = delete;
+    AloneInMkl &operator=(const AloneInMkl &) = delete;
+
+  private:
+    int before_;
+};
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kLargest = std::numeric_limits<float>::max();
@@ -98,6 +117,7 @@ void in_parallel(size_t count, Work work) {
     const int64_t threads = std::min<int64_t>(static_cast<int64_t>(count), at::get_num_threads());
     at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
         const at::AutoDispatchBelowADInplaceOrView below_autograd;  // a pool thread has the flags of no one
+        const AloneInMkl alone(threads > 1);
         for (size_t i = next++; i < count; i = next++) work(i);
     });
 }
