@@ -1,4 +1,4 @@
-"""Train a character language model with an LSTM on the text of this file with a CUDA GPU."""
+"""Train a character language model with an LSTM on a text that Python brings, with a CUDA GPU."""
 
 import argparse
 import math
@@ -29,7 +29,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.cuda.manual_seed_all(0)
-    text = Path(__file__).read_text()
+    text = Path(argparse.__file__).read_text()[:8000]
     characters = sorted(set(text))
     data = torch.tensor([characters.index(character) for character in text]).cuda()
     rows = len(data) // args.batch_size

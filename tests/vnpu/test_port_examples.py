@@ -15,11 +15,19 @@ from torchport import vnpu
 from torchport.convert import convert_tree
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# Arguments with which each trains for seconds, and how many steps that is. examples/digits has tests of its own.
+STEPWISE, STATISTICALLY = "step by step", "statistically"
+# Arguments with which each trains for seconds, how many steps that is, and how two runs of it can be compared: the
+# variational autoencoder, the policy and dropout draw random numbers on the device.
 SINGLE = {
-    "gpt/train.py": (["--steps", "12", "-b", "4", "--block", "32", "--width", "64"], 12),
-    "gan/train.py": (["--epochs", "1", "--ngf", "8", "--ndf", "8"], 84),
-    "imagenet/main.py": (["--epochs", "1", "--limit", "256"], 4),
+    "gpt/train.py": (["--steps", "12", "-b", "4", "--block", "32", "--width", "64"], 12, STEPWISE),
+    "gan/train.py": (["--epochs", "1", "--ngf", "8", "--ndf", "8"], 84, STEPWISE),
+    "imagenet/main.py": (["--epochs", "1", "--limit", "256"], 4, STEPWISE),
+    "lstm/train.py": (["--steps", "8"], 8, STATISTICALLY),
+    "vae/train.py": (["--epochs", "1"], 15, STATISTICALLY),
+    "reinforce/train.py": (["--episodes", "8"], 8, STATISTICALLY),
+}
+WAITS = {
+    "lstm/train.py": "the recorder does not see dropout inside nn.LSTM as chance, and compares step by step"
 }
 # These have tests of their own.
 ELSEWHERE = {"digits/train.py": "test_port_digits.py", "apex/train.py": "test_example_apex.py"}
@@ -42,14 +50,16 @@ def port(name: str, out: Path, arguments: list[str]) -> tuple[int, dict[str, obj
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SINGLE)
-def test_trains_like_the_original(name: str, tmp_path: Path) -> None:
-    arguments, steps = SINGLE[name]
+def test_trains_like_the_original(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if name in WAITS:
+        request.applymarker(pytest.mark.xfail(reason=WAITS[name], strict=True))
+    arguments, steps, method = SINGLE[name]
     code, result = port(name, tmp_path / "out", arguments)
     assert code == 0, [finding["message"] for finding in result["findings"]]
     comparison = result["data"]["comparison"]
     assert comparison["steps"] == {"reference": steps, "port": steps}
-    assert comparison["method"] == "step by step"
-    assert comparison["worst"]["first"] <= 1e-4
+    assert comparison["method"] == method
+    assert comparison["worst"]["first"] <= 1e-4 or method == STATISTICALLY
     assert len({round(loss, 6) for loss in comparison["curves"]["port"]}) > steps // 2  # it does train
     assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
 
