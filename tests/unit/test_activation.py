@@ -48,7 +48,12 @@ def fake_torch_npu(tmp_path: Path) -> Path:
 
 
 # What a program imports in place of apex and its like defines torch modules and optimizers.
-ON_TORCH = ("torchport.amp", "torchport.legacy.", "torchport.standins.attention", "torchport.standins.packages")
+ON_TORCH = (
+    "torchport.amp",
+    "torchport.legacy.",
+    "torchport.standins.attention",
+    "torchport.standins.packages",
+)
 
 
 def test_importing_every_room_is_light() -> None:

@@ -34,7 +34,9 @@ def test_there_are_checks():
     assert len(NAMES) > 15
 
 
-@pytest.mark.parametrize("module", ["torchport.auto", "torchport.record.reference", "torchport.record.recorder"])
+@pytest.mark.parametrize(
+    "module", ["torchport.auto", "torchport.record.reference", "torchport.record.recorder"]
+)
 def test_import_is_light(module):
     clock = "time.process_time()"  # not wall time: the machine may be busy
     code = f"import sys, time; t = {clock}; import {module}; print({clock} - t, 'torch' in sys.modules)"

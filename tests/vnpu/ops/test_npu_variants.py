@@ -114,6 +114,12 @@ def test_distances_have_gradients(p: float) -> None:
     )  # fmt: skip
 
 
+def test_distances_of_batches_that_broadcast_have_gradients() -> None:
+    check(
+        lambda a, b: torch.cdist(a, b, 3.0), random(1, 4, 3), random(2, 5, 3, seed=1), dtypes=FLOATS[:1], ulps=32
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("triangle", [False, True])
 def test_scaled_masked_softmax_of_torch_npu(triangle: bool) -> None:
     """Its legacy path; test_softmax_masked.py has the operator of CANN."""
