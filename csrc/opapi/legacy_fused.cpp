@@ -33,7 +33,7 @@ at::Tensor distance_grad(const at::Tensor &grad, const at::Tensor &x1, const at:
         slope = sign * difference.abs().eq(d);
     else
         slope = (sign * difference.abs().pow(p - 1) / d.pow(p - 1)).masked_fill(d.eq(0), 0);
-    return (slope * widened(grad)).sum(-2);
+    return (slope * widened(grad)).sum(-2);  // of every pair of batches; where x1 has one batch for all, their sum
 }
 
 }  // namespace
@@ -48,4 +48,4 @@ LEGACY(ScaledMaskedSoftmaxGrad, alike(out[0], in[0]),
                         .masked_fill_(left_out(in[2], attributes), 0)))
 LEGACY(CdistGrad, alike(in[1], in[0]); alike(in[2], in[0]);
        alike(in[3], in[0]), out[0].copy_(distance_grad(in[0], in[1], in[2], in[3], attribute<float>(attributes, "p", 2))
-                                             .reshape(out[0].sizes())))
+                                             .sum_to_size(out[0].sizes())))
