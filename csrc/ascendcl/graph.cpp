@@ -77,8 +77,9 @@ aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
 // torch_npu asks before every operator.
 aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI) {
     return VNPU_API(stream, status, modelRI) {
+        aclmdlRICaptureStatus &answer = required(status, "status");
         const auto graph = capturing() ? captured_by(Machine::instance().stream(stream)) : nullptr;
-        if (status != nullptr) *status = graph ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_NONE;
+        answer = graph ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_NONE;
         if (modelRI != nullptr) *modelRI = graph.get();
     };
 }

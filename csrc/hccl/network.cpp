@@ -246,7 +246,7 @@ void Network::leave(std::string_view reason) noexcept {
         if (!peer->closed && !peer->deaf && peer->outgoing.bytes == 0 && peer->header_sent == sizeof(Frame)) {
             std::array<char, sizeof(Frame) + 1000> message{};
             std::memcpy(message.data(), &frame, sizeof frame);
-            std::memcpy(message.data() + sizeof frame, reason.data(), frame.bytes);
+            reason.copy(message.data() + sizeof frame, frame.bytes);
             ::send(peer->socket.file(), message.data(), sizeof frame + frame.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
         shutdown(peer->socket.file(), SHUT_WR);

@@ -134,9 +134,7 @@ void SharedMemory::finished(uint64_t collectives) noexcept { segment_->slot(rank
 void SharedMemory::leave(std::string_view reason) noexcept {
     Segment::Slot &mine = segment_->slot(rank_);
     if (mine.state.load() != State::Joined) return;
-    const size_t length = std::min(reason.size(), mine.reason.size() - 1);
-    std::memcpy(mine.reason.data(), reason.data(), length);
-    mine.reason[length] = '\0';
+    mine.reason[reason.copy(mine.reason.data(), mine.reason.size() - 1)] = '\0';
     mine.state.store(reason.empty() ? State::Left : State::Failed);
     for (int peer = 0; peer < size(); ++peer) notify(peer);
 }
