@@ -61,9 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         known = words and words[0] in command_names()
-        code = _run_command(words[0], words[1:]) if known else _run_without_command(words)
-        sys.stdout.flush()
-        return code
+        try:
+            return _run_command(words[0], words[1:]) if known else _run_without_command(words)
+        finally:
+            sys.stdout.flush()  # here, also when argparse leaves: at exit nobody could catch the error
     except BrokenPipeError:
         # `torchport ... | head`: leave quietly; the interpreter must find a stdout that it can flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
