@@ -26,9 +26,6 @@ SINGLE = {
     "vae/train.py": (["--epochs", "1"], 15, STATISTICALLY),
     "reinforce/train.py": (["--episodes", "8"], 8, STATISTICALLY),
 }
-WAITS = {
-    "lstm/train.py": "the recorder does not see dropout inside nn.LSTM as chance, and compares step by step"
-}
 # These have tests of their own.
 ELSEWHERE = {"digits/train.py": "test_port_digits.py", "apex/train.py": "test_example_apex.py"}
 
@@ -50,9 +47,7 @@ def port(name: str, out: Path, arguments: list[str]) -> tuple[int, dict[str, obj
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SINGLE)
-def test_trains_like_the_original(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if name in WAITS:
-        request.applymarker(pytest.mark.xfail(reason=WAITS[name], strict=True))
+def test_trains_like_the_original(name: str, tmp_path: Path) -> None:
     arguments, steps, method = SINGLE[name]
     code, result = port(name, tmp_path / "out", arguments)
     assert code == 0, [finding["message"] for finding in result["findings"]]

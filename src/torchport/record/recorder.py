@@ -48,6 +48,7 @@ class Recorder:
         self._scales: list[float] = []
         self._device_state: Any = None
         self._random_seen = False
+        self._lstm_seen = False
         self._precisions: set[str] = set()
 
     def install(self) -> None:
@@ -90,6 +91,8 @@ class Recorder:
         for scaler in {torch.amp.GradScaler, *_subclasses(torch.amp.GradScaler)}:
             if "scale" in vars(scaler):
                 self._patches.wrap(scaler, "scale", self._scale)
+        if backend == "npu":
+            self._patches.wrap(torch.nn.LSTM, "forward", self._lstm)
         if self._make_equal is not None:
             self._equal = self._make_equal(torch)
             self._equal.install(self._patches)
@@ -104,6 +107,18 @@ class Recorder:
             return seed
 
         self._patches.wrap(module, name, wrapper)
+
+    def _lstm(self, original: Any) -> Any:
+        """torch_npu's documentation of `_lstm_npu` has dropout as not supported: what it is given has no effect."""
+
+        def forward(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if this.training and this.dropout > 0 and this.num_layers > 1 and not self._lstm_seen:
+                self._lstm_seen = True
+                detail = "nn.LSTM drops out between its layers on the CPU and on CUDA, torch_npu's does not"
+                self._journal.write("random", detail=detail)
+            return original(this, *args, **kwargs)
+
+        return forward
 
     def _autocast(self, original: Any) -> Any:
         def enter(this: Any) -> Any:

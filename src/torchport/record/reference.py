@@ -84,7 +84,7 @@ RANDOM_LAYERS = {
         "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
         "scaled_dot_product_attention", "rrelu", "gumbel_softmax",
     ),
-    "torch.nn.RNNBase": ("forward",),
+    **{f"torch.nn.{layer}": ("forward",) for layer in ("RNN", "LSTM", "GRU")},  # between their layers
 }  # fmt: skip
 
 # Methods whose first argument may be a device, also as a plain number.

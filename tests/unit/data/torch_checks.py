@@ -127,6 +127,12 @@ def check_device_random_numbers_leave_the_cpu_generator_alone():
         torch.rand(5, device="cuda")
         functional.dropout(torch.ones(100), 0.5)
         assert torch.equal(torch.rand(4), expected)
+        for layer in (torch.nn.RNN, torch.nn.LSTM, torch.nn.GRU):
+            layers = layer(4, 4, num_layers=2, dropout=0.5)
+            here, there = torch.get_rng_state(), torch.cuda.get_rng_state()
+            layers(torch.ones(3, 2, 4))
+            assert torch.equal(torch.get_rng_state(), here)
+            assert not torch.equal(torch.cuda.get_rng_state(), there)
         torch.cuda.manual_seed_all(5)
         first = torch.randn(3, device="cuda"), functional.dropout(torch.ones(100), 0.5)
         state = torch.cuda.get_rng_state()
