@@ -32,14 +32,6 @@ print(f"final loss {loss.item():.4f}", open(os.path.join(os.path.dirname(__file_
 """
 
 
-@pytest.fixture(autouse=True)
-def interruptible():
-    """A job that a shell starts in the background ignores Ctrl-C, and so would every process started here."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with an empty library where the driver looks for the device."""
