@@ -88,6 +88,15 @@ def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [lines[line - 1].count(".cuda") for line in moved] == [1] * 3
 
 
+def test_the_script_alone_is_its_own_main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = project(tmp_path) / "train.py"
+    monkeypatch.chdir(tmp_path)
+    for number, main_ in enumerate(["train.py", "proj/train.py", str(script)]):
+        out = f"out{number}"
+        assert main(["convert", "proj/train.py", "-o", out, "-q", "--distributed", "--main", main_]) == 0
+        assert "DistributedSampler" in (tmp_path / out / "train.py").read_text()
+
+
 def test_agnostic_style_runs_on_cuda_still(tmp_path: Path) -> None:
     diff = preview_tree(project(tmp_path), Style.AGNOSTIC, Extras("train.py")).data["diff"]
     assert "get_default_backend_for_device(ACCELERATOR)" in diff
@@ -169,6 +178,11 @@ def test_options_of_other_tools(tmp_path: Path, word: str | None) -> None:
     assert code == 0
     folder = tmp_path / "out" / ("proj_msft_multi" if word else "proj_msft")
     names = {path.name for path in folder.iterdir()}
+    assert (
+        main(["convert", "-i", str(root.rename(tmp_path / "proj.v2")), "-o", str(tmp_path / "out"), "-q"])
+        == 0
+    )
+    assert (tmp_path / "out" / "proj.v2_msft" / "train.py").is_file()
     assert {"train.py", "change_list.csv", "unsupported_api.csv", "msFmkTranspltlog.txt"} <= names
     assert ("run_distributed_npu.sh" in names) == bool(word)
 

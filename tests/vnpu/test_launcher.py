@@ -64,6 +64,15 @@ def test_the_generated_launcher_runs_as_written(tmp_path: Path) -> None:
     assert (launcher.name, ended.stdout) == (LAUNCHER, SAYS)
 
 
+def test_a_script_for_one_gpu_runs_on_two_npus(tmp_path: Path) -> None:
+    """Only the loader that is trained on is shared out, and each process trains on its own device."""
+    script = SCRIPT.with_name("single_card.py")
+    convert_tree(script, tmp_path / "out", Style.NPU, Extras(script.name, "net"))
+    launcher = write_launcher(tmp_path / "out", script.name)
+    ended = finish([str(launcher)], NPROC_PER_NODE="2", MASTER_PORT=str(_free_port()))
+    assert ended.stdout == "0 3 6\n1 3 6\non npu:0 finite True\n"
+
+
 def test_a_failing_rank_ends_the_run(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import os, sys\nsys.exit(3 if os.environ['RANK'] == '1' else 0)\n")

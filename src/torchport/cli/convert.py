@@ -157,7 +157,8 @@ def _write_copy(arguments: argparse.Namespace, style: Style, extras: Extras | No
     folder = arguments.output
     if arguments.layout == "msft":
         suffix = "_msft_multi" if arguments.distributed else "_msft"
-        folder = arguments.output / f"{arguments.path.resolve().stem}{suffix}"
+        source = arguments.path.resolve()
+        folder = arguments.output / f"{source.name if source.is_dir() else source.stem}{suffix}"
     result = convert_tree(arguments.path, folder, style, extras)
     if arguments.layout == "msft":
         texts = {**tables(result), "msFmkTranspltlog.txt": _text(result, arguments)}

@@ -44,12 +44,12 @@ exec torchrun \\
 
 
 def main_file(project: Path, main: Path) -> str:
-    """The name in findings of the file that `main` means: inside the project, or from where the user is.
+    """The name in findings of the file that `main` means: inside the project's folder, or from where the user is.
 
     Raises TorchportError where the project has no such Python file.
     """
     root = project.resolve()
-    for candidate in ([project / main] if project.is_dir() else []) + [main]:
+    for candidate in ((project if project.is_dir() else project.parent) / main, main):
         path = candidate.resolve()
         if is_python(path) and path.is_file() and (path == root or root in path.parents):
             return display_name(path, root)

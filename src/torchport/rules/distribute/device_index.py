@@ -16,6 +16,11 @@ from torchport.rules.receivers import Owner, Receivers
 from torchport.rules.roles import Proof, Roles
 
 _INDEXED = re.compile(r"cuda:(\d+)")
+_TEMPLATE = re.compile(r"cuda:(?:%[dsi]|\{\d?\})?")
+# Names that hold the number of a device, where `.to(number)` does not say what it is.
+_NUMBER = re.compile(r"_*(?:gpus?|(?:gpu|cuda|device)_?(?:id|idx|index|no|num|number))")
+_OWN = "a device without index is the process's own"
+_TAKES_NUMBER = ("torch.cuda.set_device", "torch.cuda.device")
 
 
 def check(script: Script) -> Iterator[Finding]:
@@ -23,22 +28,20 @@ def check(script: Script) -> Iterator[Finding]:
     if script.is_distributed:
         return
     yield from _strings(script)
-    methods = Receivers(script, "cuda")
+    methods = {name: Receivers(script, name) for name in ("cuda", "to")}
     for call in script.all(ast.Call):
         name = script.qualified(call.func)
-        if name == "torch.cuda.set_device" and call.args and script.source(call.args[0]) != LOCAL_RANK:
+        if name in _TAKES_NUMBER and call.args and script.source(call.args[0]) != LOCAL_RANK:
             edit = Edit(*script.text.span(call.args[0]), LOCAL_RANK.encode())
             yield RULE.finding(script, call, "each process chooses the device of its local rank", [edit])
         elif name == "torch.device" and len(call.args) == 2:
             start, end = script.text.span(call.args[0])[1], script.text.span(call.args[1])[1]
-            yield RULE.finding(
-                script, call, "a device without index is the process's own", [Edit(start, end, b"")]
-            )
+            yield RULE.finding(script, call, _OWN, [Edit(start, end, b"")])
         elif (
-            isinstance(call.func, ast.Attribute) and call.func.attr == "cuda" and len(call.args) == 1
-            and name is None and methods.owner(call.func.value) is Owner.TORCH
+            isinstance(method := call.func, ast.Attribute) and method.attr in methods and name is None
+            and methods[method.attr].owner(method.value) is Owner.TORCH
         ):  # fmt: skip
-            yield _without_index(script, call, call.args[0])
+            yield from _moved(script, call, method.attr)
     for assign in script.all(ast.Assign):
         if any("CUDA_VISIBLE_DEVICES" in script.source(target) for target in assign.targets):
             yield RULE.finding(
@@ -48,27 +51,53 @@ def check(script: Script) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _without_index(script: Script, call: ast.Call, argument: ast.expr) -> Finding:
-    device = isinstance(argument, ast.Name | ast.Attribute) and "device" in script.source(argument).lower()
-    if device:
-        return RULE.finding(
-            script, call, "this has to be the process's own device", safety=Safety.REPORT, severity=Severity.INFO,
-            hint="It is, where the device has no index.",
-        )  # fmt: skip
-    return RULE.finding(
-        script, call, "a device without index is the process's own", [Edit(*script.text.span(argument), b"")],
-        safety=Safety.SAFE if isinstance(argument, ast.Constant) else Safety.REVIEW,
-    )  # fmt: skip
+def _moved(script: Script, call: ast.Call, method: str) -> Iterator[Finding]:
+    """`x.cuda(0)`, `x.cuda(args.gpu, non_blocking=True)`, `x.to(0)`, `x.to(args.gpu)`."""
+    named = next((keyword for keyword in call.keywords if keyword.arg == "device"), None)
+    argument = call.args[0] if call.args else named.value if named else None
+    if argument is None or isinstance(argument, ast.Starred) or len(call.args) > 1:
+        return
+    last = argument.attr if isinstance(argument, ast.Attribute) else getattr(argument, "id", "")
+    safety = Safety.SAFE if isinstance(argument, ast.Constant) else Safety.REVIEW
+    if method == "cuda":
+        if role("device").names.match(last):
+            yield RULE.finding(
+                script, call, "this has to be the process's own device", safety=Safety.REPORT,
+                severity=Severity.INFO, hint="It is, where the device has no index.",
+            )  # fmt: skip
+        else:
+            yield RULE.finding(script, call, _OWN, [_removed(script, call, named)], safety=safety)
+    elif _NUMBER.fullmatch(last) or _is_number(argument):
+        edit = Edit(*script.text.span(argument), b'"cuda"')
+        yield RULE.finding(script, call, _OWN, [edit], safety=safety)
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _removed(script: Script, call: ast.Call, named: ast.keyword | None) -> Edit:
+    """The call without its first argument, or without the one by name; others may follow."""
+    _, head = script.text.span(call.func)
+    end = script.text.span(call)[1] - 1
+    first = head + script.text.slice(head, end).index("(") + 1
+    keywords = call.keywords
+    if call.args:
+        return Edit(first, script.text.span(keywords[0])[0] if keywords else end, b"")
+    assert named is not None
+    index = keywords.index(named)
+    if index + 1 < len(keywords):
+        return Edit(script.text.span(named)[0], script.text.span(keywords[index + 1])[0], b"")
+    return Edit(script.text.span(keywords[index - 1])[1] if index else first, end, b"")
 
 
 def _strings(script: Script) -> Iterator[Finding]:
-    roles: Roles | None = None
+    roles = Roles(script, role("device"))
     for constant in script.all(ast.Constant):
         text = constant.value if isinstance(constant.value, str) else ""
         found = _INDEXED.fullmatch(text)
         if found is None or isinstance(script.parent(constant), ast.JoinedStr | ast.Expr | ast.Dict):
             continue
-        roles = roles or Roles(script, role("device"))
         proof = roles.proof(constant)
         if proof is Proof.NONE or found[1] != "0":
             yield RULE.finding(
@@ -78,10 +107,31 @@ def _strings(script: Script) -> Iterator[Finding]:
             )  # fmt: skip
         else:
             safety = Safety.SAFE if proof is Proof.PROVEN else Safety.REVIEW
-            edits = [script.string_edit(constant, text, "cuda")]
             yield RULE.finding(
-                script, constant, "a device without index is the process's own", edits, safety=safety
+                script, constant, _OWN, [script.string_edit(constant, text, "cuda")], safety=safety
             )
+    for node in _made(script):
+        inside = any(isinstance(above, ast.JoinedStr) for above in script.names.ancestors(node))
+        if not inside and roles.proof(node) is not Proof.NONE:
+            edit = Edit(*script.text.span(node), b'"cuda"')
+            hint = f"Check that {script.source(node)} was the process's only device."
+            yield RULE.finding(script, node, _OWN, [edit], safety=Safety.REVIEW, hint=hint)
+
+
+def _made(script: Script) -> Iterator[ast.expr]:
+    """`f"cuda:{n}"`, `"cuda:%d" % n`, `"cuda:{}".format(n)`, `"cuda:" + str(n)`: a device by a number of its own."""
+    for joined in script.all(ast.JoinedStr):
+        match joined.values:
+            case [ast.Constant(value="cuda:"), ast.FormattedValue()]:
+                yield joined
+    for constant in script.all(ast.Constant):
+        if not isinstance(constant.value, str) or not _TEMPLATE.fullmatch(constant.value):
+            continue
+        match above := script.parent(constant):
+            case ast.BinOp(left=left, op=ast.Mod() | ast.Add()) if left is constant:
+                yield above
+            case ast.Attribute(attr="format") if isinstance(call := script.parent(above), ast.Call):
+                yield call
 
 
 RULE = Rule(
@@ -97,6 +147,12 @@ RULE = Rule(
         ("import torch\ntorch.cuda.set_device(args.gpu)\n", f"import torch\ntorch.cuda.set_device({LOCAL_RANK})\n"),
         ("import torch\nd = torch.device('cuda', 0)\nx.cuda(0)\n",
          "import torch\nd = torch.device('cuda')\nx.cuda()\n"),
+        ("x.cuda(args.gpu, non_blocking=True)\nx.cuda(0,)\ny.cuda(device=1, non_blocking=True)\n",
+         "x.cuda(non_blocking=True)\nx.cuda()\ny.cuda(non_blocking=True)\n"),
+        ("x.to(0)\nx.to(args.gpu_id, non_blocking=True)\n",
+         'x.to("cuda")\nx.to("cuda", non_blocking=True)\n'),
+        ("import torch\nd = torch.device(f'cuda:{args.gpu}')\nx.to('cuda:%d' % n)\nx.to('cuda:{}'.format(n))\n",
+         'import torch\nd = torch.device("cuda")\nx.to("cuda")\nx.to("cuda")\n'),
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n", "import os\npass\n"),
     ),
     unchanged=(
@@ -104,5 +160,8 @@ RULE = Rule(
         "import torch\nd = torch.device('cuda:1')\n",
         "print('cuda:0')\n",
         "import torch\nd = torch.device('cpu')\n",
+        "x.cuda(*where)\nx.cuda(1, 2, 3)\n",
+        "class Q:\n    def to(self, unit):\n        pass\nQ().to(1)\nx.to(dtype)\n",
+        "print(f'cuda:{n}')\nprint('cuda:%d' % n)\n",
     ),
 )  # fmt: skip

@@ -59,10 +59,12 @@ def _with_sampler(script: Script, loader: ast.Call, shared: bool) -> Iterator[Fi
             safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
         return
-    review = shared or any(one.arg is None for one in loader.keywords)
+    chosen = bool(_other_calls(script, loader))
+    review = shared or chosen or any(one.arg is None for one in loader.keywords)
     yield RULE.finding(
         script, loader, "the training loader gives each process its own part of the data", edits,
-        hint="A loop that does not train reads this loader, too, and sees a part only." if shared
+        hint="This call makes other loaders, too: those that do not shuffle stay whole." if chosen
+        else "A loop that does not train reads this loader, too, and sees a part only." if shared
         else "Check that the options hold no sampler." if review else "",
         safety=Safety.REVIEW if review else Safety.SAFE,
     )  # fmt: skip
@@ -111,11 +113,33 @@ def _edits(script: Script, loader: ast.Call) -> tuple[list[Edit | None], str]:
         return edits + _through_options(script, unpacked, shuffle, text), _why_not(script, unpacked, shuffle)
     order = script.source(shuffle) if shuffle is not None else "False"
     sampler = f"sampler={_SAMPLER}({text}{'' if order == 'True' else f', shuffle={order}'})"
+    if others := _other_calls(script, loader):
+        if not _shuffles_to_train(script, loader, shuffle, others):
+            return [], "the function that makes it makes others, too"
+        sampler = f"sampler={_SAMPLER}({text}) if {order} else None"
     if shuffle is None:
         return [*edits, script.append_argument(loader, sampler)], ""
     keyword = next((one for one in loader.keywords if one.value is shuffle), None)
     start, end = script.text.span(keyword or shuffle)
     return [*edits, Edit(start, end, sampler.encode(script.text.encoding))], ""
+
+
+def _other_calls(script: Script, loader: ast.Call) -> list[ast.Call]:
+    """The calls of the function that makes the loader whose loader is not trained on."""
+    _, calls = script.makers(loader)
+    trained = {call for loop in training_loops(script, loader) for one, call in loop.made if one is loader}
+    return [call for call in calls if call not in trained]
+
+
+def _shuffles_to_train(
+    script: Script, loader: ast.Call, shuffle: ast.expr | None, others: list[ast.Call]
+) -> bool:
+    """Whether `shuffle` is true for each loader that is trained on, and false for the `others`."""
+    function, calls = script.makers(loader)
+    assert function is not None
+    return len(others) < len(calls) and all(
+        script.value(shuffle, script.known(call, function, {})) is (call not in others) for call in calls
+    )
 
 
 def _through_options(
@@ -141,6 +165,23 @@ def _is_iterable(script: Script, dataset: ast.expr) -> bool:
 
 _LOOP = "for x in loader:\n    loss(x).backward()\n    optimizer.step()\n"
 _IMPORT = "from torch.utils.data import DataLoader\n"
+_RUN = """\
+def run(loader, optimizer=None):
+    for x in loader:
+        if optimizer is not None:
+            loss(x).backward()
+            optimizer.step()
+"""
+_CLASS = """\
+class Trainer:
+    def __init__(self):
+        self.a, self.b = self.make()
+    def train(self):
+        for x in self.a:
+            loss(x).backward()
+            optimizer.step()
+    def make(self):
+"""
 RULE = Rule(
     code="TP211",
     title="the training loader gets a DistributedSampler (--distributed)",
@@ -173,8 +214,19 @@ RULE = Rule(
          "def step(x):\n    loss(x).backward()\n    optimizer.step()\n"
          "def test(loader):\n    for x in loader:\n        model(x)\n"
          "first, second = make()\ntrain(first)\ntest(second)\n"),
+        (f"{_IMPORT}def make(data, train):\n    return DataLoader(data, shuffle=train)\n"
+         f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n",
+         f"{_IMPORT}def make(data, train):\n    return DataLoader(data, sampler={_SAMPLER}(data) if train else None)\n"
+         f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n"),
+        (f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b)\n",
+         f"{_IMPORT}{_RUN}a, b = DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\nrun(a, make())\nrun(b)\n"),
+        (f"{_IMPORT}{_CLASS}        return DataLoader(d, shuffle=True), DataLoader(e)\n",
+         f"{_IMPORT}{_CLASS}        return DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\n"),
     ),
     unchanged=(
+        f"{_IMPORT}def make(d):\n    return DataLoader(d, shuffle=True)\nloader = make(a)\n{_LOOP}test(make(b))\n",
+        f"{_IMPORT}def step(x, train):\n    if train:\n        loss(x).backward()\n        optimizer.step()\n"
+        "loader = DataLoader(data)\nfor x in loader:\n    step(x, False)\n",
         f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    model(x)\n",
         f"{_IMPORT}loader = DataLoader(data, sampler=mine)\n{_LOOP}",
         f"{_IMPORT}loader = DataLoader(data, shuffle=True)\n",

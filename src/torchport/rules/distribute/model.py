@@ -33,13 +33,15 @@ def check(script: Script) -> Iterator[Finding]:
         yield _replaced(script, call)
     if parallel:
         return  # the script names model.module itself
-    moves = [statement for statement in _statements(script) if _moves(script, statement)]
+    moves = [statement for statement in _statements(script) if _moves(script, statement, script.model)]
     scopes = {script.names.scope_of(statement) for statement in moves}
-    last = _last(script, moves) if len(scopes) == 1 else None
+    name, last = (script.model, None) if len(scopes) != 1 else _last(script, moves, script.model)
     if last is None:
         said = (
-            "no statement moves it to the device" if not moves else "several functions move it to the device"
-        )
+            "several functions move it to the device" if len(scopes) > 1
+            else "the function that moves it does not make it" if moves
+            else "no statement moves it to the device"
+        )  # fmt: skip
         yield RULE.finding(
             script, (moves or script.tree.body)[0], f"the model {script.model!r} is not wrapped: {said}",
             hint=f"Name its variable with --model, or wrap it by hand after it reached its device: "
@@ -47,14 +49,17 @@ def check(script: Script) -> Iterator[Finding]:
             safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
         return
-    name = script.model
     yield RULE.finding(
         script, moves[-1], f"{name} is wrapped, so that its gradients are averaged over the processes",
-        [script.insert_after(last, f"{name} = {_DDP}({name}, {_DEVICE})")],
+        [_wrapped(script, name, last)],
         hint="If parts of the model get no gradient in some steps, add find_unused_parameters=True; batch "
         "normalisation sees the samples of one process only unless torch.nn.SyncBatchNorm replaces it.",
     )  # fmt: skip
-    yield from _inner(script, last)
+    yield from _inner(script, name, last)
+
+
+def _wrapped(script: Script, name: str, last: ast.stmt) -> Edit | None:
+    return script.insert_after(last, f"{name} = {_DDP}({name}, {_DEVICE})")
 
 
 def _replaced(script: Script, call: ast.Call) -> Finding:
@@ -71,18 +76,32 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
     if whole is not call:
         text += script.text.slice(script.text.span(call)[1], script.text.span(whole)[1])
     around = next((one for one in script.names.ancestors(call) if isinstance(one, ast.Assign)), None)
-    names = {ast.unparse(inner), *(ast.unparse(target) for target in (around.targets if around else ()))}
-    later = whole is call and any(
-        statement.lineno > call.lineno and any(_moves(script, statement, name) for name in names)
+    name = ast.unparse(around.targets[0]) if around is not None and around.value is whole else ""
+    later = [
+        statement
         for statement in _statements(script)
-    )
-    edit = Edit(*script.text.span(whole), f"{_DDP}({text}, {_DEVICE})".encode(script.text.encoding))
+        if whole is call and statement.lineno > call.lineno
+        and any(_moves(script, statement, one) for one in (name, ast.unparse(inner)))
+    ]  # fmt: skip
+    edits: list[Edit | None] = [
+        Edit(*script.text.span(whole), f"{_DDP}({text}, {_DEVICE})".encode(script.text.encoding))
+    ]
+    if later:  # it is wrapped after the line that moves it
+        same = all(script.names.scope_of(one) is script.names.scope_of(call) for one in later)
+        wrapped, last = _last(script, later, name) if same and name else (name, None)
+        if last is None or wrapped != name:
+            return RULE.finding(
+                script, call, "DataParallel becomes DistributedDataParallel, one process per device",
+                safety=Safety.REPORT, severity=Severity.ERROR,
+                hint="The model has to be on its device first: wrap it after the line that moves it.",
+            )  # fmt: skip
+        edits = [
+            Edit(*script.text.span(call), text.encode(script.text.encoding)), _wrapped(script, name, last)
+        ]  # fmt: skip
     return RULE.finding(
-        script, call, "DataParallel becomes DistributedDataParallel, one process per device",
-        [] if later else [edit], severity=Severity.ERROR if later else Severity.INFO,
-        safety=Safety.REPORT if later else Safety.REVIEW,
-        hint="The model has to be on its device first: wrap it after the line that moves it." if later
-        else "Check that the model is on its device here, and that the batch size is meant per process.",
+        script, call, "DataParallel becomes DistributedDataParallel, one process per device", edits,
+        safety=Safety.REVIEW, hint="Check that the batch size is meant per process."
+        if later else "Check that the model is on its device here, and that the batch size is meant per process.",
     )  # fmt: skip
 
 
@@ -91,14 +110,10 @@ def _statements(script: Script) -> list[ast.stmt]:
     return sorted(found, key=lambda statement: statement.lineno)
 
 
-def _moves(script: Script, statement: ast.stmt, model: str = "") -> bool:
+def _moves(script: Script, statement: ast.stmt, model: str) -> bool:
     """`model = Net().cuda()`, `model = model.to(device)`, `model.cuda()`, `model, o = amp.initialize(model, o)`."""
-    model = model or script.model
     value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
-    names: list[str] = []
-    if isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            names += [ast.unparse(part) for part in getattr(target, "elts", [target])]
+    names = _targets(statement)
     if isinstance(value, ast.Call) and script.qualified(value.func) == "apex.amp.initialize":
         return model in names
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
@@ -108,32 +123,38 @@ def _moves(script: Script, statement: ast.stmt, model: str = "") -> bool:
     return False
 
 
-def _last(script: Script, moves: list[ast.stmt]) -> ast.stmt | None:
-    """The statement after which the model is on its device whatever the branches were."""
+def _targets(statement: ast.stmt) -> list[str]:
+    """What an assignment gives a value to, as it is written."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [ast.unparse(part) for target in targets for part in getattr(target, "elts", [target])]
+
+
+def _last(script: Script, moves: list[ast.stmt], model: str) -> tuple[str, ast.stmt | None]:
+    """The statement after which the model is on its device whatever the branches were, and its name there."""
+    scope = script.names.scope_of(moves[0])
     made = [
         statement
         for statement in script.all(ast.Assign)
-        if any(
-            ast.unparse(part) == script.model
-            for target in statement.targets
-            for part in [target, *getattr(target, "elts", [])]
-        )
-        and script.names.scope_of(statement) is script.names.scope_of(moves[0])
+        if model in _targets(statement) and script.names.scope_of(statement) is scope
     ]
     if not made:
-        return None
+        # def __init__(self, model): self.model = model.cuda()
+        kept = _targets(moves[0])
+        alone = len(moves) == 1 and len(kept) == 1 and model in scope.bindings
+        return (kept[0], moves[0]) if alone else (model, None)
     outermost = min(made, key=lambda statement: len(list(script.names.ancestors(statement))))
     block = script.block(outermost)
     around = [[move, *script.names.ancestors(move)] for move in moves]
     reached = [statement for statement in block if any(statement in above for above in around)]
-    return reached[-1] if reached and len(reached) == len({id(one) for one in reached}) else None
+    whole = reached and len(reached) == len({id(one) for one in reached})
+    return model, reached[-1] if whole else None
 
 
-def _inner(script: Script, last: ast.stmt) -> Iterator[Finding]:
+def _inner(script: Script, name: str, last: ast.stmt) -> Iterator[Finding]:
     """What is meant of the model itself: its state, and names that torch.nn.Module does not have."""
     end = script.text.span(last)[1]
     wrapped = [node for node in ast.walk(last) if isinstance(node, ast.Name | ast.Attribute)]
-    model = next((node for node in wrapped if ast.unparse(node) == script.model), None)
+    model = next((node for node in wrapped if ast.unparse(node) == name), None)
     if model is None:
         return
     here = script.names.scope_of(model)
@@ -177,11 +198,19 @@ RULE = Rule(
          f"import torch\nmodel = {_DDP}(Net().cuda(), {_DEVICE})\n"),
         ("def save(m):\n    store(m.state_dict())\nmodel = Net()\nmodel.cuda()\nsave(model)\n",
          f"def save(m):\n    store(m.module.state_dict())\nmodel = Net()\nmodel.cuda()\n{_WRAP}save(model)\n"),
+        ("import torch\nnet = Net()\nif many:\n    net = torch.nn.DataParallel(net)\nnet.to(device)\n",
+         f"import torch\nnet = Net()\nif many:\n    net = net\nnet.to(device)\nnet = {_DDP}(net, {_DEVICE})\n"),
+        ("class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
+         "        self.net.load_state_dict(x)\n",
+         "class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
+         f"        self.net = {_DDP}(self.net, {_DEVICE})\n        self.net.module.load_state_dict(x)\n"),
     ),
     unchanged=(
         "net = Net().cuda()\n",
         "model = Net()\n",
         "def a():\n    model = Net().cuda()\ndef b():\n    model = Net().cuda()\n",
-        "import torch\nmodel = torch.nn.DataParallel(Net())\nmodel.cuda()\nmodel = torch.nn.DataParallel(*x)\n",
+        "import torch\nmodel = make(torch.nn.DataParallel(net))\nnet.cuda()\nmodel = torch.nn.DataParallel(*x)\n",
+        "def f(model):\n    model.cuda()\n",
+        "def f(model):\n    a = model.cuda()\n    b = model.to(device)\n",
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from torchport.findings import Edit
 from torchport.source.definitions import Definitions
@@ -24,14 +24,29 @@ _PASSES_ON = frozenset(
 _DEPTH = 6  # calls from an epoch loop down to the loop over batches
 
 
+# What is known of the parameters of a function in one call of it: the constants that are passed, or their defaults.
+Known = Mapping[str, object]
+_UNKNOWN = object()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchLoop:
-    """A loop over loaders. `trains`: its body calls `backward` and `step`; `always`: `backward` under no condition."""
+    """A loop over loaders, as one call of its function runs it.
+
+    `trains`: its body calls `backward` and `step`; `always`: `backward` under no condition that is left open.
+    `made` are the loaders with the call that gives each: that of DataLoader itself, or of the function that has it.
+    `call` runs the function that the loop stands in; None at module level and where nothing calls it.
+    """
 
     node: ast.For | ast.AsyncFor
-    loaders: frozenset[ast.Call]
+    call: ast.Call | None
+    made: frozenset[tuple[ast.Call, ast.Call]]
     trains: bool
     always: bool
+
+    @property
+    def loaders(self) -> frozenset[ast.Call]:
+        return frozenset(loader for loader, _ in self.made)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,74 +78,146 @@ class Script(Module):
 
     @functools.cached_property
     def batch_loops(self) -> tuple[BatchLoop, ...]:
-        """Every loop over a loader of this file."""
+        """Every loop over a loader of this file, once for each call of its function that brings another loader."""
         loops: list[ast.For | ast.AsyncFor] = [*self.all(ast.For), *self.all(ast.AsyncFor)]
-        found = []
-        for loop in loops:
-            if loaders := self.sources(loop.iter):
-                calls = list(self._calls(loop.body, False, ()))
-                backward = [sure for name, sure in calls if name == "backward"]
-                steps = any(name == "step" for name, _ in calls)
-                found.append(BatchLoop(loop, loaders, bool(backward) and steps, any(backward)))
-        return tuple(found)
+        return tuple(dict.fromkeys(found for loop in loops for found in self._as_called(loop)))
+
+    def _as_called(self, loop: ast.For | ast.AsyncFor) -> Iterator[BatchLoop]:
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        around = next((above for above in self.names.ancestors(loop) if isinstance(above, functions)), None)
+        calls = [call for call, function in self.calls if function is around] if around else []
+        for call in (*calls, None)[: len(calls) or 1]:
+            made = frozenset(self._sources(loop.iter, set(), call))
+            known = self.known(call, around, {}) if call is not None and around is not None else {}
+            if made:
+                names = list(self._calls(loop.body, False, (), known))
+                backward = [sure for name, sure in names if name == "backward"]
+                steps = any(name == "step" for name, _ in names)
+                yield BatchLoop(loop, call, made, bool(backward) and steps, any(backward))
 
     def _calls(
-        self, body: list[ast.stmt], conditional: bool, inside: tuple[Function, ...]
+        self, body: list[ast.stmt], conditional: bool, inside: tuple[Function, ...], known: Known
     ) -> Iterator[tuple[str, bool]]:
         """Names of the methods that the statements call, through functions of this file, and whether always."""
         for node in itertools.chain.from_iterable(map(ast.walk, body)):
             if not isinstance(node, ast.Call):
                 continue
-            around = itertools.takewhile(lambda above: above not in body, self.names.ancestors(node))
-            top = [above for above in self.names.ancestors(node) if above in body]
-            unsure = conditional or any(isinstance(above, ast.If) for above in [*around, *top[:1]])
+            around = [node, *itertools.takewhile(lambda above: above not in body, self.names.ancestors(node))]
+            around += [above for above in self.names.ancestors(node) if above in body][:1]
+            taken = [self._is_taken(one, part, known) for part, one in itertools.pairwise(around)]
+            if False in taken:
+                continue
+            unsure = conditional or None in taken
             if isinstance(node.func, ast.Attribute):
                 yield node.func.attr, not unsure
             function = self.flow.function_called(node)
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function not in inside:
-                yield from self._calls(function.body, unsure, (*inside, function))
+                passed = self.known(node, function, known)
+                yield from self._calls(function.body, unsure, (*inside, function), passed)
+
+    def _is_taken(self, node: ast.AST, part: ast.AST, known: Known) -> bool | None:
+        """Whether the part of a statement runs: only an `if` may leave it out. None where that is open."""
+        if not isinstance(node, ast.If) or part is node.test:
+            return True
+        truth = self.value(node.test, known)
+        return None if truth is _UNKNOWN else bool(truth) is (part in node.body)
+
+    def known(self, call: ast.Call, function: Function, outside: Known) -> Known:
+        """The constants that a call passes to the function it runs, where `outside` is known at the call."""
+        defaults: dict[str, ast.expr] = {}
+        bound = self.names.scopes[function].bindings
+        names = [*function.args.posonlyargs, *function.args.args]
+        for name, default in zip(reversed(names), reversed(function.args.defaults), strict=False):
+            defaults[name.arg] = default
+        for name, optional in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+            defaults |= {name.arg: optional} if optional is not None else {}
+        starred = any(isinstance(one, ast.Starred) for one in call.args) or any(
+            one.arg is None for one in call.keywords
+        )
+        found: dict[str, object] = {}
+        for name in () if starred else (*names, *function.args.kwonlyargs):
+            passed = self.argument(call, function, name)
+            value = self.value(passed, outside) if passed else self.value(defaults.get(name.arg), {})
+            if value is not _UNKNOWN and len(bound[name.arg]) == 1:
+                found[name.arg] = value
+        return found
+
+    def makers(self, loader: ast.Call) -> tuple[Function | None, list[ast.Call]]:
+        """The function that makes a loader in several calls, and these; None where there is one loader only."""
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        around = next((above for above in self.names.ancestors(loader) if isinstance(above, functions)), None)
+        sites = [call for call, function in self.calls if function is around]
+        given = [call for call in sites if any(loader is one for one, _ in self._sources(call, set(), None))]
+        return (around, given) if len(given) > 1 else (None, [])
+
+    def value(self, node: ast.expr | None, known: Known) -> object:
+        """What an expression of constants, known parameters, `not` and comparisons is; `_UNKNOWN` for others."""
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name():
+                return known.get(node.id, _UNKNOWN)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self.value(operand, known)
+                return inner if inner is _UNKNOWN else not inner
+            case ast.Compare(
+                left=left, ops=[ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot() as op], comparators=[right]
+            ):
+                one, other = self.value(left, known), self.value(right, known)
+                if _UNKNOWN in (one, other):
+                    return _UNKNOWN
+                return (one == other) is isinstance(op, ast.Eq | ast.Is)
+            case _:
+                return _UNKNOWN
 
     # -- where values come from ------------------------------------------------------------------------------------
 
     def sources(self, node: ast.expr) -> frozenset[ast.Call]:
         """The calls of DataLoader whose result the expression may be, or iterate over."""
-        return frozenset(self._sources(node, set()))
+        return frozenset(loader for loader, _ in self._sources(node, set(), None))
 
-    def _sources(self, node: ast.expr, seen: set[ast.expr]) -> Iterator[ast.Call]:
+    def _sources(
+        self, node: ast.expr, seen: set[ast.expr], only: ast.Call | None
+    ) -> Iterator[tuple[ast.Call, ast.Call]]:
+        """Loaders with the calls that give them; parameters of the function that `only` runs are those it passes."""
         if node in seen:
             return
         seen.add(node)
         if isinstance(node, ast.Call):
-            yield from self._sources_of_call(node, seen)
+            yield from self._sources_of_call(node, seen, only)
         elif isinstance(node, ast.IfExp):
-            yield from self._sources(node.body, seen)
-            yield from self._sources(node.orelse, seen)
+            yield from self._sources(node.body, seen, only)
+            yield from self._sources(node.orelse, seen, only)
         elif isinstance(node, ast.Subscript):
-            yield from self._sources(node.value, seen)
+            yield from self._sources(node.value, seen, only)
         elif isinstance(node, ast.Dict | ast.List | ast.Tuple):
             for part in node.values if isinstance(node, ast.Dict) else node.elts:
-                yield from self._sources(part, seen)
+                yield from self._sources(part, seen, only)
         elif isinstance(node, ast.DictComp):
-            yield from self._sources(node.value, seen)
+            yield from self._sources(node.value, seen, only)
         elif isinstance(node, ast.Name):
             for binding in self.names.bindings(node):
-                for value in self._values(node, binding):
-                    yield from self._sources(value, seen)
+                for value in self._values(node, binding, only):
+                    yield from self._sources(value, seen, only)
         elif isinstance(node, ast.Attribute):
             for assign in self.all(ast.Assign):
                 for target in assign.targets:
-                    if isinstance(target, ast.Attribute) and self.flow.same(target, node):
-                        yield from self._sources(assign.value, seen)
+                    for value in self._given(target, assign.value, node):
+                        yield from self._sources(value, seen, only)
 
-    def _sources_of_call(self, node: ast.Call, seen: set[ast.expr]) -> Iterator[ast.Call]:
+    def _sources_of_call(
+        self, node: ast.Call, seen: set[ast.expr], only: ast.Call | None
+    ) -> Iterator[tuple[ast.Call, ast.Call]]:
         if node in self.loaders:
-            yield node
+            yield node, node
         elif self.qualified(node.func) in _PASSES_ON:
             for argument in node.args:
-                yield from self._sources(argument, seen)
+                yield from self._sources(argument, seen, only)
         else:
             for value in self._returned(node):
-                yield from self._sources(value, seen)
+                # Another call of the function gives another loader, so what is seen in this one is its own.
+                for loader, call in self._sources(value, set(seen), None):
+                    yield loader, node if call is loader else call
 
     def _returned(self, node: ast.Call) -> Iterator[ast.expr]:
         function = self.flow.function_called(node)
@@ -139,24 +226,36 @@ class Script(Module):
                 if isinstance(part, ast.Return) and part.value is not None:
                     yield part.value
 
-    def _values(self, name: ast.Name, binding: Binding) -> Iterator[ast.expr]:
+    def _values(self, name: ast.Name, binding: Binding, only: ast.Call | None) -> Iterator[ast.expr]:
         """The expressions that a binding may give to a name."""
         if binding.how in (Binds.VALUE, Binds.ELEMENT) and binding.value is not None:
             yield binding.value
         elif binding.how is Binds.PARAMETER and isinstance(binding.node, ast.arg):
+            called = [function for call, function in self.calls if call is only]
             for call, function in self.calls:
+                if function in called and call is not only:
+                    continue
                 if (value := self.argument(call, function, binding.node)) is not None:
                     yield value
-        elif isinstance(binding.node, ast.Assign) and isinstance(binding.value, ast.Call):
-            yield from self._parts(name.id, binding.node.targets[0], binding.value)
+        elif isinstance(binding.node, ast.Assign) and binding.value is not None:
+            for target in binding.node.targets:
+                yield from self._given(target, binding.value, name)
 
-    def _parts(self, name: str, target: ast.expr, call: ast.Call) -> Iterator[ast.expr]:
-        """`a, b = f()`: what `f` gives back at the place of a name."""
-        names = [part.id if isinstance(part, ast.Name) else "" for part in getattr(target, "elts", [])]
-        if name in names:
-            for value in self._returned(call):
-                if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(names):
-                    yield value.elts[names.index(name)]
+    def _given(self, target: ast.expr, value: ast.expr, node: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+        """What `target = value` gives to a name or attribute, which may be a part of the target: `a, b = f()`."""
+        if isinstance(target, ast.Attribute) and self._is_same(target, node):
+            yield value
+        elif isinstance(target, ast.Tuple | ast.List):
+            index = next((place for place, one in enumerate(target.elts) if self._is_same(one, node)), None)
+            for whole in self._returned(value) if isinstance(value, ast.Call) else [value]:
+                same = isinstance(whole, ast.Tuple | ast.List) and len(whole.elts) == len(target.elts)
+                if index is not None and same:
+                    yield whole.elts[index]  # type: ignore[attr-defined]
+
+    def _is_same(self, target: ast.expr, node: ast.Name | ast.Attribute) -> bool:
+        if isinstance(node, ast.Attribute):
+            return isinstance(target, ast.Attribute) and self.flow.same(target, node)
+        return isinstance(target, ast.Name) and target.id == node.id
 
     @functools.cached_property
     def calls(self) -> tuple[tuple[ast.Call, Function], ...]:
@@ -181,13 +280,13 @@ class Script(Module):
         """The innermost loops around a loop over batches, through the functions that call it."""
         leaves = [node for node in ast.walk(loop.node.iter) if self._is_leaf(node, loader)]
         leaf = leaves[0] if leaves and isinstance(leaves[0], ast.expr) else None
-        return tuple(self._around(loop.node, leaf, loader, _DEPTH))
+        return tuple(self._around(loop.node, leaf, loader, _DEPTH, loop.call))
 
     def _is_leaf(self, node: ast.AST, loader: ast.Call) -> bool:
         return isinstance(node, ast.Name | ast.Attribute) and loader in self.sources(node)
 
     def _around(
-        self, node: ast.AST, leaf: ast.expr | None, loader: ast.Call, depth: int
+        self, node: ast.AST, leaf: ast.expr | None, loader: ast.Call, depth: int, only: ast.Call | None
     ) -> Iterator[EpochLoop]:
         for above in self.names.ancestors(node):
             if isinstance(above, ast.For | ast.AsyncFor) and loader not in self.sources(above.iter):
@@ -196,8 +295,10 @@ class Script(Module):
                 return
             if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
                 for call, function in self.calls if depth else ():
-                    if function is above:
-                        yield from self._around(call, self._outside(leaf, call, above), loader, depth - 1)
+                    if function is above and (only is None or call is only):
+                        yield from self._around(
+                            call, self._outside(leaf, call, above), loader, depth - 1, None
+                        )
                 return
 
     def _made_inside(self, loop: ast.For | ast.AsyncFor, leaf: ast.expr) -> bool:
