@@ -56,6 +56,7 @@ def test_rewrites(before: str, after: str) -> None:
         "x.cuda(index)",
         "import torch.cuda.amp as amp\nwith amp.autocast():\n    pass",
         "from torch.cuda import Stream\ns = Stream()",
+        "from torch.cuda import *\nif hasattr(torch, 'cuda'):\n    s = Stream()",
         "print('cuda')",
         "torch.cuda.get_arch_list()",
         "torch.cuda.CUDAGraph()",

@@ -20,7 +20,7 @@ class Role:
     name: str
     keywords: frozenset[str]
     names: re.Pattern[str]
-    positions: Mapping[str, tuple[int, ...]]
+    positions: Mapping[str, tuple[int | str, ...]]
     methods: Mapping[str, tuple[int, ...]]
     factories: Mapping[str, tuple[str, ...]]
     movers: Mapping[str, tuple[str, ...]]

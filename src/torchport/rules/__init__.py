@@ -61,13 +61,14 @@ class Rule:
     ) -> Finding:
         """A finding of this rule at `node`.
 
-        A None among the edits, a place that cannot be edited, makes it a report.
+        A None among the edits, a place that cannot be edited, makes it a report that a person has to act on.
         """
         start, end = module.text.span(node)
         wanted = list(edits)
         fix = tuple(edit for edit in wanted if edit is not None)
         if len(fix) < len(wanted):
             fix, safety = (), Safety.REPORT
+            severity = Severity.WARNING if severity is None and self.severity is Severity.INFO else severity
             hint = (
                 hint
                 or "The text here cannot be edited in place (an f-string or a joined literal): change it by hand."

@@ -115,6 +115,8 @@ def _is_name_of_attribute(module: Module, node: ast.expr) -> bool:
     above = module.parent(node)
     if not isinstance(above, ast.Call | ast.Subscript):
         return False
+    if isinstance(above, ast.Call) and module.qualified(above.func) == "builtins.hasattr":
+        return True
     return (module.qualified(above) or "").startswith("torch.")
 
 
@@ -150,6 +152,10 @@ RULE = Rule(
          "import torch\nd = torch.device('npu:{}'.format(rank))\n"),
         ("import torch\nd = torch.device('{}:{}'.format('cuda', r))\n",
          "import torch\nd = torch.device('{}:{}'.format('npu', r))\n"),
+        ("import torch\nd = torch.device(type='cuda', index=0)\n",
+         "import torch\nd = torch.device(type='npu', index=0)\n"),
+        ("import torch\nd = torch.device('%s:%d' % ('cuda', r))\nx.cuda(r)\n",
+         "import torch\nd = torch.device('%s:%d' % ('npu', r))\nx.npu(r)\n"),
         ("import torch\nd = torch.device('cuda:' + str(r))\n", "import torch\nd = torch.device('npu:' + str(r))\n"),
         ("def f(device):\n    if device.startswith('cuda:'):\n        return int(device.replace('cuda:', ''))\n",
          "def f(device):\n    if device.startswith('npu:'):\n        return int(device.replace('npu:', ''))\n"),
@@ -180,6 +186,8 @@ RULE = Rule(
         "log('cuda:%d' % number)\n",
         "def f(device):\n    return device.replace('cuda', 'gpu')\n",
         "import torch\np.add_argument('--cuda', action='store_true')\n",
+        "import torch\nprint('%s:%d' % ('cuda', r), torch.ones(r))\n",
+        "class Unit:\n    def to(self, name):\n        return name\nUnit().to('cuda')\n",
         "import torch\nd = torch.device('npu:0')\n",
         "import torch\nx = torch.zeros(2, device=f'{kind}:{rank}')\n",
     ),

@@ -45,7 +45,7 @@ class Receivers:
     @functools.cached_property
     def defined_here(self) -> bool:
         """Whether any class of this file defines the attribute, or answers to every one."""
-        return any(self._defines(node) for node in self._module.all(ast.ClassDef))
+        return any(self._defines(node) or _answers_all(node) for node in self._module.all(ast.ClassDef))
 
     @functools.cached_property
     def defined_elsewhere(self) -> bool:
@@ -117,14 +117,17 @@ class Receivers:
         return found.pop() if len(found) == 1 else Owner.UNKNOWN
 
     def _owner_of_class(self, node: ast.ClassDef) -> Owner:
-        if any(self._defines(base) for base in self._module.flow.bases(node)):
+        family = list(self._module.flow.bases(node))
+        if any(self._defines(base) for base in family):
             return Owner.USER
-        return self._owner_of_bases(node)
+        return Owner.UNKNOWN if any(map(_answers_all, family)) else self._owner_of_bases(node)
 
     def _owner_of_bases(self, node: ast.ClassDef) -> Owner:
         family = list(self._module.flow.bases(node))
         if any(self._defines(base) for base in family[1:]):
             return Owner.USER
+        if any(map(_answers_all, family[1:])):
+            return Owner.UNKNOWN
         names = [self._module.qualified(base) or "" for member in family for base in member.bases]
         if any(name.partition(".")[0] in _TORCH_FAMILY for name in names):
             return Owner.TORCH
@@ -135,7 +138,7 @@ class Receivers:
         for part in ast.walk(node):
             match part:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    if name in (self._attribute, "__getattr__", "__getattribute__") and part in node.body:
+                    if name == self._attribute and part in node.body:
                         return True
                 case ast.Name(id=name, ctx=ast.Store()) if name == self._attribute:
                     if self._module.names.scope_of(part).node is node:
@@ -146,3 +149,11 @@ class Receivers:
                 case _:
                     pass
         return False
+
+
+def _answers_all(node: ast.ClassDef) -> bool:
+    """Whether the class answers to names that it does not have: for an object inside it, as a rule."""
+    return any(
+        isinstance(part, ast.FunctionDef) and part.name in ("__getattr__", "__getattribute__")
+        for part in node.body
+    )

@@ -68,6 +68,16 @@ class Roles:
                     texts.add(module.flow.find(node))
         return frozenset(texts)
 
+    @functools.cached_property
+    def _own_methods(self) -> frozenset[str]:
+        """The methods of classes of this file: a call of one may be theirs where the object is not known."""
+        return frozenset(
+            part.name
+            for owner in self._module.all(ast.ClassDef)
+            for part in owner.body
+            if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
+
     def _uses(self) -> Iterator[tuple[Hashable, Proof]]:
         module, role = self._module, self._role
         for call in module.all(ast.Call):
@@ -130,17 +140,22 @@ class Roles:
         called = module.qualified(call.func) or ""
         positions = role.positions.get(called)
         ours = called.startswith("torch.") or positions is not None
+        proof = Proof.PROVEN
         if positions is None and not called and isinstance(call.func, ast.Attribute):
             positions = role.methods.get(call.func.attr)
             if positions is not None and module.flow.function_called(call) is None:
                 ours = True
+                if call.func.attr in self._own_methods:
+                    proof = Proof.NAMED
         if called == "torch.device" or (role.name == "backend" and called == "torch.distributed.get_backend"):
             yield call, Proof.PROVEN
         for position in positions or ():
-            if ours and position < len(call.args):
-                yield call.args[position], Proof.PROVEN
+            if ours and isinstance(position, int) and position < len(call.args):
+                yield call.args[position], proof
         for keyword in call.keywords:
-            if keyword.arg in role.keywords and called.partition(".")[0] not in _OTHER_DEVICES:
+            if positions and keyword.arg in positions:
+                yield keyword.value, Proof.PROVEN
+            elif keyword.arg in role.keywords and called.partition(".")[0] not in _OTHER_DEVICES:
                 yield keyword.value, Proof.PROVEN if ours else Proof.NAMED
             elif (
                 keyword.arg == "default"

@@ -12,7 +12,7 @@ from torchport.rules.npu_branches import covers, cuda_branches
 from torchport.source.module import Module
 
 _METHODS = ("torch.nn.Module.cuda", "torch.Tensor.cuda", "torch.Tensor.is_cuda")
-_ROOTS = ("torch.cuda", "torch.backends.cuda", "torch.backends.cudnn")
+_ROOTS = ("torch.cuda.", "torch.backends.cuda.", "torch.backends.cudnn.", "torch._C._cuda")
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
@@ -26,9 +26,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         if name is not None and (finding := _judge(module, attribute, name, style)) is not None:
             yield finding
     for call in module.all(ast.Call):
-        yield from _indirect(module, call, call.args[-1] if call.args else None, style)
+        asked = module.qualified(call.func) == "builtins.hasattr" and len(call.args) == 2
+        name = _asked(module, call) if asked else module.qualified(call)
+        yield from _indirect(module, call, name, call.args[-1] if call.args else None, style)
     for subscript in module.all(ast.Subscript):
-        yield from _indirect(module, subscript, subscript.slice, style)
+        yield from _indirect(module, subscript, module.qualified(subscript), subscript.slice, style)
 
 
 def _describes_override(module: Module, node: ast.Attribute) -> bool:
@@ -50,7 +52,7 @@ def _is_whole(module: Module, node: ast.Attribute) -> bool:
 def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Finding | None:
     found = find(name)
     if found is None:
-        if any(name.startswith(f"{root}.") for root in _ROOTS):
+        if name.startswith(_ROOTS):
             return RULE.finding(
                 module,
                 node,
@@ -161,11 +163,18 @@ def chain_edits(
     return [None]
 
 
-def _indirect(module: Module, node: ast.expr, word: ast.expr | None, style: Style) -> Iterator[Finding]:
+def _asked(module: Module, call: ast.Call) -> str | None:
+    """The name that `hasattr(torch, "cuda")` asks for."""
+    base, word = module.qualified(call.args[0]), call.args[1]
+    return f"{base}.{word.value!s}" if base and isinstance(word, ast.Constant) else None
+
+
+def _indirect(
+    module: Module, node: ast.expr, name: str | None, word: ast.expr | None, style: Style
+) -> Iterator[Finding]:
     """`getattr(torch, "cuda")`, `import_module("torch.cuda.amp")`, `torch.__dict__["cuda"]`."""
     if not isinstance(word, ast.Constant) or not isinstance(word.value, str):
         return
-    name = module.qualified(node)
     if name is None or not name.endswith(word.value):
         return
     target = convert_name(name, style)
@@ -176,6 +185,8 @@ def _indirect(module: Module, node: ast.expr, word: ast.expr | None, style: Styl
     elif target.count(".") == name.count("."):
         new = target.split(".")[-1]
     else:
+        return
+    if new == word.value:  # getattr(torch.cuda, "Stream"): the name before it is converted where it stands
         return
     yield RULE.finding(
         module, node, f"{name} is {target} on the NPU", [module.string_edit(word, word.value, new)]
@@ -201,6 +212,8 @@ RULE = Rule(
         ("import torch\nwith torch.cuda.amp.autocast():\n    pass\n",
          "import torch\nwith torch.npu.amp.autocast():\n    pass\n"),
         ("import torch\nf = getattr(torch, 'cuda').Stream\n", "import torch\nf = getattr(torch, 'npu').Stream\n"),
+        ("import torch\nif hasattr(torch, 'cuda') and hasattr(torch.cuda, 'amp'):\n    pass\n",
+         "import torch\nif hasattr(torch, 'npu') and hasattr(torch.npu, 'amp'):\n    pass\n"),
         ("import torch\nd = torch.__dict__['cuda']\n", "import torch\nd = torch.__dict__['npu']\n"),
         ("import importlib\nm = importlib.import_module('torch.cuda.amp')\n",
          "import importlib\nm = importlib.import_module('torch_npu.npu.amp')\n"),

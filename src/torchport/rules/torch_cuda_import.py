@@ -66,12 +66,7 @@ def importable(target: str) -> str:
 def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[Finding]:
     source = node.module or ""
     if [alias.name for alias in node.names] == ["*"]:
-        if source == "torch.cuda" and style is Style.NPU:
-            yield RULE.finding(
-                module, node, "what `import *` brings is not the same in torch.npu",
-                [_module_edit(module, node, "torch.npu")], hint="Name what the file uses.", safety=Safety.REVIEW,
-                severity=Severity.WARNING,
-            )  # fmt: skip
+        yield from _check_star(module, node, source, style)
         return
     targets: dict[ast.alias, tuple[str, str]] = {}
     for alias in node.names:
@@ -91,6 +86,23 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
             yield _report(module, node, name, row)
     if targets:
         yield RULE.finding(module, node, _summary(source, targets), _from_edits(module, node, targets))
+
+
+def _check_star(module: Module, node: ast.ImportFrom, source: str, style: Style) -> Iterator[Finding]:
+    target = convert_name(source, style)
+    if source != "torch.cuda" and not source.startswith("torch.cuda."):
+        return
+    if "(" in target:
+        yield _stays(module, node, source)
+    elif target == source:
+        found = find(source)
+        yield _report(module, node, source, found[0] if found is not None and not found[1] else None)
+    else:
+        yield RULE.finding(
+            module, node, f"what `import *` brings is not the same in {target}",
+            [_module_edit(module, node, importable(target))], hint="Name what the file uses.",
+            safety=Safety.REVIEW, severity=Severity.WARNING,
+        )  # fmt: skip
 
 
 def _summary(source: str, targets: dict[ast.alias, tuple[str, str]]) -> str:
@@ -208,6 +220,8 @@ RULE = Rule(
         ("from torch.cuda import is_available, Event\nis_available()\n",
          "from torch_npu.npu import is_available, Event\nis_available()\n"),
         ("from torch.cuda.amp import autocast, GradScaler\n", "from torch_npu.npu.amp import autocast, GradScaler\n"),
+        ("from torch.cuda import *\nfrom torch.cuda.amp import *\n",
+         "from torch_npu.npu import *\nfrom torch_npu.npu.amp import *\n"),
         ("from torch.cuda import CUDAGraph as G\n", "from torch_npu.npu import NPUGraph as G\n"),
         ("from torch.cuda import nvtx\nnvtx.range_push('a')\n",
          "from torch_npu.npu import mstx\nmstx.range_push('a')\n"),
@@ -223,6 +237,7 @@ RULE = Rule(
         "import numba.cuda as cuda\n",
         "from torch.cuda import get_arch_list\n",
         "from torch.cuda import comm\n",
+        "from torch.cuda.comm import *\n",
         "import torch_npu\nfrom torch import npu\n",
     ),
 )  # fmt: skip

@@ -47,12 +47,16 @@ def _is_needed(module: Module) -> bool:
 
 
 def _brings_npu(module: Module, style: Style) -> bool:
-    """Whether an import at module level is one from torch_npu after conversion."""
+    """Whether an import at module level is one from torch_npu after conversion, and gives its name where that is used.
+
+    `import torch_npu.npu.amp as amp` brings torch_npu and does not name it.
+    """
+    wanted = rb"(?:torch, )?torch_npu" if _names_torch_npu(module) else rb".*torch_npu.*"
     lines = {statement.lineno for statement in module.tree.body}
     return any(
         finding.location is not None
         and finding.location.line in lines
-        and any(b"torch_npu" in edit.replacement for edit in finding.fix)
+        and any(re.fullmatch(wanted, edit.replacement, re.DOTALL) for edit in finding.fix)
         for finding in torch_cuda_import.check(module, style)
     )
 
@@ -197,12 +201,18 @@ RULE = Rule(
         ("try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nx.cuda()\n",
          "try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nimport torch_npu\nx.npu()\n"),
         ("import os; import torch; x.cuda()\ny = 1", "import os; import torch; x.npu()\nimport torch_npu\ny = 1"),
+        ("import torch\nfrom torch.cuda.amp import autocast\nfrom torch.profiler import ProfilerActivity as A\n"
+         "import torch.profiler as p\np.profile(activities=[A.CUDA])\n",
+         "import torch\nimport torch_npu\nfrom torch_npu.npu.amp import autocast\n"
+         "from torch_npu.profiler import ProfilerActivity as A\n"
+         "import torch.profiler as p\ntorch_npu.profiler.profile(activities=[A.NPU])\n"),
         ("import torch\nimport torch_npu\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
     ),
     unchanged=(
         "from . import torch, cuda\n",
         "import torch\nx = torch.ones(2)\n",
         "import torchvision\n",
+        "import torch\nx = 'cuda'\n",
         "import mytorchutils\nx = 1\n",
         "from . import torch\n",
         "import os\n",

@@ -87,6 +87,10 @@ class Flow:
                 self._unite(node, node.left)
             case ast.BinOp(op=ast.Mod()) if _is_text(node.left):
                 self._unite(node, node.left)
+                if isinstance(node.left, ast.Constant) and str(node.left.value).startswith("%s"):
+                    self._unite(
+                        node, *(node.right.elts[:1] if isinstance(node.right, ast.Tuple) else [node.right])
+                    )
             case ast.JoinedStr(values=[ast.FormattedValue(value=value), *_]):
                 self._unite(node, value)
             case ast.Compare():
@@ -337,6 +341,11 @@ class Flow:
             if len(functions) == 1 and name not in common
         }
 
+    def _is_filled_in(self, node: ast.AST) -> bool:
+        """Whether this is the tuple of `"%s:%d" % ("cuda", index)`, whose elements have nothing in common."""
+        above = self._names.parents.get(node)
+        return isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mod) and above.right is node
+
     # -- keys --------------------------------------------------------------------------------------------------
 
     def _variable(self, name: str, scope: Scope) -> Hashable:
@@ -360,7 +369,9 @@ class Flow:
                         self._unite(key, ("keys", container))
                     if isinstance(key, ast.Constant):
                         self._unite(value, ("item", container, key.value))
-            case ast.List(ctx=ast.Load()) | ast.Tuple(ctx=ast.Load()) | ast.Set() if node.elts:
+            case ast.List(ctx=ast.Load()) | ast.Tuple(ctx=ast.Load()) | ast.Set() if (
+                node.elts and not self._is_filled_in(node)
+            ):
                 self._unite(("elements", self.find(node)), *node.elts)
             case ast.For() | ast.AsyncFor() | ast.comprehension():
                 self._unite(node.target, ("elements", self.find(node.iter)))
