@@ -98,8 +98,11 @@ def test_force(machine: Machine) -> None:
 
 @pytest.mark.parametrize(("value", "says"), [("vnpu", "not built"), ("cann", "not on"), ("gpu", "not a")])
 def test_force_what_is_not_there(machine: Machine, value: str, says: str) -> None:
-    with pytest.raises(TorchportError, match=says):
+    with pytest.raises(TorchportError, match=says) as error:
         detect({"TORCHPORT_BACKEND": value})
+    assert {"vnpu": "make build", "cann": "Install CANN", "gpu": "vnpu, cann or auto"}[
+        value
+    ] in error.value.hint
 
 
 def test_child_environment_is_complete_and_stable(machine: Machine) -> None:
@@ -127,7 +130,16 @@ def test_cann_that_is_not_sourced_is_sourced_for_children(machine: Machine) -> N
         "ASCEND_HOME_PATH": str(home),
         "ASCEND_OPP_PATH": f"{home}/opp",
     }
-    assert environment({"ASCEND_HOME_PATH": str(home)}) == {}, "already sourced: nothing to add"
+    sourced = {"ASCEND_HOME_PATH": str(home), "LD_LIBRARY_PATH": f"/opt/a:{home / 'lib64'}"}
+    assert environment(sourced) == {}, "already sourced: nothing to add"
+
+
+def test_a_home_without_its_libraries_in_the_path_is_not_sourced(machine: Machine) -> None:
+    machine.plug_npu()
+    home = machine.install_cann()
+    (home / "set_env.sh").write_text(f"export LD_LIBRARY_PATH={home}/lib64:$LD_LIBRARY_PATH\n")
+    found = environment({"ASCEND_HOME_PATH": str(home), "LD_LIBRARY_PATH": "/opt/a", "PATH": "/usr/bin:/bin"})
+    assert found == {"LD_LIBRARY_PATH": f"{home}/lib64:/opt/a"}
 
 
 def test_broken_set_env_is_reported(machine: Machine) -> None:

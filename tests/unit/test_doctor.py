@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from torchport import cli
+from torchport import cli, vnpu
+from torchport.errors import TorchportError
 from torchport.vnpu import backend, persistence, wheels
 from torchport.vnpu.probe import Probe
 
@@ -71,6 +72,41 @@ def test_wrong_torch(
     assert not torch["passed"]
     assert says in str(torch["detail"])
     assert torch["fix"]
+
+
+def test_damaged_torch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def find(name: str) -> wheels.Wheel:
+        raise TorchportError(f"{name} is damaged", hint="Install it again")
+
+    monkeypatch.setattr(wheels, "find", find)
+    assert cli.main(["doctor", "--json"]) == 1
+    found = checks(capsys)
+    assert (found["torch"]["detail"], found["torch"]["fix"]) == ("torch is damaged", "Install it again")
+    assert found["device"]["passed"], "the other checks are made all the same"
+
+
+@pytest.mark.parametrize(("asked", "fix"), [("cann", "set_env.sh"), ("gpu", "vnpu, cann or auto")])
+def test_a_backend_that_cannot_be_had_is_a_failed_check(
+    asked: str, fix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TORCHPORT_BACKEND", asked)
+    assert cli.main(["doctor", "--json"]) == 1
+    device = checks(capsys)["device"]
+    assert f"TORCHPORT_BACKEND={asked}" in str(device["detail"])
+    assert fix in str(device["fix"])
+
+
+def test_cann_goes_with_torch_npu_s_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(vnpu, "detect", lambda: vnpu.Backend(vnpu.Kind.CANN, "CANN is there."))
+    monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, "2.9.0"))
+    monkeypatch.setattr("torchport.cli.doctor.probe", lambda _: Probe(False, "", 0, "no driver"))
+    assert cli.main(["doctor", "--json"]) == 1
+    found = checks(capsys)
+    assert (found["torch_npu"]["passed"], found["trial"]["passed"]) == (True, False)
+    assert "npu-smi info" in str(found["trial"]["fix"])
+    assert "make build" not in str(found["trial"]["fix"])
 
 
 def test_failing_trial_shows_the_end_of_its_output(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from torchport.errors import TorchportError
 from torchport.vnpu import wheels
 
 
@@ -43,6 +44,17 @@ def test_cuda_build_is_refused_with_reason_and_remedy(site: Path, capsys: pytest
     error = capsys.readouterr().err
     for words in ("2.13.0+cu130", "CUDA 13.0", "torch_npu refuses", "TORCH_INDEX=", "TORCH_WHEEL="):
         assert words in error
+
+
+@pytest.mark.parametrize("text", [None, "__version__ = (", "\0"])
+def test_a_damaged_package_is_named(site: Path, capsys: pytest.CaptureFixture[str], text: str | None) -> None:
+    install(site, "torch", text or "")
+    if text is None:
+        (site / "torch/version.py").unlink()
+    with pytest.raises(TorchportError, match="torch is damaged"):
+        wheels.find("torch")
+    assert wheels.main() == 2
+    assert "pip install --force-reinstall" in capsys.readouterr().err
 
 
 def test_nothing_installed(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

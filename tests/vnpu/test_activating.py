@@ -80,6 +80,18 @@ def test_enabled_for_plain_python(tmp_path: Path) -> None:
     assert (result.stdout, result.stderr) == ("8.0\n", "")
 
 
+def test_a_cann_in_the_library_path_is_not_taken_for_a_part_of_the_virtual_npu(tmp_path: Path) -> None:
+    """As after `source set_env.sh` on a machine that has the toolkit and no NPU, or where the flag forces ours."""
+    for name in ("libascendcl.so", "libhccl.so", "libopapi.so"):
+        (tmp_path / name).write_bytes(b"not a library of ours")
+    for start in ("activate()", "activate(force=True)"):
+        output = python(
+            f"import torchport.vnpu; torchport.vnpu.{start}; import torch; print({ADD})",
+            LD_LIBRARY_PATH=str(tmp_path),
+        )
+        assert output == "8.0\n"
+
+
 def test_spawned_data_loader_worker_inherits(tmp_path: Path) -> None:
     script = tmp_path / "spawn.py"
     script.write_text(

@@ -18,11 +18,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchport import __version__, vnpu
+from torchport.errors import TorchportError
 from torchport.vnpu import wheels
 from torchport.vnpu.backend import BUILD_HINT
 from torchport.vnpu.probe import probe
 
 INSTALL = f"pip install torch=={wheels.SUPPORTED} torch-npu=={wheels.SUPPORTED}"
+# Where the trial fails.
+FIXES = {
+    vnpu.Kind.VNPU: "The last lines say why. A wrong variable: see `torchport vnpu info`. A symbol or library "
+    "that is missing: torch or torch_npu has changed since the virtual NPU was built, so run `make build`.",
+    vnpu.Kind.CANN: "The last lines say why: look at `npu-smi info`, and whether this CANN goes with this torch_npu. "
+    "TORCHPORT_BACKEND=vnpu takes the virtual NPU instead.",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,45 +70,42 @@ def _checks(probe_timeout: float | None) -> Iterator[Check]:
     """The checks in order of need; the trial of the device only when everything it needs is there."""
     yield Check("torchport", True, f"{__version__} in {Path(__file__).parents[1]}")
     yield Check("python", True, f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
-    needed = [_torch(), _torch_npu(), _device()]
+    device, kind = _device()
+    needed = [_wheel("torch", kind), _wheel("torch_npu", kind), device]
     yield from needed
     if probe_timeout is not None and all(check.passed for check in needed):
-        yield _trial(probe_timeout)
+        yield _trial(probe_timeout, kind)
 
 
-def _torch() -> Check:
-    torch = wheels.find("torch")
-    if torch is None:
-        return Check("torch", False, "not installed", INSTALL)
-    if problem := wheels.cuda_problem(torch):
-        return Check("torch", False, torch.version, problem)
-    return _supported(torch)
-
-
-def _torch_npu() -> Check:
-    torch_npu = wheels.find("torch_npu")
-    return Check("torch_npu", False, "not installed", INSTALL) if torch_npu is None else _supported(torch_npu)
-
-
-def _supported(wheel: wheels.Wheel) -> Check:
-    right = wheel.version.partition("+")[0] == wheels.SUPPORTED
+def _wheel(name: str, kind: vnpu.Kind) -> Check:
+    try:
+        wheel = wheels.find(name)
+    except TorchportError as error:
+        return Check(name, False, error.message, error.hint)
+    if wheel is None:
+        return Check(name, False, "not installed", INSTALL)
+    if problem := wheels.cuda_problem(wheel):
+        return Check(name, False, wheel.version, problem)
+    # A CANN has the versions of torch_npu that it goes with; the virtual NPU has one.
+    right = kind is vnpu.Kind.CANN or wheel.version.partition("+")[0] == wheels.SUPPORTED
     detail = (
         wheel.version if right else f"{wheel.version}, but the virtual NPU is made for {wheels.SUPPORTED}"
     )
-    return Check(wheel.name, right, detail, INSTALL)
+    return Check(name, right, detail, INSTALL)
 
 
-def _device() -> Check:
-    backend = vnpu.detect()
+def _device() -> tuple[Check, vnpu.Kind]:
+    try:
+        backend = vnpu.detect()
+    except TorchportError as error:  # TORCHPORT_BACKEND asks for what is not there
+        return Check("device", False, error.message, error.hint), vnpu.Kind.NONE
     detail = f"{backend.kind}: {backend.reason}"
-    return Check("device", backend.kind is not vnpu.Kind.NONE, detail, BUILD_HINT)
+    return Check("device", backend.kind is not vnpu.Kind.NONE, detail, BUILD_HINT), backend.kind
 
 
-def _trial(timeout: float) -> Check:
+def _trial(timeout: float, kind: vnpu.Kind) -> Check:
     result = probe(timeout)
     if result.works:
         return Check("trial", True, f"1+1 on npu:0 of {result.count} ({result.device})")
     last = result.output.splitlines()[-20:]
-    return Check(
-        "trial", False, "an addition on npu:0 failed:\n" + "\n".join(last), "make build; then doctor again"
-    )
+    return Check("trial", False, "an addition on npu:0 failed:\n" + "\n".join(last), FIXES[kind])

@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +37,9 @@ LINKED = (
     "libgraph.so",
     "libacl_tdt_channel.so",
 )
+# What the other libraries of the virtual NPU link. Loaded first: the linker would look for these names in
+# LD_LIBRARY_PATH before it looks beside the library that needs them, and find a CANN whose set_env.sh was sourced.
+NEEDED = ("libvnpu.so", "libascendcl.so")
 # What bash sets for itself: no effect of a script that it sources.
 SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
@@ -69,7 +71,8 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that a child process needs so that its torch_npu uses the backend of this machine.
 
     `environ` is the environment they will be merged into (default: this process's): paths are put in front of
-    what it holds. For CANN these are what its set_env.sh exports; none if that has been sourced already.
+    what it holds. For CANN these are what its set_env.sh exports; none if that has been sourced already (its
+    libraries are in LD_LIBRARY_PATH).
 
     Raises `TorchportError` if there is no backend.
     """
@@ -95,7 +98,10 @@ def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]
 
 def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]:
     """What CANN's own set_env.sh would change; nothing where it has been sourced or is not there."""
-    if backend.home is None or environ.get("ASCEND_HOME_PATH"):
+    import subprocess  # here, because it takes a third of this module's time to import
+
+    inherited = environ.get("LD_LIBRARY_PATH", "").split(":")
+    if backend.home is None or (environ.get("ASCEND_HOME_PATH") and str(backend.libraries) in inherited):
         return {}
     script = next((path / "set_env.sh" for path in (backend.home, backend.home.parent)), None)
     if script is None or not script.exists():
@@ -128,7 +134,13 @@ def _check_loaded(backend: Backend) -> None:
 
 def _preload(kind: Kind, folder: Path) -> None:
     """Load the libraries; doing so again only counts references up."""
-    for path in [folder / name for name in LINKED] if kind is Kind.CANN else sorted(folder.glob("*.so")):
+    ours = sorted(path.name for path in folder.glob("*.so"))
+    names = (
+        LINKED
+        if kind is Kind.CANN
+        else sorted(ours, key=lambda name: (name not in NEEDED, name != NEEDED[0]))
+    )
+    for path in [folder / name for name in names]:
         try:
             ctypes.CDLL(str(path))  # never closed: while it is loaded, the linker knows its SONAME
         except OSError as error:

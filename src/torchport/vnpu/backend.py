@@ -28,6 +28,8 @@ CANN_ROOTS = (
     "~/Ascend/ascend-toolkit/latest",
     "~/Ascend/cann",
 )
+# What to do where CANN is asked for and not found.
+CANN_HINT = "Install CANN and `source` its set_env.sh, or unset TORCHPORT_BACKEND to take what there is."
 # The driver's device nodes; containers that may use an NPU have them mapped in.
 DEVICE_NODES = "/dev/davinci[0-9]*"
 LINKER_CACHE = Path("/etc/ld.so.cache")
@@ -73,9 +75,9 @@ def detect(environ: Mapping[str, str] | None = None) -> Backend:
     forced = environ.get("TORCHPORT_BACKEND", "auto")
     cann, vnpu = _find_cann(environ), _find_vnpu()
     if forced == "vnpu":
-        return _demand(vnpu, "TORCHPORT_BACKEND=vnpu")
+        return _demand(vnpu, "TORCHPORT_BACKEND=vnpu", BUILD_HINT)
     if forced == "cann":
-        return _demand(cann, "TORCHPORT_BACKEND=cann")
+        return _demand(cann, "TORCHPORT_BACKEND=cann", CANN_HINT)
     if forced != "auto":
         raise TorchportError(
             f"TORCHPORT_BACKEND={forced} is not a backend.", hint="Use vnpu, cann or auto, or unset it."
@@ -95,9 +97,9 @@ def detect(environ: Mapping[str, str] | None = None) -> Backend:
     )
 
 
-def _demand(backend: Backend, because: str) -> Backend:
+def _demand(backend: Backend, because: str, otherwise: str) -> Backend:
     if backend.kind is Kind.NONE:
-        raise TorchportError(f"{because}, but: {backend.reason}", hint=BUILD_HINT)
+        raise TorchportError(f"{because}, but: {backend.reason}", hint=otherwise)
     return dataclasses.replace(backend, reason=f"{because}. {backend.reason}")
 
 

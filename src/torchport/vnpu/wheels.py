@@ -13,6 +13,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from torchport.errors import TorchportError
+
 # The virtual NPU implements what this torch_npu asks for, and is compiled against this torch.
 SUPPORTED = "2.13.0"
 
@@ -27,12 +29,23 @@ class Wheel:
 
 
 def find(name: str) -> Wheel | None:
-    """The installed package `name` ("torch" or "torch_npu"), or None."""
+    """The installed package `name` ("torch" or "torch_npu"), or None.
+
+    Raises TorchportError where a part of it is there that does not say which version it is.
+    """
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         return None
     values: dict[str, object] = {}
-    for node in ast.parse(Path(spec.origin).with_name("version.py").read_bytes()).body:
+    source = Path(spec.origin).with_name("version.py")
+    try:
+        body = ast.parse(source.read_bytes()).body
+    except (OSError, SyntaxError, ValueError) as error:
+        raise TorchportError(
+            f"{name} is damaged: its version cannot be read from {source} ({error})",
+            hint=f"Install it again: pip install --force-reinstall --no-deps {name.replace('_', '-')}=={SUPPORTED}",
+        ) from error
+    for node in body:
         match node:
             case (
                 ast.Assign(targets=[ast.Name(id=variable)], value=ast.Constant(value=value))
@@ -57,7 +70,11 @@ def cuda_problem(torch: Wheel) -> str:
 
 def main() -> int:
     """Exit code 0 if torch is there and is a CPU build; else 2 and a sentence on stderr."""
-    torch = find("torch")
+    try:
+        torch = find("torch")
+    except TorchportError as error:
+        print(f"{error}. {error.hint}", file=sys.stderr)
+        return 2
     problem = "torch is not installed." if torch is None else cuda_problem(torch)
     if problem:
         print(problem, file=sys.stderr)
