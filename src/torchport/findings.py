@@ -15,7 +15,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torchport import __version__
 from torchport.errors import TorchportError
@@ -23,6 +23,7 @@ from torchport.errors import TorchportError
 FORMAT = "torchport-result"
 # 1: first version.
 VERSION = 1
+_T = TypeVar("_T")
 
 
 class Severity(enum.StrEnum):
@@ -91,13 +92,13 @@ class Finding:
         """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for what is not a finding."""
         location = value["location"]
         return cls(
-            code=value["code"],
+            code=_be(str, value["code"]),
             severity=Severity(value["severity"]),
             safety=Safety(value["safety"]),
             location=None if location is None else Location(**location),
-            message=value["message"],
-            hint=value["hint"],
-            evidence=value["evidence"],
+            message=_be(str, value["message"]),
+            hint=_be(str, value["hint"]),
+            evidence=_be(dict, value["evidence"]),
             fix=tuple(Edit(start, end, text.encode("latin-1")) for start, end, text in value["fix"]),
             links=tuple(value["links"]),
         )
@@ -158,15 +159,21 @@ class Result:
             )
         try:
             return cls(
-                command=value["command"],
+                command=_be(str, value["command"]),
                 findings=tuple(Finding.from_json(finding) for finding in value["findings"]),
-                data=value["data"],
-                inputs=value["inputs"],
+                data=_be(dict, value["data"]),
+                inputs=_be(dict, value["inputs"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise TorchportError(
                 f"{path} is a damaged torchport result: {error!r}", hint="Run the step again."
             ) from error
+
+
+def _be(kind: type[_T], value: object) -> _T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is not a {kind.__name__}")
+    return value
 
 
 def hash_bytes(data: bytes) -> str:
@@ -182,7 +189,11 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
     """
     if mode is None:
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
-    descriptor, aside = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
+    try:
+        descriptor, aside = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
+    except OSError as error:
+        error.filename = str(path)  # the one that the caller knows
+        raise
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)

@@ -29,6 +29,10 @@ def run(arguments):
         raise TorchportError("no such file: a.py", hint="Check the path.", exit_code=1)
     if arguments.fail == "bug":
         raise ZeroDivisionError("oops")
+    if arguments.fail == "file":
+        open("/nowhere/at/all", "w")
+    if arguments.fail == "disk":
+        open("/dev/full", "wb", buffering=0).write(b"x")
     if arguments.fail == "interrupt":
         raise KeyboardInterrupt
     print(json.dumps({"path": arguments.path, "passed": arguments.passed, "json": arguments.json}))
@@ -91,6 +95,46 @@ def test_internal_error_is_called_a_bug_and_leaves_a_log(
     (log,) = tmp_path.glob("torchport-sample-*.log")
     assert str(log) in error
     assert "ZeroDivisionError: oops" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("fail", "says"),
+    [("file", "/nowhere/at/all: No such file or directory"), ("disk", "No space left on device")],
+)
+def test_what_the_machine_refuses_is_not_called_a_bug(
+    fail: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["sample", "a", "--fail", fail]) == cli.USAGE
+    error = capsys.readouterr().err
+    assert error.startswith(f"torchport sample: {says}\n  Give a place")
+    assert cli.main(["sample", "a", "--fail", fail, "--debug"]) == cli.USAGE
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_numbers_that_are_none_are_named_as_the_user_wrote_them(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["port", "a.py", "--timeout", "soon"],
+        ["analyze", "a.py", "--run", "--steps", "few"],
+        ["run", "a.py", "--nproc", "two"],
+        ["run", "a.py", "--nproc", "-1"],
+        ["run", "a.py", "--device-list", "0,b"],
+        ["run", "a.py", "--device-list", "0,0"],
+    ):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(words)
+        assert stop.value.code == 2
+        error = capsys.readouterr().err
+        assert f"{words[-2]}: {words[-1]} is no" in error
+        assert "invalid _" not in error
+
+
+def test_a_report_that_cannot_be_stored_names_its_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.py").write_text("x.cuda()\n")
+    report = tmp_path / "nowhere" / "report.html"
+    assert cli.main(["analyze", str(tmp_path / "a.py"), "--html", str(report)]) == cli.USAGE
+    assert f"torchport analyze: {report}: No such file or directory\n" in capsys.readouterr().err
 
 
 def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,9 @@ def test_numbers_json_has_no_word_for(tmp_path: Path) -> None:
     assert loss[1:] == [math.inf, -math.inf]
 
 
+VERSION_1 = '{"format": "torchport-result", "version": 1, "command": "port", '
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -48,6 +51,9 @@ def test_numbers_json_has_no_word_for(tmp_path: Path) -> None:
         ('{"format": "other"}', "does not say"),
         ('{"format": "torchport-result", "version": 99, "tool": "9.9"}', "version 99"),
         ('{"format": "torchport-result", "version": 1}', "damaged"),
+        (VERSION_1 + '"findings": [], "data": [], "inputs": {}}', "damaged"),
+        (VERSION_1 + '"findings": [], "data": {}, "inputs": 5}', "damaged"),
+        (VERSION_1 + '"findings": [{"code": 5}], "data": {}, "inputs": {}}', "damaged"),
     ],
 )
 def test_what_is_no_result(tmp_path: Path, text: str, word: str) -> None:

@@ -99,6 +99,21 @@ def test_a_script_that_ports(place):
     assert json.loads(again.stdout)["data"]["holds"] is True
     assert (out / "npu" / "steps.jsonl").stat().st_mtime_ns == kept
 
+    whole = (out / "reference" / "result.json").read_text()
+    for damage in (
+        whole[:100],
+        whole.replace('"status": 0', '"status": "?"'),
+        whole.replace('"wrote"', '"w"'),
+        "[]",
+    ):
+        assert damage != whole
+        (out / "reference" / "result.json").write_text(damage)
+        damaged = port("train.py", "--from", "compare", "--", "9")
+        assert damaged.returncode == 2
+        assert "reference/result.json" in damaged.stderr
+        assert "internal error" not in damaged.stderr
+    (out / "reference" / "result.json").write_text(whole)
+
     assert port("train.py", "--from", "compare", "--", "8").returncode == 2
     script(place, TRAIN + "#")
     changed = port("train.py", "--from", "compare", "--", "9")
@@ -125,7 +140,21 @@ def test_a_syntax_error(place):
 def test_what_is_not_python(place, text):
     run = port(script(place, text))
     assert run.returncode == 2
+    assert "train.py" in run.stderr
+    assert "None" not in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_an_output_folder_that_cannot_be_one(place):
+    name = script(place, "print()")
+    for folder, says in (
+        ("train.py", "train.py is a file"),
+        ("/proc/x", "/proc/x: No such file or directory"),
+    ):
+        run = port(name, "--out", folder)
+        assert run.returncode == 2
+        assert says in run.stderr
+        assert "internal error" not in run.stderr
 
 
 def test_no_device(place, monkeypatch):
@@ -219,6 +248,10 @@ def test_an_interrupt_leaves_whole_files_and_no_process(place, monkeypatch, numb
     _, messages = driver.communicate(timeout=30)
     assert driver.returncode == status
     assert "Traceback" not in messages
+    words = {130: "torchport port: interrupted", -9: ""}.get(
+        status, f"torchport port: ended by {number.name}"
+    )
+    assert words in messages
     assert Result.read(out / "convert" / "result.json").command == "convert"
     if (
         number == signal.SIGKILL

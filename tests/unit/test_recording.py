@@ -53,6 +53,19 @@ def test_damage_elsewhere_is_named(folder):
         Recording.read(folder)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["5", "[]", "{}", '{"kind": 1}', '{"kind": "step"}', '{"kind": "step", "step": 0, "loss": "x", "seconds": null}',
+     '{"kind": "end", "status": "bad"}', '{"kind": "weights", "name": "a"}', '{"kind": "precision"}'],
+)  # fmt: skip
+def test_a_line_that_is_no_event_is_named(folder, line):
+    write(folder, 3.0)
+    path = folder / recording.JOURNAL
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(TorchportError, match=r"steps\.jsonl:2: damaged line"):
+        Recording.read(folder)
+
+
 def test_an_end_from_outside_replaces_the_cut_tail_and_no_end(folder):
     write(folder, 3.0, 2.0)
     path = folder / recording.JOURNAL

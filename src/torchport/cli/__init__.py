@@ -12,7 +12,8 @@ Every command also gets `arguments.json`, `arguments.debug` and `arguments.quiet
 module is imported, so that one command's imports never slow another.
 
 Data goes to stdout, messages to stderr. Exit codes: 0 done or clean, 1 findings or divergence, 2 usage or
-configuration, 3 a bug in torchport, 130 interrupted, 141 the reader of stdout went away.
+configuration (a file that cannot be written, too), 3 a bug in torchport, 130 interrupted, 141 the reader of stdout
+went away, else 128 + the signal that ended it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import signal
 import sys
 import tempfile
 import traceback
@@ -34,7 +36,9 @@ from typing import Protocol, cast
 from torchport import __version__
 from torchport.errors import TorchportError
 
+USAGE = 2
 INTERNAL_ERROR = 3
+SIGNALLED = 128
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -86,8 +90,22 @@ def _run_command(name: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"torchport {name}: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except SystemExit as left:
+        if isinstance(left.code, int) and left.code > SIGNALLED:
+            print(f"torchport {name}: ended by {signal.Signals(left.code - SIGNALLED).name}", file=sys.stderr)
+        raise
     except BrokenPipeError:
         raise
+    except OSError as error:  # no place to write to, no permission, a full disk: the machine's, not ours
+        if debug:
+            traceback.print_exc()
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"torchport {name}: {where}{error.strerror or error}", file=sys.stderr)
+        print(
+            "  Give a place that can be written and has room; --debug shows what was being done.",
+            file=sys.stderr,
+        )
+        return USAGE
     except Exception as error:  # whatever a room let through is our bug: say so, with exit code 3
         if debug:
             traceback.print_exc()

@@ -134,15 +134,14 @@ def _processes(word: str) -> int:
 
 
 def _positive(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{word} is not 1 or more")
-    return number
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word} is not a number, 1 or more")
+    return int(word)
 
 
 def _devices(word: str) -> list[int]:
     """Ascending, as the porting guide's map from processes to devices has them and as the NPU's driver insists."""
-    devices = sorted(int(part) for part in word.split(","))
-    if len(set(devices)) < len(devices) or devices[0] < 0:
+    parts = word.split(",")
+    if not all(part.isdecimal() for part in parts) or len(set(map(int, parts))) < len(parts):
         raise argparse.ArgumentTypeError(f"{word} is no list of different device numbers")
-    return devices
+    return sorted(map(int, parts))

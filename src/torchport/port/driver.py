@@ -83,9 +83,8 @@ def _run(plan: Plan, progress: Progress, step: str) -> None:
     if step == NPU and plan.kept(REFERENCE).data["status"] != 0:
         progress.start(step, "")
         with plan.work(step) as folder:
-            step_result(step, plan, {"status": None, "skipped": True, "steps": 0, "seconds": 0.0}).write(
-                folder / RESULT
-            )
+            skipped = {"status": None, "skipped": True, "steps": 0, "seconds": 0.0, "device": ""}
+            step_result(step, plan, skipped).write(folder / RESULT)
         progress.done("not run: the original fails by itself")
         return
     progress.start(step, "starting")

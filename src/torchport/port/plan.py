@@ -18,6 +18,7 @@ import dataclasses
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from torchport.errors import TorchportError
 from torchport.findings import Result, hash_bytes
@@ -26,6 +27,14 @@ CONVERT, REFERENCE, NPU, COMPARE = STEPS = ("convert", "reference", "npu", "comp
 RESULT = "result.json"
 REPORT = "report.html"
 UNFINISHED = ".unfinished"
+# What later steps read of a step's data.
+_RUN: dict[str, Any] = {"status": int | None, "seconds": int | float, "steps": int, "device": str}
+DATA: dict[str, dict[str, Any]] = {
+    CONVERT: {"diff": str, "summary": dict},
+    REFERENCE: {**_RUN, "timed_out": bool, "wrote": list},
+    NPU: _RUN,
+    COMPARE: {"comparison": dict | None},
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,6 +69,9 @@ class Plan:
                 f"--from {self.start} needs the step {step}, and there is no {path}", hint=again
             )
         result = Result.read(path)
+        for name, kind in DATA[step].items():
+            if name not in result.data or not isinstance(result.data[name], kind):
+                raise TorchportError(f"{path} is damaged: it has no {name} that fits", hint=again)
         if result.inputs.get(str(self.script)) != self.inputs()[str(self.script)]:
             raise TorchportError(f"{self.script} has changed since {path} was made", hint=again)
         arguments = result.data.get("arguments", list(self.arguments))
@@ -106,12 +118,15 @@ def check(plan: Plan) -> None:
         compile(data, str(plan.script), "exec", dont_inherit=True)
     except SyntaxError as error:
         text = f"\n    {error.text.strip()}" if error.text else ""
+        line = f":{error.lineno}" if error.lineno else ""  # null bytes have none
         raise TorchportError(
-            f"{plan.script}:{error.lineno}: the script has a syntax error: {error.msg}{text}",
+            f"{plan.script}{line}: the script has a syntax error: {error.msg}{text}",
             hint="Nothing was run. Correct the line; `python SCRIPT` shows the same error.",
         ) from error
-    except ValueError as error:  # null bytes
+    except ValueError as error:  # null bytes, before Python 3.11.4
         raise TorchportError(f"{plan.script} is not Python source: {error}") from error
+    if plan.out.exists() and not plan.out.is_dir():
+        raise TorchportError(f"the output folder {plan.out} is a file", hint="Give another with --out.")
 
 
 def step_result(step: str, plan: Plan, data: Mapping[str, object]) -> Result:

@@ -44,6 +44,15 @@ COMMAND = "record"
 LAST_MESSAGES = 12
 # 1: first version.
 VERSION = 1
+# The fields that readers rely on, by kind, and what they are.
+FIELDS: dict[str, dict[str, Any]] = {
+    "seed": {"of": str, "value": str | None},
+    "weights": {"name": str, "action": str, "detail": str},
+    "precision": {"dtype": str},
+    "random": {"detail": str},
+    "step": {"step": int, "loss": int | float | str, "seconds": int | float | None},
+    "end": {"status": int, "error": str, "path": str, "line": int, "timeout": int | float},
+}
 
 
 class Journal:
@@ -177,7 +186,7 @@ def read_journal(path: Path) -> Iterator[Mapping[str, Any]]:
     # What follows the last newline is nothing, or the line that a kill cut short.
     for number, line in enumerate(lines[:-1], 1):
         try:
-            event = json.loads(line)
+            event = parse(line)
         except ValueError as error:
             raise TorchportError(
                 f"{path}:{number}: damaged line: {error}", hint="Record the run again."
@@ -188,8 +197,13 @@ def read_journal(path: Path) -> Iterator[Mapping[str, Any]]:
 def parse(line: bytes) -> Mapping[str, Any]:
     """One whole line of a journal. Raises ValueError for what is not one."""
     event = json.loads(line)
-    if not isinstance(event, dict) or "kind" not in event:
+    if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
         raise ValueError("not an event")
+    for name, kind in FIELDS.get(event["kind"], {}).items():
+        if name not in event or not isinstance(event[name], kind):
+            raise ValueError(f"a {event['kind']} without {name}")
+    if event["kind"] == "step":
+        float(event["loss"])
     return event
 
 
