@@ -70,6 +70,34 @@ def test_effort(body: str, effort: Effort) -> None:
 
 
 @pytest.mark.parametrize(
+    "head",
+    [
+        "__global__ void k(",
+        "__global__ void\nk(",
+        "static __global__\nvoid k (",
+        "__global__ void\n__launch_bounds__(256)\nk(",
+        "__global__ __launch_bounds__(256, 2) void k(",
+        "template <typename T>\n__global__ static inline void k(",
+    ],
+)
+def test_heads_of_kernels(head: str) -> None:
+    (kernel,) = found(f"{head}float* x) {{\n  __shared__ float s[1];\n}}\n", "TP605", "k.cu")
+    assert kernel.message.startswith("the CUDA kernel k has") and "effort medium" in kernel.message
+    assert kernel.evidence["source"] == "k"
+
+
+def test_native_sources() -> None:
+    text = (
+        "#include <c10/cuda/CUDAStream.h>\nvoid f() { cudaMalloc(&p, 8); }  // cudaFree(p)\n"
+        'TORCH_LIBRARY(ours, m) {\n  m.def("roll(Tensor x) -> Tensor");\n  m.impl("roll", &roll);\n}\n'
+    )
+    calls, operator = found(text, "TP606", "a.cc")
+    assert calls.message == "C++ code calls CUDA in 2 lines" and calls.severity is Severity.WARNING
+    assert operator.evidence["source"] == "roll" and operator.severity is Severity.INFO
+    assert found("void add(float* a);\n", "TP606", "a.h") == []
+
+
+@pytest.mark.parametrize(
     ("call", "count"),
     [
         ("subprocess.run(['nvidia-smi', '-L'])", 1),

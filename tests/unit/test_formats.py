@@ -87,22 +87,6 @@ def test_check(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.sarif").read_text())["runs"][0]["results"][0]["ruleId"] == "TP101"
 
 
-@pytest.mark.parametrize(
-    ("settings", "code"),
-    [
-        ("[tool.torchport]\nignore = ['TP101']\n", 0),
-        ("[tool.torchport]\nexclude = ['a*']\n", 0),
-        ("[tool.other]\n", 1),
-        ("[tool.torchport]\nignored = []\n", 2),
-        ("not toml", 2),
-    ],
-)
-def test_check_settings(tmp_path: Path, settings: str, code: int) -> None:
-    (tmp_path / "a.py").write_text("import torch\ntorch.cuda.get_arch_list()\n")
-    (tmp_path / "pyproject.toml").write_text(settings)
-    assert check(tmp_path).returncode == code
-
-
 def test_every_code_of_a_finding_is_known() -> None:
     used = {
         code
@@ -140,6 +124,11 @@ def test_every_code_is_explained(code: str) -> None:
         ("aten::add.Tensor", "on the NPU"),
         ("torch.symeig", "torch.linalg.eigh"),
         ("torch.no_grad", "not measured"),
+        ("cuda.Stream", "torch.npu.Stream"),
+        ("nn.DataParallel", "TP202: DataParallel has to become"),
+        (".is_cuda", "TP121"),
+        ("nccl", "TP201"),
+        ("apex.optimizers.FusedLAMB", "NpuFusedLamb"),
     ],
 )
 def test_explain(word: str, says: str) -> None:
@@ -157,6 +146,15 @@ def test_tables(tmp_path: Path) -> None:
         "import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list(), torch.cuda.foo\ntorch.linalg.eigh, torch.symeig\n"
     )
     (tmp_path / "k.cu").write_text("__global__ void add(float* a) {}\n")
+    (tmp_path / "ops.cpp").write_text(
+        'PYBIND11_MODULE(x, m) {\n  m.def("mul", &mul);\n  m.def("div", &div);\n}\n'
+    )
+    (tmp_path / "many.py").write_text(
+        "import torch\nfrom torch.nn import DataParallel  # cuda\nm = DataParallel(m)\n"
+    )
+    (tmp_path / "setup.py").write_text(
+        "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
+    )
     done = check_command(tmp_path, "convert", ".", "-o", "out", "--layout", "msft", "--html", "r.html")
     assert done.returncode == 1
     folder = tmp_path / "out" / f"{tmp_path.name}_msft"
@@ -166,9 +164,11 @@ def test_tables(tmp_path: Path) -> None:
     assert [row[3] for row in read["unsupported_api"][1:]] == [
         "torch.cuda.get_arch_list",
         "torch.linalg.eigh",
+        "DataParallel",
+        "torch.utils.cpp_extension.CUDAExtension",
     ]
     assert [row[3] for row in read["unknown_api"][1:]] == ["torch.cuda.foo", "torch.symeig"]
-    assert read["cuda_op_list"] == [["File", "Api"], ["k.cu", "add"]]
+    assert read["cuda_op_list"] == [["File", "Api"], ["k.cu", "add"], ["ops.cpp", "mul"], ["ops.cpp", "div"]]
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
 

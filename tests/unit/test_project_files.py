@@ -98,6 +98,34 @@ def test_what_is_only_said(name: str, text: str, word: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("c.yaml", "device: cuda\n"),
+        ("run.sh", "export CUDA_VISIBLE_DEVICES=0\n"),
+        ("a.py", "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"),
+    ],
+)
+def test_the_agnostic_style_says_what_it_leaves(name: str, text: str) -> None:
+    conversion = convert_source(text.encode(), name, Style.AGNOSTIC)
+    assert conversion.output == text.encode()
+    assert [(one.severity, bool(one.hint)) for one in conversion.findings] == [(Severity.WARNING, True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cupy-cuda12x\n", "CuPy is CUDA only"),
+        ("nvidia-ml-py>=12\n", "npu-smi info"),
+        ("nvidia-dali-cuda120\n", "DALI pipelines"),
+        ("nvidia-cudnn-cu12\n", "Drop it."),
+    ],
+)
+def test_packages_with_the_cuda_version_in_their_name(text: str, says: str) -> None:
+    (finding,) = convert_source(text.encode(), "requirements.txt").findings
+    assert says in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
         ("pyproject.toml", '[project]\nname = "composer"\n'),
         ("pyproject.toml", "[tool.apex]\n"),
         ("settings.toml", 'dependencies = ["flash-attn"]\n'),

@@ -45,6 +45,14 @@ def test_other_files() -> None:
     ]
 
 
+def test_native_code_is_written_anew() -> None:
+    assert meanings("// cuda\ncudaFree(p);\n", "a.cpp") == [
+        ("cuda", Meaning.PROSE),
+        ("cudaFree", Meaning.DECISION),
+    ]
+    assert meanings("#include <cuda.h>\n", "a.cu") == [("cuda.h", Meaning.BLOCKER)]
+
+
 def test_the_result_lists_it(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.py").write_text("import torch  # cuda\ntorch.cuda.init()\n")

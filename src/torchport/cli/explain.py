@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import re
 from typing import Any
 
 from torchport.errors import TorchportError
@@ -46,7 +47,7 @@ def explain(word: str) -> dict[str, Any]:
     """What is known about `word`, with a "text" for people. Raises TorchportError where nothing is."""
     if word.upper() in catalogue():
         return _rule(catalogue()[word.upper()])
-    if (found := find(word)) is not None:
+    if (found := find(word) or find(f"torch.{word}")) is not None:
         row = found[0]
         target = "nothing" if row.status is Status.MISSING else word if row.status is Status.KEEP else row.npu
         lines = [f"{row.name}: on the NPU {target} ({row.status.value})"]
@@ -65,9 +66,10 @@ def explain(word: str) -> dict[str, Any]:
             f"\n  {variable.note}." if variable.note else ""
         )
         return {"variable": word, "npu": variable.npu, "note": variable.note, "text": text}
-    if (library := libraries().get(word.replace("-", "_"))) is not None:
+    if (library := libraries().get(word.partition(".")[0].replace("-", "_"))) is not None:
         lines = [f"{library.name}: {library.status.value}", f"  {library.note}"]
-        lines += [f"  {name}: {text}" for name, text in library.uses.items()]
+        only = word in library.uses
+        lines += [f"  {name}: {text}" for name, text in library.uses.items() if not only or name == word]
         lines += [f"  install: {library.install}"] if library.install else []
         lines += [f"  see {library.link}"] if library.link else []
         return {
@@ -76,12 +78,25 @@ def explain(word: str) -> dict[str, Any]:
             "note": library.note,
             "text": "\n".join(lines),
         }
+    rules = [entry for entry in catalogue().values() if re.search(rf"\b{_last(word)}\b", entry.title)]
+    about = [f"  {entry.code}: {entry.title}" for entry in rules if len(_last(word)) > 2]
     if (facts := _of_torch(word)) is not None:
-        return facts
+        return {**facts, "rules": [entry.code for entry in rules], "text": "\n".join([facts["text"], *about])}
+    if about:
+        return {
+            "word": word,
+            "rules": [entry.code for entry in rules],
+            "text": "\n".join([f"{word}:", *about]),
+        }
     known = [*catalogue(), *apis(), *variables(), *libraries(), *support.apis()]
     close = difflib.get_close_matches(word, known, n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "`torchport explain` lists the codes."
     raise TorchportError(f"nothing is known about {word!r}", hint=hint)
+
+
+def _last(word: str) -> str:
+    """The last word of a dotted name, as a pattern."""
+    return re.escape(word.removesuffix("()").rpartition(".")[2])
 
 
 def _of_torch(word: str) -> dict[str, Any] | None:

@@ -27,11 +27,16 @@ _IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
 def inspect_source(
-    data: bytes, path: str, style: Style = Style.NPU, project: Definitions | None = None
+    data: bytes,
+    path: str,
+    style: Style = Style.NPU,
+    project: Definitions | None = None,
+    ignore: frozenset[str] = frozenset(),
 ) -> tuple[Finding, ...]:
     """All findings of one file in the order of their places; `path` tells what kind of file it is.
 
-    `project` says which classes of the project's other files have methods of torch's names.
+    `project` says which classes of the project's other files have methods of torch's names. Rules' findings with codes
+    in `ignore` are left out, as those of lines that end with `# torchport: ignore`.
 
     The edits of the findings do not overlap. A file that cannot be read or parsed, and a rule that fails, are
     findings too (TP901 to TP903); nothing is raised.
@@ -45,10 +50,10 @@ def inspect_source(
     try:
         kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
         if kind is Kind.PYTHON:
-            return _in_order(_inspect(Module(path, data, project), style))
+            return _in_order(_inspect(Module(path, data, project), style, ignore))
         if kind is Kind.NOTEBOOK:
-            return _in_order(_inspect_notebook(path, data, style, project))
-        return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style)))
+            return _in_order(_inspect_notebook(path, data, style, project, ignore))
+        return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style, ignore)))
     except SourceError as error:
         return (about_file(error.code, path, error.message, line=error.line, column=error.column),)
     except (RecursionError, MemoryError):
@@ -61,19 +66,23 @@ def _of_interest() -> re.Pattern[bytes]:
     packages = "|".join(re.escape(name) for name in libraries())
     imported = rf"^[ \t]*(?:import|from)[ \t]+(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b"
     words = r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel"
-    files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres"
+    files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres|PYBIND11_MODULE|TORCH_LIBRARY"
     return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
 
 
 def inspect_with(
-    data: bytes, path: str, check: Callable[[Module], Iterable[Finding]], project: Definitions | None = None
+    data: bytes,
+    path: str,
+    check: Callable[[Module], Iterable[Finding]],
+    project: Definitions | None = None,
+    ignore: frozenset[str] = frozenset(),
 ) -> tuple[Finding, ...]:
     """The findings of one check in a Python file; none where it cannot be read, which `inspect_source` says."""
     if len(data) > LARGEST:
         return ()
     try:
         module = Module(path, data, project)
-        found = [finding for finding in check(module) if not _is_ignored(module, finding)]
+        found = [finding for finding in check(module) if not _is_ignored(module, finding, ignore)]
         return _in_order(_without_overlaps(found))
     except (SourceError, RecursionError, MemoryError):
         return ()
@@ -81,7 +90,7 @@ def inspect_with(
         return (bug(path, f"a stage of the conversion failed: {type(error).__name__}: {error}"),)
 
 
-def _inspect(module: Module, style: Style) -> list[Finding]:
+def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Finding]:
     found: list[Finding] = []
     beside = cuda_branches(module)
     for rule in rules():
@@ -89,7 +98,7 @@ def _inspect(module: Module, style: Style) -> list[Finding]:
             continue
         found += _run(rule, module, style)
         if rule.after is None:
-            found = [finding for finding in found if not _is_ignored(module, finding)]
+            found = [finding for finding in found if not _is_ignored(module, finding, ignore)]
             found = [_unless_beside_npu(module, finding, beside) for finding in found]
     return list(_without_overlaps(found))
 
@@ -106,7 +115,9 @@ def _unless_beside_npu(module: Module, finding: Finding, beside: list[tuple[int,
     return dataclasses.replace(finding, severity=Severity.INFO, safety=Safety.REPORT, message=message, fix=())
 
 
-def _inspect_notebook(path: str, data: bytes, style: Style, project: Definitions | None) -> Iterator[Finding]:
+def _inspect_notebook(
+    path: str, data: bytes, style: Style, project: Definitions | None, ignore: frozenset[str]
+) -> Iterator[Finding]:
     """The findings of the code cells, at their places in the file."""
     notebook = Notebook(path, data)
     module, file = Module(path, notebook.code, project), SourceText(path, data)
@@ -114,7 +125,7 @@ def _inspect_notebook(path: str, data: bytes, style: Style, project: Definitions
         cells = ", ".join(map(str, notebook.skipped))
         finding = about_file("TP901", path, f"code cells that are not Python were not looked at: {cells}")
         yield dataclasses.replace(finding, severity=Severity.INFO)
-    for finding in _inspect(module, style):
+    for finding in _inspect(module, style, ignore):
         edits = [notebook.edit(edit) for edit in finding.fix]
         fix = tuple(edit for edit in edits if edit is not None)
         where = finding.location
@@ -127,10 +138,11 @@ def _inspect_notebook(path: str, data: bytes, style: Style, project: Definitions
         yield dataclasses.replace(finding, location=where, fix=fix if whole else (), safety=safety)
 
 
-def _inspect_text(file: TextFile, style: Style) -> Iterator[Finding]:
+def _inspect_text(file: TextFile, style: Style, ignore: frozenset[str]) -> Iterator[Finding]:
     for rule in file_rules():
         if file.kind in rule.kinds:
-            yield from (finding for finding in rule.check(file, style) if not _is_ignored(file, finding))
+            found = rule.check(file, style)
+            yield from (finding for finding in found if not _is_ignored(file, finding, ignore))
 
 
 def _has_written(findings: Iterable[Finding], pattern: re.Pattern[bytes]) -> bool:
@@ -166,8 +178,10 @@ def about_file(
     return Finding(code, Severity.ERROR, Safety.REPORT, place, message, f"The file is left as it is. {hint}")
 
 
-def _is_ignored(file: Module | TextFile, finding: Finding) -> bool:
-    """Whether the line ends with `# torchport: ignore` or `# torchport: ignore[TP101]`."""
+def _is_ignored(file: Module | TextFile, finding: Finding, codes: frozenset[str]) -> bool:
+    """Whether it has one of `codes`, or its line ends with `# torchport: ignore` or `# torchport: ignore[TP101]`."""
+    if finding.code in codes:
+        return True
     if finding.location is None or not file.text.lines:
         return False
     found = _IGNORE.search(file.text.lines[finding.location.line - 1])

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from torchport.findings import Finding, Severity
 from torchport.rules.files import LONGEST_LINE
-from torchport.source.kinds import Kind, kind_of
+from torchport.source.kinds import Kind, is_comment, kind_of
 from torchport.source.text import SourceError, SourceText
 
 _WORDS = "cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml"  # not ConvMLP
@@ -22,7 +22,6 @@ _MENTION = re.compile(
     rf"|(?:{_WORDS})[\w.-]{{0,60}}",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(r"\s*(?:#(?!SBATCH)|//)")
 
 
 class Meaning(enum.StrEnum):
@@ -64,8 +63,9 @@ def residue(output: bytes, path: str, left: Iterable[Finding]) -> tuple[Mention,
     ]
     rest = {number for number, _, _ in found if number not in said}
     prose = _prose(text, path, rest) if rest else {}
+    other = _IN_CODE.get(kind_of(path) or Kind.PYTHON, Meaning.NAME)
     return tuple(
-        Mention(number, column + 1, word, said.get(number) or _meaning(prose.get(number, []), column))
+        Mention(number, column + 1, word, said.get(number) or _meaning(prose.get(number, []), column, other))
         for number, column, word in found
     )
 
@@ -73,17 +73,22 @@ def residue(output: bytes, path: str, left: Iterable[Finding]) -> tuple[Mention,
 _MEANING = {Severity.ERROR: Meaning.BLOCKER, Severity.WARNING: Meaning.DECISION, Severity.INFO: Meaning.KEPT}
 
 
-def _meaning(prose: list[tuple[int, int]], column: int) -> Meaning:
-    return Meaning.PROSE if any(start <= column < end for start, end in prose) else Meaning.NAME
+# C++ and CUDA code that says CUDA is not renamed but written anew.
+_IN_CODE = {Kind.CUDA_SOURCE: Meaning.BLOCKER, Kind.CPP_SOURCE: Meaning.DECISION}
+
+
+def _meaning(prose: list[tuple[int, int]], column: int, other: Meaning) -> Meaning:
+    return Meaning.PROSE if any(start <= column < end for start, end in prose) else other
 
 
 def _prose(text: SourceText, path: str, lines: set[int]) -> dict[int, list[tuple[int, int]]]:
     """For each line the column ranges of comments and of strings of several words."""
-    if (kind_of(path) or Kind.PYTHON) is not Kind.PYTHON:
+    kind = kind_of(path) or Kind.PYTHON
+    if kind is not Kind.PYTHON:
         return {
             number: [(0, len(text.lines[number - 1]))]
             for number in lines
-            if _COMMENT.match(text.lines[number - 1])
+            if is_comment(text.lines[number - 1], kind)
         }
     ranges: dict[int, list[tuple[int, int]]] = {}
     reader = io.StringIO("".join(line.rstrip("\r\n") + "\n" for line in text.lines))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from torchport.findings import Finding, Result, Severity
 
 _ON_CPU = "TP701"
-_APIS = ("TP101", "TP102", _ON_CPU, "TP702", "TP703")
+_APIS = ("TP101", "TP102", "TP202", _ON_CPU, "TP702", "TP703")
 _PLACE = ("File", "Start Line", "End Line")
 
 
@@ -36,7 +36,11 @@ def tables(result: Result) -> dict[str, str]:
         ),
         "cuda_op_list.csv": _csv(
             ["File", "Api"],
-            ([_place(finding)[0], _source(finding)] for finding in findings if finding.code == "TP605"),
+            (
+                [_place(one)[0], _source(one)]
+                for one in findings
+                if one.code == "TP605" or (one.code == "TP606" and one.severity is Severity.INFO)
+            ),
         ),
     }
 
@@ -60,7 +64,10 @@ def _place(finding: Finding) -> list[object]:
 
 
 def _source(finding: Finding) -> str:
-    return str(finding.evidence.get("source", ""))
+    """The name that a finding is about: of an import what is imported, of a call what is called."""
+    if finding.code == "TP102":
+        return finding.message.split()[0]
+    return str(finding.evidence.get("source", "")).partition("(")[0].strip()
 
 
 def _operation(finding: Finding) -> str:

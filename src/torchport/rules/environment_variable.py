@@ -19,18 +19,17 @@ _LOOKS_LIKE_ONE = re.compile(
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every string that is exactly the name of such a variable, wherever it stands."""
-    if style is not Style.NPU:
-        return
     for constant in module.all(ast.Constant):
         text = constant.value
         if not isinstance(text, str) or isinstance(module.parent(constant), ast.Expr):
             continue
         variable = variables().get(text)
         if variable is not None:
-            yield _finding(module, constant, variable)
+            yield _finding(module, constant, variable, style)
         elif _LOOKS_LIKE_ONE.fullmatch(text):
             yield RULE.finding(
                 module, constant, f"{text} looks like a variable of CUDA, and nothing is known about it on the NPU",
+                hint="Drop it, or find what does the same in the documentation of CANN.",
                 safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
     for keyword in module.all(ast.keyword):  # dict(os.environ, CUDA_VISIBLE_DEVICES="0")
@@ -42,11 +41,16 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _finding(module: Module, node: ast.Constant, variable: Variable) -> Finding:
+def _finding(module: Module, node: ast.Constant, variable: Variable, style: Style) -> Finding:
     if not variable.npu or variable.npu == variable.name:
         return RULE.finding(
             module, node, f"{variable.name} has no effect on an NPU",
             hint=variable.note[:1].upper() + variable.note[1:] + ".", safety=Safety.REPORT, severity=Severity.INFO,
+        )  # fmt: skip
+    if style is Style.AGNOSTIC:
+        return RULE.finding(
+            module, node, f"{variable.name} is {variable.npu} on the NPU", hint=f"Set {variable.npu} beside it.",
+            safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
     value = _value(module, node)
     order = order_of(value) if variable.npu == VISIBLE and value is not None else None

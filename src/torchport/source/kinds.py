@@ -19,6 +19,7 @@ class Kind(enum.Enum):
     SETTINGS = enum.auto()  # toml, ini, env
     PACKAGES = enum.auto()  # requirements, conda environments
     CUDA_SOURCE = enum.auto()
+    CPP_SOURCE = enum.auto()
 
 
 _SUFFIXES = {
@@ -41,6 +42,7 @@ _SUFFIXES = {
     ".env": Kind.SETTINGS,
     ".cu": Kind.CUDA_SOURCE,
     ".cuh": Kind.CUDA_SOURCE,
+    **dict.fromkeys((".cpp", ".cc", ".cxx", ".h", ".hpp"), Kind.CPP_SOURCE),
 }
 _REQUIREMENTS = re.compile(
     r"(?:.*[-_.])?requirements(?:[-_.].*)?\.(?:txt|in)|constraints.*\.txt|conda.*\.ya?ml|environment.*\.ya?ml"
@@ -57,3 +59,17 @@ def kind_of(path: str) -> Kind | None:
     if name == ".env":
         return Kind.SETTINGS
     return _SUFFIXES.get(PurePath(name).suffix.lower())
+
+
+_COMMENTS = {
+    Kind.SETTINGS: re.compile(r"\s*[#;]"),
+    Kind.JSON: re.compile(r"\s*(?:#|//)"),
+    Kind.CUDA_SOURCE: re.compile(r"\s*(?://|/?\*)"),
+    Kind.CPP_SOURCE: re.compile(r"\s*(?://|/?\*)"),
+}
+_HASH = re.compile(r"\s*#(?!SBATCH)")  # Slurm reads its directives in comments
+
+
+def is_comment(line: str, kind: Kind) -> bool:
+    """Whether a line of a file that is not Python is a comment as a whole."""
+    return _COMMENTS.get(kind, _HASH).match(line) is not None

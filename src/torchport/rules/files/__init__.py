@@ -75,8 +75,12 @@ class FileRule:
         hint: str = "",
         severity: Severity | None = None,
         safety: Safety | None = None,
+        source: str = "",
     ) -> Finding:
-        """A finding about the columns [first, last) of a line; `new` replaces their text."""
+        """A finding about the columns [first, last) of a line; `new` replaces their text.
+
+        `source` is what the finding is about where that is not the text of the columns.
+        """
         start, end = line.offset(columns[0]), line.offset(columns[1])
         fix = () if new is None else (Edit(start, end, new.encode(line.encoding)),)
         return Finding(
@@ -86,7 +90,7 @@ class FileRule:
             location=file.text.location(start, end),
             message=message,
             hint=hint,
-            evidence={"source": line.text[columns[0] : columns[1]]},
+            evidence={"source": source or line.text[columns[0] : columns[1]]},
             fix=fix,
             links=(self.reference,),
         )

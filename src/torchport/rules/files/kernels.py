@@ -11,7 +11,12 @@ from torchport.rules import Style
 from torchport.rules.files import FileRule, TextFile
 from torchport.source.kinds import Kind
 
-_KERNEL = re.compile(r"__global__\s+(?:\w+\s+)*?(?:__launch_bounds__\([^)]*\)\s*)?(?:void\s+)?(\w+)\s*\(")
+# Between __global__ and the name: static, void, a launch bound, each of them on a line of its own, perhaps.
+_KERNEL = re.compile(
+    r"__global__\s+(?:(?:(?!__launch_bounds__)\w{1,40}|__launch_bounds__\([^()]*\))\s+){0,4}?"
+    r"(?!__launch_bounds__)(\w+)\s*\("
+)
+_HEAD = 5  # lines from __global__ to the name
 _LONGEST = 2_000  # lines that are looked at for the end of a kernel
 
 
@@ -35,14 +40,19 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
     """One finding per kernel, with its name, its length and its effort class."""
     lines = list(file.lines())
     for index, line in enumerate(lines):
-        for found in _KERNEL.finditer(line.text):
-            body = list(_body([one.text for one in lines[index : index + _LONGEST]], found.start()))
+        for start in (match.start() for match in re.finditer("__global__", line.text)):
+            head = "\n".join([line.text[start:], *(one.text for one in lines[index + 1 : index + _HEAD])])
+            found = _KERNEL.match(head)
+            if found is None:
+                continue
+            body = list(_body([one.text for one in lines[index : index + _LONGEST]], start))
             effort = effort_of("\n".join(body))
+            end = min(start + found.end(1), len(line.text))
             yield RULE.finding(
-                file, line, found.span(1),
+                file, line, (min(start + found.start(1), end), end) if "\n" not in found[0] else (start, end),
                 f"the CUDA kernel {found[1]} has to be replaced ({len(body)} lines, effort {effort.name.lower()})",
                 hint=f"Effort {effort}. Look for a torch or torch_npu operator that does it; else write it in Ascend C "
-                "or triton-ascend.",
+                "or triton-ascend.", source=found[1],
             )  # fmt: skip
 
 
@@ -63,7 +73,7 @@ def _body(lines: list[str], start: int) -> Iterator[str]:
         text = text[start:] if number == 0 else text
         yield text
         depth += text.count("{") - text.count("}")
-        if depth <= 0 and ("}" in text or text.rstrip().endswith(";")):
+        if depth <= 0 and ("}" in text or text.rstrip().endswith(");")):
             return
 
 

@@ -13,14 +13,18 @@ from torchport.source.kinds import Kind
 
 _PIN = re.compile(r"\b(?:torch|torchvision|torchaudio)\s*(?:==|>=|~=|<=|@)\s*[\w.]+((?:\+cu[\d.]+)+)")
 _INDEX = re.compile(r"https?://download\.pytorch\.org/whl/(cu\d+)\S*")
-_CONDA = re.compile(r"\b(pytorch-cuda|cudatoolkit|cuda-toolkit|cudnn|nccl)\b(?:\s*[=<>]+\s*[\w.*]+)?")
-_NVIDIA = re.compile(r"\b(nvidia-[a-z0-9-]+|cupy-cuda\w+)(?=$|[\s=<>~!;\[\"',])")
+_CONDA = re.compile(r"(?<![\w-])(pytorch-cuda|cudatoolkit|cuda-toolkit|cudnn|nccl)\b(?:\s*[=<>]+\s*[\w.*]+)?")
+_NVIDIA = re.compile(r"\b(?!nvidia-(?:ml-py|dali))(nvidia-[a-z0-9-]+)(?=$|[\s=<>~!;\[\"',])")
+# names on the package index that end in the CUDA version: cupy-cuda12x, nvidia-dali-cuda120
+_FOR_CUDA = re.compile(r"-cuda[-\w]*$")
 _NAME = re.compile(r"""(?:^\s*(?:-\s*)?|["']|\s)([A-Za-z][\w.-]*)(?=$|[\s=<>~!;@\[,"'])""")
 # names on the package index that differ from the import name
 _IMPORT_NAMES = {
     "megatron-core": "megatron",
     "mosaicml": "composer",
     "nvidia-ml-py": "pynvml",
+    "nvidia-ml-py3": "pynvml",
+    "nvidia-dali": "nvidia",
     "faiss-gpu": "faiss",
     "mmcv-full": "mmcv",
 }
@@ -70,7 +74,7 @@ def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
                 severity=Severity.WARNING,
             )
     for found in _NAME.finditer(text):
-        name = found[1].lower()
+        name = _FOR_CUDA.sub("", found[1].lower())
         library = libraries().get(_IMPORT_NAMES.get(name, name.replace("-", "_")))
         if library is not None and not _NVIDIA.match(found[1]):
             yield _about(file, line, found, library)

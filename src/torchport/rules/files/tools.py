@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Style
 from torchport.rules.files import FileRule, TextFile
-from torchport.source.kinds import Kind
+from torchport.source.kinds import Kind, is_comment
 
-_COMMENT = re.compile(r"\s*#(?!SBATCH)")
 # Programs that Python may start as well (TP170): what is in their place, and what to know.
 PROGRAMS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"\bnvidia-smi\b(?:[ \t]+-[^|;&)\n]*)?"), "nvidia-smi is npu-smi info",
@@ -38,7 +37,7 @@ _TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
 def check(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every mention outside comments."""
     for line in file.lines():
-        if _COMMENT.match(line.text):
+        if is_comment(line.text, file.kind):
             continue
         for pattern, message, hint, severity in _TOOLS:
             for found in pattern.finditer(line.text):

@@ -9,23 +9,25 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Style
 from torchport.rules.files import FileRule, TextFile
-from torchport.source.kinds import Kind
+from torchport.source.kinds import Kind, is_comment
 
 # device: cuda, "device": "cuda:0", device = 'cuda', --device cuda, --device=cuda:0, model.device=cuda
 _VALUE = re.compile(
     r"""(?:(?<![\w-])(?P<dash>--)|(?<![\w.-]))(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*(?:[:=]|(?<=[\w"'])\s(?=["']?(?:cuda|nccl)))\s*"""
     r"""(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=$|[\s,}\])#;\\])""",
 )
-_COMMENT = re.compile(r"\s*(?:#|//)")
-_OTHER = re.compile(r"""[:=\s]["']?(cuda(?::\d+)?|nccl)["']?(?=$|[\s,}\])])""")
+# A word of a launch line, and a value of a configuration, which is all that its key or its place in a list has.
+_WORD = re.compile(r"""[:=\s]["']?(cuda(?::\d+)?|nccl)["']?(?=$|[\s,}\])])""")
+_ALONE = re.compile(r"""(?:[:=\[,(]|^\s*-)\s*["']?(cuda(?::\d+)?|nccl)["']?(?=\s*(?:$|[,}\])#;]))""")
 
 
 def check(file: TextFile, style: Style) -> Iterator[Finding]:
-    """A finding for every value that is a CUDA device or the backend nccl; an edit where its key says so."""
-    if style is not Style.NPU:
-        return
+    """A finding for every value that is a CUDA device or the backend nccl; an edit where its key says so.
+
+    A configuration has one value for all machines, so that the agnostic style can only report it.
+    """
     for line in file.lines():
-        if ("cuda" not in line.text and "nccl" not in line.text) or _COMMENT.match(line.text):
+        if ("cuda" not in line.text and "nccl" not in line.text) or is_comment(line.text, file.kind):
             continue
         taken: set[int] = set()
         for found in _VALUE.finditer(line.text):
@@ -37,11 +39,15 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
                 continue
             taken.add(found.start("value"))
             new = "hccl" if value == "nccl" else "npu" + value[4:]
+            agnostic = style is Style.AGNOSTIC
             yield RULE.finding(
-                file, line, found.span("value"), f"{found['key']} is {new} on the NPU", new,
-                hint="Only the name of the key says what this value is: check it.",
+                file, line, found.span("value"), f"{found['key']} is {new} on the NPU", None if agnostic else new,
+                hint="Leave the key out or give it on the command line, so that the machine decides." if agnostic
+                else "Only the name of the key says what this value is: check it.",
+                severity=Severity.WARNING if agnostic else None,
             )  # fmt: skip
-        for other in _OTHER.finditer(line.text):
+        alone = _WORD if file.kind in (Kind.SHELL, Kind.DOCKER) else _ALONE
+        for other in alone.finditer(line.text):
             if other.start(1) not in taken:
                 yield RULE.finding(
                     file, line, other.span(1), f"{other[1]!r} may be a device or a backend; the line does not say",
@@ -71,6 +77,8 @@ RULE = FileRule(
         ("c.yaml", "name: cuda\n"),
         ("c.yaml", "# device: cuda\n"),
         ("c.yaml", "device: cudagraph\n"),
+        ("c.yaml", "note: use cuda if you can\n"),
+        ("c.ini", "; device = cuda\n"),
         ("c.json", '{"url": "https://x.org/cuda"}\n'),
         ("run.sh", "echo device cuda is used\n"),
     ),

@@ -10,9 +10,8 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.environment import VISIBLE, order_of, out_of_order, variables
 from torchport.rules import Style
 from torchport.rules.files import FileRule, Line, TextFile
-from torchport.source.kinds import Kind
+from torchport.source.kinds import Kind, is_comment
 
-_COMMENT = re.compile(r"\s*#(?!SBATCH)")
 _DEVICES = re.compile(r"\s*[=:]?\s*[\"']?(\d+(?:\s*,\s*\d+)+)")
 
 
@@ -23,21 +22,24 @@ def _names() -> re.Pattern[str]:
 
 def check(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every mention outside comments."""
-    if style is not Style.NPU:
-        return
     for line in file.lines():
-        if _COMMENT.match(line.text):
+        if is_comment(line.text, file.kind):
             continue
         for found in _names().finditer(line.text):
-            yield _finding(file, line, found)
+            yield _finding(file, line, found, style)
 
 
-def _finding(file: TextFile, line: Line, found: re.Match[str]) -> Finding:
+def _finding(file: TextFile, line: Line, found: re.Match[str], style: Style) -> Finding:
     variable = variables()[found[1]]
     if not variable.npu or variable.npu == variable.name:
         return RULE.finding(
             file, line, found.span(1), f"{variable.name} has no effect on an NPU",
             hint=variable.note[:1].upper() + variable.note[1:] + ".", severity=Severity.INFO,
+        )  # fmt: skip
+    if style is Style.AGNOSTIC:
+        return RULE.finding(
+            file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU",
+            hint=f"Set {variable.npu} beside it.", severity=Severity.WARNING,
         )  # fmt: skip
     hint = variable.note[:1].upper() + variable.note[1:] + "." if variable.note else ""
     severity = Severity.WARNING if variable.note else Severity.INFO

@@ -1,0 +1,61 @@
+"""TP606: C++ sources that bind operators for Python or call CUDA's libraries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.rules import Style
+from torchport.rules.files import FileRule, TextFile
+from torchport.source.kinds import Kind
+
+_MODULE = re.compile(r"\b(?:PYBIND11_MODULE|TORCH_LIBRARY(?:_FRAGMENT|_IMPL)?)\s*\(\s*(\w+)")
+_BOUND = re.compile(r'\.\s*(?:def|impl)\s*\(\s*(?:TORCH_SELECTIVE_\w+\(\s*)?"([\w.:]+)')
+_CALL = re.compile(
+    r"\b(?:cuda|cublas|cudnn|cufft|cusparse|curand|nccl)[A-Z]\w+\s*\(|\b(?:at|c10|torch)::cuda::\w+"
+    r"|#\s*include\s*[<\"](?:ATen/cuda|c10/cuda|cuda|cub/|thrust/|nccl)[^>\"]*[>\"]"
+)
+
+
+def check(file: TextFile, style: Style) -> Iterator[Finding]:
+    """A finding per operator that Python can call, and one for the first line that calls CUDA."""
+    inside, called = False, []
+    said: set[str] = set()
+    for line in file.lines():
+        code = line.text.partition("//")[0]
+        inside = inside or _MODULE.search(code) is not None
+        for found in _BOUND.finditer(code) if inside else ():
+            name = found[1].rpartition("::")[2]
+            if name not in said:
+                said.add(name)
+                yield RULE.finding(
+                    file, line, found.span(1), f"C++ code gives Python the operator {name}",
+                    hint="It has to be built again where Python calls it on the NPU.",
+                )  # fmt: skip
+        called += [(line, found) for found in _CALL.finditer(code)]
+    if called and file.kind is Kind.CPP_SOURCE:
+        line, first = called[0]
+        yield RULE.finding(
+            file, line, first.span(), f"C++ code calls CUDA in {len({one.start for one, _ in called})} lines",
+            hint="Write them with ATen operators, which run on any device, or with ACL (acl/acl.h) for streams and "
+            "memory.", severity=Severity.WARNING,
+        )  # fmt: skip
+
+
+RULE = FileRule(
+    code="TP606",
+    title="C++ sources of extensions",
+    safety=Safety.REPORT,
+    severity=Severity.INFO,
+    why="What Python calls through PYBIND11_MODULE or TORCH_LIBRARY is the list of operators to be offered again; C++ "
+    "that only calls ATen builds as it is.",
+    reference="https://docs.pytorch.org/docs/stable/cpp_extension.html",
+    kinds=frozenset({Kind.CPP_SOURCE, Kind.CUDA_SOURCE}),
+    check=check,
+    rewrites=(),
+    unchanged=(
+        ("a.cpp", 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add", &add); }\n'),
+        ("a.cpp", "#include <cuda_runtime.h>\nvoid f() { cudaDeviceSynchronize(); }\n"),
+    ),
+)
