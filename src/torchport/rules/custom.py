@@ -19,6 +19,7 @@ from typing import Any
 from torchport.errors import TorchportError
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import Rule
+from torchport.rules.torch_cuda_import import module_edit
 from torchport.source.module import Module
 
 _KEYS: dict[str, dict[str, type]] = {
@@ -85,16 +86,26 @@ class CustomRules:
                 yield from self._imports(module, chosen, chosen.module + ".")
 
     def _imports(self, module: Module, node: ast.Import | ast.ImportFrom, parent: str) -> Iterator[Finding]:
+        if isinstance(node, ast.ImportFrom) and (new := self._renamed(node.module or "")) != node.module:
+            edit = module_edit(module, node, new)
+            yield CUSTOM.finding(module, node, f"your rule: {node.module} is now {new}", [edit])
         for alias in node.names:
-            new = self.modules.get(parent + alias.name)
-            if new is not None:
+            old = parent + alias.name
+            new = self._renamed(old) if isinstance(node, ast.Import) or old in self.modules else old
+            if new != old:
                 start, _ = module.text.span(alias)
-                first = alias.name.rpartition(".")[0]
-                text = f"{first}.{new}" if first else new
-                if not first and not alias.asname:
+                text = new.removeprefix(parent) if isinstance(node, ast.Import) else new.rpartition(".")[2]
+                if "." not in text and not alias.asname:
                     text += f" as {alias.name}"
                 edit = Edit(start, start + len(alias.name.encode()), text.encode(module.text.encoding))
-                yield CUSTOM.finding(module, node, f"your rule: {parent}{alias.name} is now {new}", [edit])
+                yield CUSTOM.finding(module, node, f"your rule: {old} is now {new}", [edit])
+
+    def _renamed(self, name: str) -> str:
+        """A dotted name with the modules in it renamed, each by its own rule."""
+        words = name.split(".")
+        return ".".join(
+            self.modules.get(".".join(words[: index + 1]), word) for index, word in enumerate(words)
+        )
 
 
 def _require(path: Path, kind: str, number: int, row: Any) -> None:

@@ -100,7 +100,7 @@ def _check_star(module: Module, node: ast.ImportFrom, source: str, style: Style)
     else:
         yield RULE.finding(
             module, node, f"what `import *` brings is not the same in {target}",
-            [_module_edit(module, node, importable(target))], hint="Name what the file uses.",
+            [module_edit(module, node, importable(target))], hint="Name what the file uses.",
             safety=Safety.REVIEW, severity=Severity.WARNING,
         )  # fmt: skip
 
@@ -122,7 +122,7 @@ def _from_edits(
         edits += uses[alias] or []
     if len(paths) == 1 and (len(targets) == len(node.names) or paths == {node.module}):
         if paths != {node.module}:
-            edits.append(_module_edit(module, node, paths.pop()))
+            edits.append(module_edit(module, node, paths.pop()))
         for alias, (_, word) in targets.items():
             if word != alias.name:
                 start, _ = module.text.span(alias)
@@ -132,7 +132,8 @@ def _from_edits(
     return [*edits, _split(module, node, targets, uses)]
 
 
-def _module_edit(module: Module, node: ast.ImportFrom, new: str) -> Edit | None:
+def module_edit(module: Module, node: ast.ImportFrom, new: str) -> Edit | None:
+    """Replace the module of `from module import ...`; None where it is written in another way (over lines)."""
     start, end = module.text.span(node)
     found = _FROM.match(module.text.slice(start, end))
     if found is None or found[2] != node.module:
