@@ -11,10 +11,10 @@ whole groups, in a process of its own that run.py watches.
 
 CRASH and TIMEOUT are seen from outside, by run.py.
 
-The reference runs on the CPU in float64 on the same rounded inputs; integers and bools run in their own dtype and must
-agree exactly. Tolerances are the OpInfo's (`toleranceOverride` of any of its tests), at least those of
-`torch.testing.assert_close`. Where that is exceeded, the error of PyTorch's CPU kernel in the dtype under test, against
-the same reference, is allowed twice over: float16 chains are not better anywhere.
+The reference runs on the CPU in float64 (float32 where there is no such kernel) on the same rounded inputs; integers
+and bools run in their own dtype and must agree exactly. Tolerances are the OpInfo's (`toleranceOverride` of any of its
+tests), at least those of `torch.testing.assert_close`. Where that is exceeded, the error of PyTorch's CPU kernel in the
+dtype under test, against the same reference, is allowed twice over: float16 chains are not better anywhere.
 """
 
 # ruff: noqa: E402 -- torch is imported after the virtual NPU is activated
@@ -265,6 +265,16 @@ def compare(
         raise DifferentError(f"{what} is off by {float((off - allowed).max()):.3g} more than allowed")
 
 
+def reference(op: OpInfo, sample: SampleInput, grad: bool) -> Any:
+    """Results and gradients in float64, or in float32 where the CPU has no float64 kernel; None where neither."""
+    for dtype in (torch.float64, torch.float32):
+        try:
+            return compute(op, sample, dtype, "cpu", grad)
+        except Exception:  # no kernel in this dtype
+            continue
+    return None
+
+
 def judge(op: OpInfo, dtype: torch.dtype) -> tuple[str, str]:
     """Status and reason."""
     floating = dtype.is_floating_point
@@ -274,23 +284,21 @@ def judge(op: OpInfo, dtype: torch.dtype) -> tuple[str, str]:
         samples = spread(op.sample_inputs("cpu", dtype, requires_grad=grad))
     except Exception as problem:  # an OpInfo that cannot make inputs says nothing about a device
         return "NOT_OFFERED", f"op_db: no samples: {type(problem).__name__}"
-    wide = torch.float64 if floating else None
     judged = 0
     for index, sample in enumerate(samples):
         try:
             natively = compute(op, sample, None, "cpu", grad)
         except Exception:  # not an input that the CPU takes: nothing to compare with
             continue
-        try:
-            exact = compute(op, sample, wide, "cpu", grad) if floating else natively
-        except Exception:  # no float64 kernel
-            exact = natively
+        exact = reference(op, sample, grad) if floating else None
         try:
             with Fallbacks():
                 results, gradients = compute(op, sample, None, "npu", grad)
             torch.npu.synchronize()
             judged += 1
-            _compare_all(op, dtype, sample, (results, gradients), exact, natively, f"sample {index}: ")
+            _compare_all(
+                op, dtype, sample, (results, gradients), exact or natively, natively, f"sample {index}: "
+            )
         except Exception as problem:
             return classify(problem)
     return ("PASS", "") if judged else ("NOT_OFFERED", "op_db: the CPU takes none of the samples")

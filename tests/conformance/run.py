@@ -105,13 +105,20 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="operators of op_db (default: all)")
+    parser.add_argument(
+        "--part", metavar="I/N", default="1/1", help="the I-th of N equal parts of them (from 1)"
+    )
     parser.add_argument("--update", action="store_true", help="write what was found to status.json")
     options = parser.parse_args()
+    part, _, parts = options.part.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        parser.error(f"--part {options.part}: expected two numbers I/N with 1 <= I <= N, such as 2/6")
     listed = subprocess.run(
         [sys.executable, HERE / "judge.py", "--list"], capture_output=True, text=True, check=True
     )
     everything = [(op, dtype) for op, dtype in json.loads(listed.stdout.splitlines()[-1])]
     todo = [pair for pair in everything if not options.names or pair[0] in options.names]
+    todo = todo[int(part) - 1 :: int(parts)]
     verdicts: Verdicts = {}
     while todo:
         todo = run_group(todo[:GROUP], verdicts) + todo[GROUP:]
