@@ -109,6 +109,20 @@ def test_nan_in_both_is_the_originals_problem(record):
     assert "original's own loss" in result.findings[0].message
 
 
+@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize("first", [0, 3, 60])
+def test_what_is_not_finite_in_both_is_compared_up_to_there_or_not_said_to_agree(record, random, first):
+    events = [{"kind": "random", "detail": "dropout"}] if random else []
+    curve = [*CURVE[:first], *[math.nan] * 20]
+    result = compare(record(curve, *events), record(curve, *events))
+    enough = first > 0 if not random else first == 60
+    assert result.data["holds"] is enough
+    assert ("TP304" in codes(result)) is not enough
+    assert "TP302" in codes(result)
+    wrong = [2 * loss for loss in curve]
+    assert not compare(record(curve, *events), record(wrong, *events)).data["holds"]
+
+
 def test_numbers_of_steps(record):
     assert codes(compare(record(CURVE), record(CURVE[:100]))) == ["TP303"]
 

@@ -38,7 +38,8 @@ def compare(reference: Recording, port: Recording) -> Result:
     losses, ours = reference.losses, port.losses
     errors = curves.relative_errors(losses, ours, tolerance.floor)
     first = errors[: tolerance.first_steps]
-    spans = curves.windows(losses, ours, STATISTICAL) if _finite(losses) and _finite(ours) else []
+    whole = _comparable(losses, ours)
+    spans = curves.windows(losses[:whole], ours[:whole], STATISTICAL)
     metrics = _metrics(
         reference, port, STATISTICAL.points if chance else tolerance.points, None if chance else tolerance.run
     )
@@ -53,10 +54,10 @@ def compare(reference: Recording, port: Recording) -> Result:
         *(_by_windows(spans, STATISTICAL) if method != STEPWISE else ()),
         *(_metric_finding(row) for row in metrics if not row["holds"]),
     ]
-    if method != STEPWISE and losses and ours and not spans and _finite(losses) and _finite(ours):
-        findings.append(
-            _error("TP304", f"too few steps to compare statistically: {min(len(losses), len(ours))}", TOO_FEW)
-        )
+    if losses and ours and not (spans if method != STEPWISE else whole):
+        what = "compare" if method == STEPWISE else "compare statistically"
+        end = "" if whole == min(len(losses), len(ours)) else ", before a loss is not finite"
+        findings.append(_error("TP304", f"too few steps to {what}: {whole}{end}", TOO_FEW if not end else ""))
     if method == STEPWISE and not any(finding.code == "TP301" for finding in findings):
         findings += _by_step(losses, ours, errors, tolerance.run or 0.0)
     data = {
@@ -124,9 +125,9 @@ def ending(recording: Recording, who: str) -> Iterator[Finding]:
     cause = f": {end['error']}" if end["error"] else ""
     if end["timeout"]:
         message = f"{who} did not finish within {end['timeout']:g} s; it was stopped {reached}"
-        hint = (
-            "The place is where its main thread was. Give a longer --timeout, or arguments for a shorter run."
-        )
+        hint = "Give a longer --timeout, or arguments for a shorter run."
+        if place is not None:
+            hint = f"The place is where its main thread was. {hint}"
         yield _error("TP311", message, hint, location=place, stderr=recording.last_messages)
         return
     how = f"exit status {end['status']}" if end["status"] > 0 else f"signal {_signal(-end['status'])}"
@@ -270,8 +271,11 @@ def _median_seconds(recording: Recording) -> float | None:
     return seconds[len(seconds) // 2] if seconds else None
 
 
-def _finite(losses: list[float]) -> bool:
-    return curves.first_not_finite(losses) is None
+def _comparable(*sides: list[float]) -> int:
+    """The number of steps that all sides have, up to the first loss that is not finite."""
+    steps = min(map(len, sides))
+    ends = (curves.first_not_finite(losses) for losses in sides)
+    return min([steps, *(end for end in ends if end is not None)])
 
 
 def _error(
