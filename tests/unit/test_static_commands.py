@@ -56,6 +56,21 @@ def test_analyze_exit_codes(tmp_path: Path, text: str, code: int) -> None:
     assert "1 files" in done.stdout
 
 
+def test_analyze_answers_the_question(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import torch\nx = torch.ones(1).cuda()\ny = 'cuda'\ntorch.cuda.get_arch_list()\nm = torch.nn.DataParallel(m)\n"
+    )
+    *_, counts, answer, blocks, work, first, second, third, fourth = torchport(
+        "analyze", ".", cwd=tmp_path
+    ).stdout.splitlines()
+    assert counts.startswith("1 files: 2 changes are automatic") and counts.endswith("2 block the port")
+    assert answer == "2 places keep this from running on an NPU. 40 % of the places are automatic."
+    assert blocks == "blocks: TP101 (1), TP202 (1)"
+    assert work == "work left, as an order of magnitude: 4.2–32 h"
+    assert [first, second] == ["next: torchport explain TP101", "next: torchport explain TP202"]
+    assert third == "next: torchport convert . --diff" and fourth.startswith("next: torchport convert")
+
+
 def test_missing_path(tmp_path: Path) -> None:
     done = torchport("analyze", "none.py", cwd=tmp_path)
     assert done.returncode == 2

@@ -20,7 +20,7 @@ from torchport.analyze import analyze_run, analyze_tree
 from torchport.cli.convert import exit_code
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
-from torchport.report import render, render_operators
+from torchport.report import render, render_operators, render_verdict
 from torchport.report.html import page
 from torchport.report.sarif import sarif
 from torchport.rules.catalogue import catalogue
@@ -63,14 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:
-        summary = result.data["summary"]
-        print(
-            render(result.findings)
-            + (render_operators(result.data["operators"]) if arguments.run else "")
-            + f"{summary['files']} files: {summary['automatic']} changes are automatic, "
-            + f"{summary['review']} automatic but to be reviewed, {summary['decisions']} are decisions for you, "
-            + f"{summary['blockers']} block the port"
-        )
+        operators = render_operators(result.data["operators"]) if arguments.run else ""
+        print(render(result.findings) + operators + render_verdict(result), end="")
     return exit_code(result)
 
 

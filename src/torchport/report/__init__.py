@@ -3,5 +3,6 @@
 from torchport.report.comparison import render_comparison
 from torchport.report.operators import render_operators
 from torchport.report.terminal import printable, render
+from torchport.report.verdict import render_verdict
 
-__all__ = ["printable", "render", "render_comparison", "render_operators"]
+__all__ = ["printable", "render", "render_comparison", "render_operators", "render_verdict"]
