@@ -55,7 +55,7 @@ def test_rewrites(before: str, after: str) -> None:
         "x = torch.ones(2)",
         "x.cuda(index)",
         "import torch.cuda.amp as amp\nwith amp.autocast():\n    pass",
-        "from torch.cuda import Stream\ns = Stream()",
+        "from torch.cuda import Stream, comm\ns = Stream()",
         "from torch.cuda import *\nif hasattr(torch, 'cuda'):\n    s = Stream()",
         "print('cuda')",
         "torch.cuda.get_arch_list()",
@@ -70,6 +70,21 @@ def test_the_import_of_torch_is_added_where_it_is_missing() -> None:
     text = "import os\ndef f():\n    import torch\n    return torch.device('cuda')\n"
     line = LINE.replace("torch.", "_torch.")
     assert agnostic(text).startswith(f"import os\nimport torch as _torch\n\n{line}def f()")
+
+
+def test_names_that_were_imported_are_written_out() -> None:
+    text = (
+        "from torch.cuda.amp import GradScaler, autocast as cast\nimport os\n"
+        "scaler = GradScaler()\n@cast()\ndef f():\n    with cast(enabled=True):\n        pass\n"
+    )
+    assert agnostic(HEAD + text) == (
+        f"{HEAD}import os\n\n{LINE}scaler = {MODULE}.amp.GradScaler()\n@{MODULE}.amp.autocast()\ndef f():\n"
+        f"    with {MODULE}.amp.autocast(enabled=True):\n        pass\n"
+    )
+    alone = "def f():\n    from torch.cuda import Stream\ndef g():\n    from torch.cuda import Event; return Event()\n"
+    assert agnostic(HEAD + alone) == (
+        f"{HEAD}\n{LINE}def f():\n    pass\ndef g():\n    pass; return {MODULE}.Event()\n"
+    )
 
 
 def test_example_script() -> None:

@@ -54,10 +54,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     if not bound:
         own = _VALUE.replace("torch.", f"{OWN_TORCH}.")
         lines = [f"import torch as {OWN_TORCH}", "", f"{ACCELERATOR} = {own}"]
-    text = newline.join(lines) + newline
+    # Before the end of the import's line: an edit at the start of the line below has a place of its own then.
+    text = newline + newline.join(lines)
     offset = line_end(module, last)
-    if offset == len(module.text.data) and not module.text.data.endswith((b"\n", b"\r")):
-        text = newline + text.removesuffix(newline)
+    above = module.text.data[:offset]
+    offset -= 2 if above.endswith(b"\r\n") else above.endswith((b"\n", b"\r"))
     message = "the type of the accelerator is asked for once"
     yield RULE.finding(module, last, message, [Edit(offset, offset, text.encode(module.text.encoding))])
 

@@ -69,6 +69,7 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
         yield from _check_star(module, node, source, style)
         return
     targets: dict[ast.alias, tuple[str, str]] = {}
+    spelled: dict[ast.alias, str] = {}
     for alias in node.names:
         name = f"{source}.{alias.name}"
         found = find(name)
@@ -78,7 +79,7 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
         if row is not None and row.status not in (Status.MISSING, Status.KEEP):
             target = target_of(row, style)
             if "(" in target:
-                yield _stays(module, node, name)
+                spelled[alias] = target
             elif target != name:
                 path, _, word = target.rpartition(".")
                 targets[alias] = (importable(path), word)
@@ -86,6 +87,46 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
             yield _report(module, node, name, row)
     if targets:
         yield RULE.finding(module, node, _summary(source, targets), _from_edits(module, node, targets))
+    yield from _check_spelled(module, node, spelled)
+
+
+def _check_spelled(module: Module, node: ast.ImportFrom, spelled: dict[ast.alias, str]) -> Iterator[Finding]:
+    """Names that no import brings on any device: each use is written out, and the import goes."""
+    edits: list[Edit | None] = []
+    for alias, target in spelled.items():
+        uses = _rename_uses(module, node, alias.asname or alias.name, target)
+        edits += [None] if uses is None else uses
+    if not spelled:
+        return
+    if (
+        len(spelled) < len(node.names)
+        or None in edits
+        or "torch" not in module.names.scopes[module.tree].bindings
+    ):
+        for alias in spelled:
+            yield _stays(module, node, f"{node.module}.{alias.name}")
+        return
+    names = ", ".join(alias.name for alias in spelled)
+    elsewhere = module.project.is_imported(module.text.path)
+    yield RULE.finding(
+        module, node, f"{names} of {node.module} are asked of the accelerator's module where they are used",
+        [*edits, _without(module, node)], safety=Safety.REVIEW if elsewhere else Safety.SAFE,
+        hint=f"Check that no other file imports {names} from this one." if elsewhere else "",
+    )  # fmt: skip
+
+
+def _without(module: Module, node: ast.ImportFrom) -> Edit:
+    """The file without the statement: without its lines, where these and the block have others."""
+    start, end = module.text.span(node)
+    place = module.text.location(start, end)
+    line, rest = (
+        module.text.lines[place.line - 1],
+        module.text.lines[place.end_line - 1][place.end_column - 1 :],
+    )
+    if line[: place.column - 1].strip() or rest.strip() or len(getattr(module.parent(node), "body", ())) < 2:
+        return Edit(start, end, b"pass")
+    _, first = module.text.line_at(start)
+    return Edit(first, end + len(rest.encode(module.text.encoding)), b"")
 
 
 def _check_star(module: Module, node: ast.ImportFrom, source: str, style: Style) -> Iterator[Finding]:
