@@ -22,6 +22,7 @@ from typing import Any
 
 from torchport.errors import TorchportError
 from torchport.findings import Result, hash_bytes
+from torchport.port.modules import local_modules
 
 CONVERT, REFERENCE, NPU, COMPARE = STEPS = ("convert", "reference", "npu", "compare")
 RESULT = "result.json"
@@ -53,8 +54,8 @@ class Plan:
         return self.out / step
 
     def inputs(self) -> dict[str, str]:
-        """The script and its hash."""
-        return {str(self.script): hash_bytes(self.script.read_bytes())}
+        """The script and the modules beside it that it imports, with their hashes."""
+        return {str(path): hash_bytes(path.read_bytes()) for path in local_modules(self.script)}
 
     def due(self) -> tuple[str, ...]:
         """The steps to do."""
@@ -72,8 +73,10 @@ class Plan:
         for name, kind in DATA[step].items():
             if name not in result.data or not isinstance(result.data[name], kind):
                 raise TorchportError(f"{path} is damaged: it has no {name} that fits", hint=again)
-        if result.inputs.get(str(self.script)) != self.inputs()[str(self.script)]:
-            raise TorchportError(f"{self.script} has changed since {path} was made", hint=again)
+        now = self.inputs()
+        changed = sorted(name for name in {*now, *result.inputs} if now.get(name) != result.inputs.get(name))
+        if changed:
+            raise TorchportError(f"changed since {path} was made: {', '.join(changed)}", hint=again)
         arguments = result.data.get("arguments", list(self.arguments))
         if step in (REFERENCE, NPU) and arguments != list(self.arguments):
             raise TorchportError(
