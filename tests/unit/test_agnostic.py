@@ -35,6 +35,7 @@ def agnostic(text: str) -> str:
         ("x.cuda()", f"x.to({ACCELERATOR})"),
         ("x.cuda(non_blocking=True)", f"x.to({ACCELERATOR}, non_blocking=True)"),
         ("x.cuda(1)", f'x.to(f"{{{ACCELERATOR}}}:1")'),
+        ("x.cuda(args.gpu, non_blocking=True)", "x.to(args.gpu, non_blocking=True)"),
         ("if x.is_cuda:\n    pass", f"if (x.device.type == {ACCELERATOR}):\n    pass"),
         ("if x.device.type == 'cuda':\n    pass", f"if x.device.type == {ACCELERATOR}:\n    pass"),
         ("torch.cuda.is_available()", "torch.accelerator.is_available()"),
@@ -53,7 +54,6 @@ def test_rewrites(before: str, after: str) -> None:
     "text",
     [
         "x = torch.ones(2)",
-        "x.cuda(index)",
         "import torch.cuda.amp as amp\nwith amp.autocast():\n    pass",
         "from torch.cuda import Stream, comm\ns = Stream()",
         "from torch.cuda import *\nif hasattr(torch, 'cuda'):\n    s = Stream()",
@@ -70,6 +70,15 @@ def test_the_import_of_torch_is_added_where_it_is_missing() -> None:
     text = "import os\ndef f():\n    import torch\n    return torch.device('cuda')\n"
     line = LINE.replace("torch.", "_torch.")
     assert agnostic(text).startswith(f"import os\nimport torch as _torch\n\n{line}def f()")
+
+
+def test_code_right_below_the_import() -> None:
+    """Found by fuzzing: the variable was left out where an edit begins at the start of the next line."""
+    text = LINE.replace("torch.", "_torch.")
+    out = agnostic("from torch import cuda\nx.is_cuda\n")
+    assert (
+        out == f"from torch import cuda\nimport torch as _torch\n\n{text}(x.device.type == {ACCELERATOR})\n"
+    )
 
 
 def test_names_that_were_imported_are_written_out() -> None:

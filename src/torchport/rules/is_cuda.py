@@ -20,6 +20,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     for node in module.all(ast.Attribute):
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or module.qualified(node) is not None:
             continue
+        if _is_answer(node.value):
+            continue
         owner = receivers.owner(node.value)
         if owner is Owner.UNKNOWN:
             yield RULE.finding(
@@ -38,6 +40,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             yield RULE.finding(
                 module, node, "is_cuda is is_npu on the NPU", [module.attribute_edit(node, "is_npu")]
             )
+
+
+def _is_answer(node: ast.expr) -> bool:
+    """Whether this is a truth value: what `.is_cuda` gives, before or after its conversion."""
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.Attribute) and node.attr == "is_cuda")
 
 
 def _compared(module: Module, node: ast.Attribute, device: str) -> list[Edit | None]:
@@ -78,5 +85,6 @@ RULE = Rule(
         "class Q:\n    def __init__(self):\n        self.is_cuda = True\nq = Q()\nprint(q.is_cuda)\n",
         "x.is_npu\n",
         "is_cuda = True\nprint(is_cuda)\n",
+        "(x.device.type == y).is_cuda\n",
     ),
 )  # fmt: skip
