@@ -37,6 +37,12 @@ def test_arguments_and_the_device_arrive(run):
     assert ended.stdout == "['--epochs', '3', '--'] vnpu\n"
 
 
+def test_json_is_refused_because_stdout_is_the_scripts(run):
+    ended = run("print('hello')", "--json")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--audit FILE" in ended.stderr
+
+
 def test_a_missing_script_is_a_usage_error():
     ended = subprocess.run(
         [sys.executable, "-m", "torchport", "run", "absent.py"], capture_output=True, text=True, check=False

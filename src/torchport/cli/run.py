@@ -62,6 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> NoReturn:
+    if arguments.json:
+        raise TorchportError(
+            "--json has nothing to print: stdout is the script's own",
+            hint="--audit FILE writes what was done to each call, as JSON lines.",
+        )
     if not arguments.script.is_file():
         raise TorchportError(
             f"there is no script {arguments.script}", hint="The script's own arguments follow after `--`."
