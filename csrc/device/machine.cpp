@@ -108,10 +108,11 @@ void Machine::destroy_stream(void *handle) {
         const std::lock_guard lock(streams_mutex_);
         const auto it = streams_.find(handle);
         if (it == streams_.end()) fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
-        last = std::move(it->second);
-        streams_.erase(it);
+        last = it->second;
     }
-    last->drain();
+    last->drain();  // refuses a host function that would join its own thread, while the stream is whole
+    const std::lock_guard lock(streams_mutex_);
+    if (streams_.erase(handle) == 0) fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
 }
 
 std::vector<std::shared_ptr<Stream>> Machine::streams_of(int device) {

@@ -48,14 +48,18 @@ uint64_t bytes(std::string_view text) {
     fail(FaultKind::InvalidArgument, "VNPU_HOST_LIMIT={} is not an amount of memory; write for example 16GiB.", text);
 }
 
-// Four fifths of what this process can have: the machine's memory or its cgroup's limit, the smaller.
+// Four fifths of what this process can have: the machine's memory or its cgroup's limit, the smaller, which the ranks
+// that torchrun starts on one machine share.
 uint64_t default_host_limit() {
     uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     for (const char *path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
         uint64_t limit = 0;
         if (std::ifstream file(path); file >> limit && limit > 0) memory = std::min(memory, limit);
     }
-    return memory / 5 * 4;
+    uint64_t processes = 1;
+    const std::string_view ranks = variable("LOCAL_WORLD_SIZE", "1");
+    std::from_chars(ranks.data(), ranks.data() + ranks.size(), processes);
+    return memory / 5 * 4 / std::max<uint64_t>(processes, 1);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ VARIABLES = (
         "VNPU_HOST_LIMIT",
         "",
         "host memory that the devices of one process may take together, such as 16GiB; "
-        "unset = 4/5 of the machine's or the cgroup's memory",
+        "unset = 4/5 of the machine's or the cgroup's memory, divided among torchrun's local ranks",
     ),
     Variable("VNPU_LIBRARIES", "", "folder of another build of the libraries, say with a sanitizer"),
     Variable("TORCHPORT_AUTO", "", "1 = redirect CUDA calls to the NPU in every Python (torchport.auto)"),
