@@ -53,9 +53,58 @@ def test_nothing_is_lost_in_a_crash(tmp_path: Path, end: str) -> None:
         VNPU_TRACE=str(path),
     )
     lines = path.read_text().splitlines()
-    assert len(lines) == 2
+    assert "call aclrtSetDevice(" in lines[0]
     assert "call aclrtMalloc(" in lines[1]
-    assert signal.SIGKILL in signal.valid_signals()
+    crash = [re.sub(r"^\S+ \d+ ", "", line) for line in lines[2:]]
+    assert crash == ([f"crash in no call -> signal {signal.SIGSEGV:d}"] if "string_at" in end else [])
+
+
+def test_the_call_that_crashes_is_named(tmp_path: Path) -> None:
+    """It has no line of its own: a call writes that when it is over."""
+    path = tmp_path / "trace"
+    result = python(
+        """
+import ascendcl
+ascendcl.acl("aclrtSetDevice", 0)
+ascendcl.acl("aclrtMemcpy", ascendcl.malloc(64), 64, 8, 64, ascendcl.HOST_TO_DEVICE)  # 8: nothing is there
+""",
+        VNPU_TRACE=str(path),
+    )
+    assert result.returncode == -signal.SIGSEGV, "the program ends as it would without a trace"
+    assert path.read_text().splitlines()[-1].endswith(f" crash in aclrtMemcpy -> signal {signal.SIGSEGV:d}")
+
+
+def test_a_task_that_crashes_is_named_by_its_stream(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    result = python(
+        """
+import ascendcl, ctypes
+ascendcl.acl("aclrtSetDevice", 0)
+with ascendcl.stream() as queue:
+    ascendcl.acl("aclrtLaunchHostFunc", queue, ctypes.c_void_p(8), 0)
+""",
+        VNPU_TRACE=str(path),
+    )
+    assert result.returncode == -signal.SIGSEGV
+    assert (
+        path.read_text()
+        .splitlines()[-1]
+        .endswith(f" crash in a task of stream=0 -> signal {signal.SIGSEGV:d}")
+    )
+
+
+def test_a_text_of_several_lines_takes_one(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    python(
+        "import ascendcl, ctypes\n"
+        "ascendcl.acl('aclrtSetDevice', 0)\n"
+        "ascendcl.code('aclopCompileAndExecute', ctypes.c_char_p(b'two\\nlines'), *[0] * 11)",
+        VNPU_TRACE=str(path),
+    )
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2
+    assert CALL.fullmatch(lines[1])
+    assert r'"two\nlines"' in lines[1]
 
 
 def test_traces_of_two_processes_share_a_file(tmp_path: Path) -> None:
