@@ -1,9 +1,8 @@
 // Device memory.
 #include <acl/acl_rt.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <cstring>
-#include <mutex>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
@@ -17,22 +16,10 @@ namespace {
 
 constexpr size_t kAlignment = 32;  // what CANN rounds sizes up to
 
-// torch_npu turns 207001 into OutOfMemoryError and drops our sentence; where the limit is ours and not the chip's, the
-// user would search in vain for what to change.
-void explain_once(const Fault &fault) {
-    static std::once_flag once;
-    std::call_once(once, [&] { std::fprintf(stderr, "torchport: %s\n", fault.what()); });
-}
-
 void *allocate(size_t size) {
     if (size > SIZE_MAX - kAlignment)
         fail(FaultKind::InvalidArgument, "{} bytes of device memory were asked for.", size);
-    try {
-        return Machine::instance().current().heap().allocate((size + kAlignment - 1) / kAlignment * kAlignment);
-    } catch (const Fault &fault) {
-        if (fault.kind() == FaultKind::HostLimit) explain_once(fault);
-        throw;
-    }
+    return Machine::instance().current().heap().allocate((size + kAlignment - 1) / kAlignment * kAlignment);
 }
 
 }  // namespace

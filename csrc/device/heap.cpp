@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "device/fault.h"
@@ -23,12 +24,17 @@ double gib(uint64_t bytes) { return static_cast<double>(bytes) / (1ull << 30); }
 
 void HostBudget::take(uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (bytes > limit_ - used_)
-        fail(
-            FaultKind::HostLimit,
+    if (bytes > limit_ - used_) {
+        const std::string sentence = fmt::format(
             "The virtual NPU may hold {:.2f} GiB of this machine's memory and holds {:.2f}; {:.2f} GiB more were asked "
             "for. Make the model or batch smaller, or raise VNPU_HOST_LIMIT (for example VNPU_HOST_LIMIT=32GiB).",
             gib(limit_), gib(used_), gib(bytes));
+        // The program's own error will say that the chip's memory is full: where the limit is ours, the user would
+        // search in vain for what to change.
+        static std::once_flag once;
+        std::call_once(once, [&] { std::fprintf(stderr, "torchport: %s\n", sentence.c_str()); });
+        throw Fault(FaultKind::HostLimit, sentence);
+    }
     used_ += bytes;
 }
 

@@ -33,9 +33,13 @@ print(torch.ones(3).npu().cpu().sum().item())
     assert rest == "3.0"
 
 
-def test_host_limit_is_an_out_of_memory_error_too() -> None:
+@pytest.mark.parametrize("expandable", ["True", "False"])
+def test_host_limit_is_an_out_of_memory_error_too(expandable: str) -> None:
     result = python(
-        START + "torch.empty(200 << 20, dtype=torch.uint8, device='npu')", VNPU_HOST_LIMIT="100MiB", **QUIET
+        START + "torch.empty(200 << 20, dtype=torch.uint8, device='npu')",
+        VNPU_HOST_LIMIT="100MiB",
+        PYTORCH_NPU_ALLOC_CONF=f"expandable_segments:{expandable}",
+        **QUIET,
     )
     assert result.returncode != 0
     assert "torch.OutOfMemoryError: NPU out of memory" in result.stderr
