@@ -33,18 +33,18 @@ class Subscriptions {
   public:
     void add(uint64_t thread, const Stream &stream) {
         const std::lock_guard lock(mutex_);
-        if (by_stream_.contains(&stream))
+        if (by_stream_.contains(stream.id()))
             throw acl::Error(ACL_ERROR_RT_STREAM_SUBSCRIBE,
                              fmt::format("Stream {} has a subscribed thread already.", stream.id()));
         auto &mailbox = by_thread_[thread];
         if (!mailbox) mailbox = std::make_shared<Mailbox>();
         ++mailbox->streams;
-        by_stream_.emplace(&stream, std::pair(thread, mailbox));
+        by_stream_.emplace(stream.id(), std::pair(thread, mailbox));
     }
 
     void remove(uint64_t thread, const Stream &stream) {
         const std::lock_guard lock(mutex_);
-        const auto it = by_stream_.find(&stream);
+        const auto it = by_stream_.find(stream.id());
         if (it == by_stream_.end() || it->second.first != thread)
             throw acl::Error(ACL_ERROR_RT_STREAM_NO_CB_REG,
                              fmt::format("Thread {} is not subscribed to stream {}.", thread, stream.id()));
@@ -54,7 +54,7 @@ class Subscriptions {
 
     std::shared_ptr<Mailbox> of(const Stream &stream) {
         const std::lock_guard lock(mutex_);
-        const auto it = by_stream_.find(&stream);
+        const auto it = by_stream_.find(stream.id());
         if (it == by_stream_.end())
             throw acl::Error(
                 ACL_ERROR_RT_STREAM_NO_CB_REG,
@@ -73,7 +73,7 @@ class Subscriptions {
 
   private:
     std::mutex mutex_;
-    std::unordered_map<const Stream *, std::pair<uint64_t, std::shared_ptr<Mailbox>>> by_stream_;
+    std::unordered_map<int, std::pair<uint64_t, std::shared_ptr<Mailbox>>> by_stream_;  // by the stream's number
     std::unordered_map<uint64_t, std::shared_ptr<Mailbox>> by_thread_;
 };
 

@@ -2,8 +2,10 @@
 // there are no cores to take away from a kernel that runs on a CPU.
 #include <acl/acl_rt.h>
 
+#include <compare>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "ascendcl/argument.h"
@@ -15,9 +17,19 @@ using acl::required;
 
 namespace {
 
+// A device or a stream, by number: an address may be another stream's later.
+struct Owner {
+    enum Kind { OfDevice, OfStream } kind;
+    int number;
+    auto operator<=>(const Owner &) const = default;
+};
+
+Owner owner(Device &device) { return {Owner::OfDevice, device.index()}; }
+Owner owner(const Stream &stream) { return {Owner::OfStream, stream.id()}; }
+
 class Limits {
   public:
-    void set(const void *owner, aclrtDevResLimitType type, uint32_t value) {
+    void set(Owner owner, aclrtDevResLimitType type, uint32_t value) {
         const uint32_t most = all(type);
         if (value == 0 || value > most)
             fail(FaultKind::InvalidArgument, "value is {}; the chip has 1 to {} such cores.", value, most);
@@ -25,14 +37,14 @@ class Limits {
         limits_[{owner, type}] = value;
     }
 
-    void reset(const void *owner) {
+    void reset(Owner owner) {
         const std::lock_guard lock(mutex_);
         limits_.erase({owner, ACL_RT_DEV_RES_CUBE_CORE});
         limits_.erase({owner, ACL_RT_DEV_RES_VECTOR_CORE});
     }
 
     // What was set for the owner, else `otherwise`.
-    uint32_t get(const void *owner, aclrtDevResLimitType type, uint32_t otherwise) const {
+    uint32_t get(Owner owner, aclrtDevResLimitType type, uint32_t otherwise) const {
         const std::lock_guard lock(mutex_);
         const auto it = limits_.find({owner, type});
         return it == limits_.end() ? otherwise : it->second;
@@ -47,7 +59,7 @@ class Limits {
 
   private:
     mutable std::mutex mutex_;
-    std::map<std::pair<const void *, aclrtDevResLimitType>, uint32_t> limits_;  // owner: a Device or a Stream
+    std::map<std::pair<Owner, aclrtDevResLimitType>, uint32_t> limits_;
 };
 
 Limits &limits() {
@@ -55,22 +67,24 @@ Limits &limits() {
     return *all;
 }
 
-// The stream whose limits the calling thread uses; null: its device's.
-thread_local const Stream *adopted = nullptr;
+// The stream whose limits the calling thread uses; none: its device's.
+thread_local std::optional<Owner> adopted;
 
 Device &device_of(int32_t device) { return Machine::instance().device(device); }
 Stream &stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
 
-uint32_t limit_of(Device &device, aclrtDevResLimitType type) { return limits().get(&device, type, Limits::all(type)); }
+uint32_t limit_of(Device &device, aclrtDevResLimitType type) {
+    return limits().get(owner(device), type, Limits::all(type));
+}
 
 uint32_t limit_of(const Stream &stream, aclrtDevResLimitType type) {
-    return limits().get(&stream, type, limit_of(device_of(stream.device()), type));
+    return limits().get(owner(stream), type, limit_of(device_of(stream.device()), type));
 }
 
 }  // namespace
 
 aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value) {
-    return VNPU_API(deviceId, type, value) { limits().set(&device_of(deviceId), type, value); };
+    return VNPU_API(deviceId, type, value) { limits().set(owner(device_of(deviceId)), type, value); };
 }
 
 aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t *value) {
@@ -78,11 +92,11 @@ aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uin
 }
 
 aclError aclrtResetDeviceResLimit(int32_t deviceId) {
-    return VNPU_API(deviceId) { limits().reset(&device_of(deviceId)); };
+    return VNPU_API(deviceId) { limits().reset(owner(device_of(deviceId))); };
 }
 
 aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value) {
-    return VNPU_API(stream, type, value) { limits().set(&stream_of(stream), type, value); };
+    return VNPU_API(stream, type, value) { limits().set(owner(stream_of(stream)), type, value); };
 }
 
 aclError aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value) {
@@ -90,25 +104,23 @@ aclError aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, u
 }
 
 aclError aclrtResetStreamResLimit(aclrtStream stream) {
-    return VNPU_API(stream) { limits().reset(&stream_of(stream)); };
+    return VNPU_API(stream) { limits().reset(owner(stream_of(stream))); };
 }
 
 aclError aclrtUseStreamResInCurrentThread(aclrtStream stream) {
-    return VNPU_API(stream) { adopted = &stream_of(stream); };
+    return VNPU_API(stream) { adopted = owner(stream_of(stream)); };
 }
 
 aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream) {
     return VNPU_API(stream) {
-        if (adopted == &stream_of(stream)) adopted = nullptr;
+        if (adopted == owner(stream_of(stream))) adopted.reset();
     };
 }
 
 aclError aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *value) {
     return VNPU_API(type, value) {
         uint32_t &answer = required(value, "value");
-        if (adopted == nullptr)
-            answer = limit_of(Machine::instance().current(), type);
-        else
-            answer = limits().get(adopted, type, limit_of(Machine::instance().current(), type));
+        answer = limit_of(Machine::instance().current(), type);
+        if (adopted) answer = limits().get(*adopted, type, answer);
     };
 }

@@ -26,21 +26,22 @@ struct Attributes {
     uint64_t failure_mode = ACL_CONTINUE_ON_FAILURE;
 };
 
+// By the stream's number: a later stream may get the address of one that a device reset took away.
 class AttributeTable {
   public:
     template <class Use>
     auto with(const Stream &stream, Use use) {
         const std::lock_guard lock(mutex_);
-        return use(table_[&stream]);
+        return use(table_[stream.id()]);
     }
-    void forget(const void *stream) {
+    void forget(int stream) {
         const std::lock_guard lock(mutex_);
         table_.erase(stream);
     }
 
   private:
     std::mutex mutex_;
-    std::unordered_map<const void *, Attributes> table_;
+    std::unordered_map<int, Attributes> table_;
 };
 
 AttributeTable &attributes() {
@@ -61,8 +62,9 @@ aclrtStream create(uint32_t priority, uint32_t flags) {
 
 void destroy(aclrtStream handle) {
     acl::present(handle, "stream");
+    const int id = stream_of(handle).id();
     Machine::instance().destroy_stream(handle);
-    attributes().forget(handle);
+    attributes().forget(id);
 }
 
 void synchronize(Stream &stream, Deadline deadline = std::nullopt) {

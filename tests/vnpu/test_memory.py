@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import signal
 from pathlib import Path
@@ -94,6 +95,22 @@ ascendcl.malloc(20 << 20)
     assert result.stdout.startswith(f"{ascendcl.RT_OUT_OF_MEMORY} EL0004:")
     assert "raise VNPU_HOST_LIMIT" in result.stdout
     assert result.stderr.count("raise VNPU_HOST_LIMIT") == 1
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_the_ranks_of_one_machine_share_its_memory(ranks: int) -> None:
+    result = python(
+        """
+import ctypes, ascendcl
+ascendcl.acl("aclrtSetDevice", 0)
+free = ctypes.c_size_t()
+ascendcl.acl("aclrtGetMemInfo", ascendcl.HBM, ctypes.byref(free), ctypes.byref(ctypes.c_size_t()))
+print(free.value)
+""",
+        LOCAL_WORLD_SIZE=str(ranks),
+    )
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+    assert 0 < int(result.stdout) <= memory * 4 // 5 // ranks
 
 
 @pytest.mark.parametrize("address", [0x1234, 1 << 46])

@@ -158,6 +158,27 @@ def test_a_host_function_must_not_wait_for_its_own_stream() -> None:
     assert codes == [ascendcl.RT_PARAM_INVALID]
 
 
+def test_a_host_function_must_not_destroy_its_own_stream() -> None:
+    codes: list[int] = []
+    with stream() as queue:
+        function = HostFunction(lambda _: codes.append(code("aclrtDestroyStream", queue)))
+        acl("aclrtLaunchHostFunc", queue, function, 0)
+        acl("aclrtSynchronizeStream", queue)
+    assert codes == [ascendcl.RT_PARAM_INVALID]
+
+
+def test_a_new_stream_has_nothing_of_one_that_had_its_address() -> None:
+    seen = set()
+    for _ in range(20):
+        with stream() as queue:
+            assert ask("aclrtGetStreamResLimit", queue, 0) == 24
+            acl("aclrtSubscribeReport", 1, queue)
+            acl("aclrtSetStreamResLimit", queue, 0, 6)
+            acl("aclrtSetStreamOverflowSwitch", queue, 1)
+            seen.add(queue)
+    assert len(seen) < 20, "no address came again, so nothing was shown"
+
+
 @pytest.mark.parametrize("block", [False, True])
 def test_callbacks_run_in_the_subscribed_thread(block: bool) -> None:
     ran_in: list[int] = []
