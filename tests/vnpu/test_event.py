@@ -65,7 +65,7 @@ def test_a_wait_takes_the_record_that_preceded_it() -> None:
         acl("aclrtStreamWaitEvent", consumer, mark)
         with Gate(producer):
             acl("aclrtRecordEvent", mark, producer)
-            acl("aclrtSynchronizeStream", consumer)  # does not wait for the second record
+            acl("aclrtSynchronizeStreamWithTimeout", consumer, 20_000)  # does not wait for the second record
 
 
 def test_a_wait_is_not_ended_by_a_later_record_on_another_stream() -> None:
