@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import glob
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from torchport.errors import TorchportError
 
@@ -43,8 +43,7 @@ class Kind(enum.StrEnum):
     NONE = "none"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(NamedTuple):  # no dataclass: importing those takes longer than the rest of this package
     """The choice for this machine.
 
     `reason` is a sentence for people. `libraries` holds libascendcl.so and its companions, `home` is what
@@ -83,24 +82,20 @@ def detect(environ: Mapping[str, str] | None = None) -> Backend:
             f"TORCHPORT_BACKEND={forced} is not a backend.", hint="Use vnpu, cann or auto, or unset it."
         )
     if cann.kind is Kind.NONE:
-        return (
-            vnpu
-            if vnpu.kind is Kind.VNPU
-            else dataclasses.replace(vnpu, reason=f"{cann.reason} {vnpu.reason}")
-        )
+        return vnpu if vnpu.kind is Kind.VNPU else vnpu._replace(reason=f"{cann.reason} {vnpu.reason}")
     if glob.glob(DEVICE_NODES):
         return cann
     if vnpu.kind is Kind.NONE:
         return vnpu
-    return dataclasses.replace(
-        vnpu, reason=f"{cann.reason} But there is no NPU on this machine (no {DEVICE_NODES}). {vnpu.reason}"
+    return vnpu._replace(
+        reason=f"{cann.reason} But there is no NPU on this machine (no {DEVICE_NODES}). {vnpu.reason}"
     )
 
 
 def _demand(backend: Backend, because: str, otherwise: str) -> Backend:
     if backend.kind is Kind.NONE:
         raise TorchportError(f"{because}, but: {backend.reason}", hint=otherwise)
-    return dataclasses.replace(backend, reason=f"{because}. {backend.reason}")
+    return backend._replace(reason=f"{because}. {backend.reason}")
 
 
 def _find_vnpu() -> Backend:
