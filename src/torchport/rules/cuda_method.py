@@ -67,10 +67,10 @@ def _agnostic(module: Module, call: ast.Call, method: ast.Attribute, by_name: bo
         edits.append(Edit(opening, opening, (ACCELERATOR + (", " if call.keywords else "")).encode()))
     elif isinstance(device, ast.Constant) and isinstance(device.value, int):
         edits.append(Edit(*module.text.span(device), f'f"{{{ACCELERATOR}}}:{device.value}"'.encode()))
-    elif not by_name:
+    elif not by_name:  # torch.device(index) is a device of the accelerator
         return RULE.finding(
-            module, call, "cuda(index) has no form for any device", safety=Safety.REPORT, severity=Severity.WARNING,
-            hint=f'Write to(f"{{{ACCELERATOR}}}:{{index}}") if the index is never None.',
+            module, call, "cuda(index) is to(index) on any device", edits, safety=Safety.REVIEW,
+            hint=f"cuda(None) is the current device, to(None) does nothing: where it may be None, write {ACCELERATOR}.",
         )  # fmt: skip
     return RULE.finding(module, call, "cuda() is to(device) on any device", edits)
 
