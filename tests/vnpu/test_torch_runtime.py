@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 from ascendcl import python
@@ -101,17 +103,30 @@ print(total == sum(range(1000)) + 20 * 1000, start.elapsed_time(end) > 0, first.
     assert output(program) == "True True True True\n"
 
 
-def test_a_failing_operator_surfaces_at_synchronisation_with_its_name() -> None:
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_a_failing_operator_surfaces_at_synchronisation_with_its_name(queue: str, tmp_path: Path) -> None:
     program = """
-weight = torch.ones(4, 2).npu()
-result = torch.nn.functional.embedding(torch.tensor([99]).npu(), weight)
+weight, index = torch.ones(4, 2).npu(), torch.tensor([99]).npu()
+other = torch.npu.Stream()
+torch.npu.synchronize()
+result = torch.nn.functional.embedding(index, weight)
 try:
     torch.npu.synchronize()
 except RuntimeError as error:
     message = str(error)
     print("507015" in message, "aclnnEmbedding" in message, "virtual NPU" in message, "frame #" in message)
+with torch.npu.stream(other):
+    print(weight.add(1).sum().item())
 """
-    assert output(program, TASK_QUEUE_ENABLE="0").splitlines()[-1] == "True True True False"
+    trace = tmp_path / "trace"
+    printed = output(program, TASK_QUEUE_ENABLE=queue, VNPU_TRACE=str(trace)).splitlines()
+    assert printed[-2:] == ["True True True False", "16.0"]
+    lines = trace.read_text()
+    launch = r"call aclnnEmbedding\(weight=float32\[4, 2\], indices=int64\[1\], out=float32\[1, 2\], stream=0x\w+\) -> launch"
+    assert re.search(launch, lines)
+    assert re.search(
+        r"run aclnnEmbedding stream=\d+ device=0 -> aclnnEmbedding failed on .*index out of range", lines
+    )
 
 
 def test_worker_threads_follow_set_num_threads() -> None:
