@@ -38,6 +38,12 @@ def test_names_are_those_of_the_folder() -> None:
     assert {"amp_C", "apex", "apex_C", "flash_attn", "nvtx", "pynvml", "xformers"} <= standins.names()
 
 
+def test_knowledge_says_which_there_are() -> None:
+    served = {name: library for name, library in libraries().items() if library.stand_in}
+    assert served.keys() == standins.names()
+    assert all("`torchport run` brings a stand-in" in library.note for library in served.values())
+
+
 @pytest.mark.usefixtures("installed")
 def test_installing_twice_is_installing_once() -> None:
     before = list(sys.meta_path)

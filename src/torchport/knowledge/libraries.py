@@ -9,6 +9,8 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 
+_SERVED = " `torchport run` brings a stand-in for it, so the script itself need not change."
+
 
 class Support(enum.StrEnum):
     """Whether a package can be used on an NPU."""
@@ -23,7 +25,8 @@ class Support(enum.StrEnum):
 class Library:
     """One package by its import name; `uses` holds what is to be said of single functions of it.
 
-    `knows_npu`: it looks for the NPU itself, so under `torchport run` it must see the NPU, not CUDA.
+    `knows_npu`: it looks for the NPU itself, so under `torchport run` it must see the NPU, not CUDA. `stand_in`:
+    `torchport.standins` has one, which `note` then says.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Library:
     uses: Mapping[str, str]
     blocks: frozenset[str]  # those of `uses` without which the script cannot run
     knows_npu: bool
+    stand_in: bool
 
 
 @functools.cache
@@ -41,7 +45,7 @@ def libraries() -> Mapping[str, Library]:
     """All packages by import name. Raises ValueError for a row that breaks the schema in `libraries.toml`."""
     rows = tomllib.loads(resources.files(__package__).joinpath("libraries.toml").read_text("utf-8"))
     for name, row in rows.items():
-        if unknown := set(row) - {"status", "note", "install", "link", "uses", "knows_npu", "blocks"}:
+        if unknown := set(row) - {"status", "note", "install", "link", "uses", "knows_npu", "stand_in", "blocks"}:
             raise ValueError(f"libraries.toml: {name} has unknown keys {sorted(unknown)}")
         if stray := [use for use in row.get("uses", {}) if not use.startswith(f"{name}.")]:
             raise ValueError(f"libraries.toml: {stray} do not belong to {name}")
@@ -49,12 +53,13 @@ def libraries() -> Mapping[str, Library]:
         name: Library(
             name,
             Support(row["status"]),
-            row["note"],
+            row["note"] + (_SERVED if row.get("stand_in") else ""),
             row.get("install", ""),
             row.get("link", ""),
             row.get("uses", {}),
             frozenset(row.get("blocks", [])),
             row.get("knows_npu", False),
+            row.get("stand_in", False),
         )
         for name, row in rows.items()
     }
