@@ -10,7 +10,9 @@ optimizer's step, zero_grad, up to and including the synchronisation.
 launches: tasks that reach the device, counted from the virtual NPU's trace. This is what hardware pays for.
 time: wall time of steps in turn; the median of the paired ratios (combined / separate), 10th to 90th percentile.
 
-Exit status 0 when combined gradients need fewer launches in each case, 1 otherwise.
+Exit status 0 when in each case combined gradients need fewer launches and the median ratio of the times is below 1,
+else 1. Time was the first criterion. It had then been replaced by launches alone, after times were seen that did not
+meet it on a machine with other work; both count again, so measure on a quiet machine.
 """
 
 import argparse
@@ -143,7 +145,8 @@ def main() -> int:
                 f"{row['separate_ms']:.2f} ms become {row['combined_ms']:.2f} ms, "
                 f"ratio {row['ratio']:.2f} ({row['ratio_p10']:.2f} to {row['ratio_p90']:.2f})"
             )
-    return 0 if all(row["combined_launches"] < row["separate_launches"] for row in results) else 1
+    met = [row["combined_launches"] < row["separate_launches"] and row["ratio"] < 1 for row in results]
+    return 0 if all(met) else 1
 
 
 if __name__ == "__main__":
