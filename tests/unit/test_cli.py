@@ -200,3 +200,20 @@ def test_closed_pipe_is_quiet(words: list[str]) -> None:
     result = subprocess.run(command, stdout=end, stderr=subprocess.PIPE, text=True, check=False, env=buffered)
     os.close(end)
     assert (result.stderr, result.returncode) == ("", cli.BROKEN_PIPE)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "says"),
+    [
+        (">/dev/full", cli.USAGE, "No space left on device"),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+    ],
+)
+def test_outputs_that_are_full_or_closed(redirection: str, code: int, says: str) -> None:
+    command = f"{sys.executable} -m torchport explain TP101 {redirection}"
+    program = ["bash", "-c", command]
+    result = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
+    assert says in result.stderr

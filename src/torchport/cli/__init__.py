@@ -63,16 +63,22 @@ def command_names() -> tuple[str, ...]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: `sys.argv[1:]`) and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the shell closed it: `torchport ... >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the end
     try:
         known = words and words[0] in command_names()
         try:
             return _run_command(words[0], words[1:]) if known else _run_without_command(words)
         finally:
             sys.stdout.flush()  # here, also when argparse leaves: at exit nobody could catch the error
-    except BrokenPipeError:
-        # `torchport ... | head`: leave quietly; the interpreter must find a stdout that it can flush.
+    except OSError as error:
+        # The interpreter must find a stdout that it can flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        if isinstance(error, BrokenPipeError):  # `torchport ... | head`: leave quietly
+            return BROKEN_PIPE
+        print(f"torchport: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return USAGE
 
 
 def _run_command(name: str, words: list[str]) -> int:
