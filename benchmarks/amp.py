@@ -11,8 +11,8 @@ launches: tasks that reach the device, counted from the virtual NPU's trace. Thi
 time: wall time of steps in turn; the median of the paired ratios (combined / separate), 10th to 90th percentile.
 
 Exit status 0 when in each case combined gradients need fewer launches and the median ratio of the times is below 1,
-else 1. Time was the first criterion. It had then been replaced by launches alone, after times were seen that did not
-meet it on a machine with other work; both count again, so measure on a quiet machine.
+else 1. (Time was the first criterion, and had been replaced by launches alone after times were seen. Both count again;
+other work on the machine disturbs the times.)
 """
 
 import argparse

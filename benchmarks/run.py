@@ -5,8 +5,8 @@
 
 Both scripts run at once, each in a process of its own, and train a round of steps in turn: each pair of rounds gives
 one ratio. The median counts; its interval is that of the order statistics, with 95 % confidence. The small model is the
-worst case: its steps are all dispatch. Limit: the interval's lower end is at most 1.02. Exit status 0 where it holds
-for each model, else 1.
+worst case: its steps are all dispatch; a step of the large one takes more than 50 ms. Limit: the interval's lower end
+is at most 1.02. Exit status 0 where it holds for each model, else 1.
 """
 
 from __future__ import annotations
