@@ -17,7 +17,13 @@ _POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
 def training_loops(script: Script, loader: ast.Call) -> list[BatchLoop]:
     """The loops that train on a loader, where that is proven; none where a loop trains on some of its loaders only."""
     loops = [loop for loop in script.batch_loops if loader in loop.loaders and loop.trains]
-    return loops if all(len(loop.loaders) == 1 or loop.always for loop in loops) else []
+    return loops if all(loop.always or _alone(script, loop) for loop in loops) else []
+
+
+def _alone(script: Script, loop: BatchLoop) -> bool:
+    """Whether a loop that trains under some condition trains on one loader, and in other calls on none."""
+    others = [one for one in script.batch_loops if one.node is loop.node and one.loaders != loop.loaders]
+    return len(loop.loaders) == 1 and not any(one.trains for one in others)
 
 
 def check(script: Script) -> Iterator[Finding]:
@@ -167,8 +173,9 @@ _LOOP = "for x in loader:\n    loss(x).backward()\n    optimizer.step()\n"
 _IMPORT = "from torch.utils.data import DataLoader\n"
 _RUN = """\
 def run(loader, optimizer=None):
+    training = optimizer is not None
     for x in loader:
-        if optimizer is not None:
+        if training:
             loss(x).backward()
             optimizer.step()
 """
@@ -224,6 +231,7 @@ RULE = Rule(
          f"{_IMPORT}{_CLASS}        return DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\n"),
     ),
     unchanged=(
+        f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b, make())\n",
         f"{_IMPORT}def make(d):\n    return DataLoader(d, shuffle=True)\nloader = make(a)\n{_LOOP}test(make(b))\n",
         f"{_IMPORT}def step(x, train):\n    if train:\n        loss(x).backward()\n        optimizer.step()\n"
         "loader = DataLoader(data)\nfor x in loader:\n    step(x, False)\n",

@@ -150,20 +150,26 @@ class Script(Module):
         given = [call for call in sites if any(loader is one for one, _ in self._sources(call, set(), None))]
         return (around, given) if len(given) > 1 else (None, [])
 
-    def value(self, node: ast.expr | None, known: Known) -> object:
-        """What an expression of constants, known parameters, `not` and comparisons is; `_UNKNOWN` for others."""
+    def value(self, node: ast.expr | None, known: Known, depth: int = _DEPTH) -> object:
+        """What an expression of constants, known parameters, `not` and comparisons is; `_UNKNOWN` for others.
+
+        Follows up to `depth` variables that are given one value only.
+        """
         match node:
             case ast.Constant():
                 return node.value
             case ast.Name():
-                return known.get(node.id, _UNKNOWN)
+                found = self.names.bindings(node)
+                if node.id in known or not depth or len(found) != 1 or found[0].how is not Binds.VALUE:
+                    return known.get(node.id, _UNKNOWN)
+                return self.value(found[0].value, known, depth - 1)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner = self.value(operand, known)
+                inner = self.value(operand, known, depth)
                 return inner if inner is _UNKNOWN else not inner
             case ast.Compare(
                 left=left, ops=[ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot() as op], comparators=[right]
             ):
-                one, other = self.value(left, known), self.value(right, known)
+                one, other = self.value(left, known, depth), self.value(right, known, depth)
                 if _UNKNOWN in (one, other):
                     return _UNKNOWN
                 return (one == other) is isinstance(op, ast.Eq | ast.Is)
