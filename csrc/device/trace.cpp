@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
-#include <utility>
 
 #include "device/doorbell.h"
 #include "device/fault.h"
@@ -40,27 +39,23 @@ const char *called() noexcept {
     return "no call";
 }
 
-// Appends one line, however many its text has; false where the disk is full.
-bool append(int file, std::string line) noexcept {
-    for (size_t at = 0; (at = line.find('\n', at)) != std::string::npos; at += 2) line.replace(at, 1, "\\n");
-    line += '\n';
-    ssize_t written = -1;
-    do written = ::write(file, line.data(), line.size());
-    while (written < 0 && errno == EINTR);
-    return written >= 0;
-}
-
 constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 std::array<struct sigaction, kCrashes.size()> handlers_before;
 int crash_file = -1;
 
+// Takes no memory: the crash may have come while the allocator held its lock.
 void on_crash(int number) noexcept {
-    for (size_t i = 0; i < kCrashes.size(); ++i)
-        if (kCrashes[i] == number) sigaction(number, &handlers_before[i], nullptr);
+    for (size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &handlers_before[i], nullptr);
+    std::array<char, 64> place{};
     const Stream *stream = current_worker();
-    const std::string where = stream == nullptr ? called() : fmt::format("a task of stream={}", stream->id());
-    append(crash_file,
-           fmt::format("{:.6f} {} crash in {} -> signal {}", seconds(), syscall(SYS_gettid), where, number));
+    if (stream != nullptr) fmt::format_to_n(place.data(), place.size() - 1, "a task of stream={}", stream->id());
+    std::array<char, 256> line{};
+    const auto end = fmt::format_to_n(line.data(), line.size() - 1, "{:.6f} {} crash in {} -> signal {}", seconds(),
+                                      syscall(SYS_gettid), stream == nullptr ? called() : place.data(), number);
+    *end.out = '\n';
+    // Where it cannot be written, there is nobody left to be told.
+    [[maybe_unused]] const ssize_t written =
+        ::write(crash_file, line.data(), static_cast<size_t>(end.out - line.data()) + 1);
     raise(number);  // delivered when this returns, to whom it would have gone without us
 }
 
@@ -81,8 +76,13 @@ void Trace::open(const char *path) {
 }
 
 void Trace::write(std::string line) noexcept {
+    for (size_t at = 0; (at = line.find('\n', at)) != std::string::npos; at += 2) line.replace(at, 1, "\\n");
+    line += '\n';
+    ssize_t written = -1;
+    do written = ::write(file_, line.data(), line.size());
+    while (written < 0 && errno == EINTR);
     // A full disk must not disturb the traced program: the rest of the trace is lost, the program goes on.
-    if (!append(file_, std::move(line))) file_ = -1;
+    if (written < 0) file_ = -1;
 }
 
 void Trace::call(std::string_view name, std::string_view arguments, std::string_view result) noexcept {
