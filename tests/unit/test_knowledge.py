@@ -10,6 +10,7 @@ import pytest
 
 from torchport.knowledge.api import Status, apis, find
 from torchport.knowledge.arguments import role
+from torchport.knowledge.libraries import Support, libraries
 
 
 def _source(package: str) -> Path:
@@ -81,6 +82,24 @@ def test_every_public_name_of_torch_cuda_has_a_row() -> None:
 def test_find(name: str, target: str | None) -> None:
     found = find(name)
     assert (found[0].npu if found else None) == target
+
+
+# What a user is promised an answer for (amp_C: apex's kernels, nvidia: DALI).
+LIBRARIES = (
+    "apex", "amp_C", "flash_attn", "xformers", "bitsandbytes", "deepspeed", "colossalai", "bmtrain", "grouped_gemm",
+    "composer", "triton", "cupy", "numba", "pycuda", "pynvml", "nvidia", "torchvision", "mmcv", "detectron2",
+    "transformer_engine", "megatron",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_library_has_what_a_user_needs(name: str) -> None:
+    library = libraries()[name]
+    assert library.note and library.link.startswith("https://")
+    if library.status is Support.PORT:
+        assert library.install
+    if name in ("apex", "flash_attn", "xformers", "deepspeed", "colossalai", "numba", "torchvision"):
+        assert library.uses, "the conditions under which its replacement means the same"
 
 
 def test_notes_are_half_sentences() -> None:
