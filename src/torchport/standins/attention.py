@@ -82,11 +82,13 @@ def attend(
 
     `bias` is added to the scaled scores, `left_out` (bool) masks them; both broadcast to (batch, heads, queries, keys).
     """
-    if settings.softcap:
-        return _explicit(query, key, value, settings, bias, left_out)
-    if query.device.type == "npu":
+    if query.device.type == "npu" and not settings.softcap:
         return _fused(query, key, value, settings, bias, left_out)
-    return _native(query, key, value, settings, bias, left_out)
+    mask = _mask(query, key, settings, left_out)
+    q, k, v = _heads_first(query, key, value)
+    compute = _explicit if settings.softcap else _native
+    output = compute(q, k, v, settings, bias, mask)
+    return output.transpose(1, 2), lambda: _scores(q, k, settings, bias, mask).detach().logsumexp(-1)
 
 
 def attend_packed(
@@ -226,40 +228,23 @@ def _scores(
 
 
 def _explicit(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    settings: Settings,
-    bias: Tensor | None,
-    left_out: Tensor | None,
-) -> tuple[Tensor, Sums]:
-    mask = _mask(query, key, settings, left_out)
-    q, k, v = _heads_first(query, key, value)
-    scores = _scores(q, k, settings, bias, mask)
-    weights = scores.softmax(-1)
+    query: Tensor, key: Tensor, value: Tensor, settings: Settings, bias: Tensor | None, mask: Tensor | None
+) -> Tensor:
+    """Attention written out, for what no fused kernel has; tensors as `_heads_first` gives them."""
+    weights = _scores(query, key, settings, bias, mask).softmax(-1)
     if mask is not None:
         weights = weights.masked_fill(mask, 0.0)  # a query that sees nothing has nan
-    weights = functional.dropout(weights, settings.dropout)
-    return (weights.to(v.dtype) @ v).transpose(1, 2), lambda: scores.detach().logsumexp(-1)
+    return functional.dropout(weights, settings.dropout).to(value.dtype) @ value
 
 
 def _native(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    settings: Settings,
-    bias: Tensor | None,
-    left_out: Tensor | None,
-) -> tuple[Tensor, Sums]:
-    mask = _mask(query, key, settings, left_out)
-    q, k, v = _heads_first(query, key, value)
-    given = bias.to(q.dtype) if bias is not None else None
+    query: Tensor, key: Tensor, value: Tensor, settings: Settings, bias: Tensor | None, mask: Tensor | None
+) -> Tensor:
+    """Attention by torch's own kernels; tensors as `_heads_first` gives them."""
+    given = bias.to(query.dtype) if bias is not None else None
     if mask is not None:
-        blank = torch.zeros((), dtype=q.dtype, device=q.device) if given is None else given
-        given = ~mask if given is None else torch.where(mask, -math.inf, blank)
+        given = ~mask if given is None else torch.where(mask, -math.inf, given)
     output = functional.scaled_dot_product_attention(
-        q, k, v, given, settings.dropout, scale=settings.factor(query)
+        query, key, value, given, settings.dropout, scale=settings.factor(query)
     )
-    if mask is not None:
-        output = output.masked_fill(mask.all(-1, keepdim=True), 0.0)
-    return output.transpose(1, 2), lambda: _scores(q, k, settings, bias, mask).detach().logsumexp(-1)
+    return output if mask is None else output.masked_fill(mask.all(-1, keepdim=True), 0.0)
