@@ -1,13 +1,13 @@
 """The porting guide's code samples, by what they call, on today's torch_npu with `import torchport.legacy`.
 
-Each test names its sample. Samples of several devices are tests in tests/vnpu/distributed; those that only show a shell,
-an installation or a host that is tuned have nothing to run.
+tests/unit/guide_samples.toml lists the samples, with the test of each or the reason why there is nothing to run.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 import sys
 import types
 import unittest
@@ -288,11 +288,13 @@ def test_dump_of_single_operators() -> None:
     a.add_(1)
     torch.npu.finalize_dump()
     a.mul_(5)
-    files = {".".join([file.name.split(".")[0], *file.name.split(".")[-3:-1]]): file for file in Path("output").rglob("*.npy")}  # fmt: skip
+    files = {file.name.split(".")[0]: file for file in Path("output").rglob("*.*")}
     assert {file.parent.name for file in files.values()} == {"0"}
-    assert np.load(files["add_.input.0"]).tolist() == [2, 2]
-    assert np.load(files["add_.output.0"]).tolist() == [3, 3]
-    assert not any(name.startswith("mul_") for name in files)
+    assert all(re.fullmatch(r"\w+\.\w+_\d+(\.\d+){3}", file.name) for file in files.values())
+    dumped = torchport.legacy.read_dump(files["add_"])
+    assert [tensor.tolist() for tensor in dumped["input"]] == [[2, 2]]
+    assert [tensor.tolist() for tensor in dumped["output"]] == [[3, 3]]
+    assert "mul_" not in files
     with pytest.raises(AssertionError, match="does not exist"):
         torch.npu.set_dump("no_such.json")
     with pytest.raises(RuntimeError, match="after init_dump"):
@@ -312,7 +314,7 @@ def test_operators_of_a_dump_go_to_cann_dumps_too() -> None:
     ):
         x.exp()
         x.sin()
-    names = {file.name.split(".")[0] for file in Path("kernels").rglob("*.npy")}
+    names = {file.name.split(".")[0] for file in Path("kernels").rglob("*.*")}
     assert names == {"exp"}
 
 
@@ -417,6 +419,25 @@ def test_saving_and_renaming() -> None:
     loaded = torch.load("checkpoint.pth.tar", map_location=torch.device("cpu"))
     again.cpu().load_state_dict({key[7:]: value for key, value in loaded["state_dict"].items()})
     assert torch.allclose(again.eval()(x.cpu()), model(x).cpu(), atol=1e-5)
+
+
+# --- "frequent questions"
+
+
+def test_a_device_is_chosen_after_a_backward_pass_on_the_cpu() -> None:
+    def backward(device: str) -> torch.Tensor:
+        x = torch.randn(200, 100).to(device).detach().requires_grad_()
+        total = torch.sum(x)
+        total.backward(torch.ones_like(total))
+        assert x.grad is not None and bool((x.grad == 1).all())
+        return x
+
+    backward("cpu")
+    torch.npu.set_device("npu:1")
+    try:
+        assert backward("npu").device.index == 1
+    finally:
+        torch.npu.set_device(DEVICE)
 
 
 def test_types_that_differ_can_be_stacked() -> None:

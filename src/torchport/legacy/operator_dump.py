@@ -1,11 +1,11 @@
 """torch.npu.init_dump, set_dump and finalize_dump on the virtual NPU, which has no CANN to write dumps.
 
-On hardware torch_npu's own functions are left alone. Here, operators between `set_dump` and `finalize_dump` leave numpy
-files, what msaccucmp makes of CANN's, named by the same rule:
+On hardware torch_npu's own functions are left alone. Here, operators between `set_dump` and `finalize_dump` leave
+CANN's files (`dump_file`) under CANN's names, for whatever reads those (msaccucmp, `torchport.legacy.read_dump`):
 
-    <dump_path>/<time>/<device>/<operator>.<operator>_<n>.<task>.<stream>.<microseconds>.<input|output>.<i>.npy
+    <dump_path>/<time>/<device>/<type>.<name>.<task>.<stream>.<microseconds>
 
-Operators are aten's, not CANN's kernels; `<task>` counts them.
+Operators are aten's, not CANN's kernels; `<task>` counts them, from 0.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pathlib
 import time
 from typing import Any
 
-import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchport.legacy.tensors import copies, storable
+from torchport.legacy import dump_file
+from torchport.legacy.tensors import copies
 from torchport.patches import Patches
 
 MODES = {"input": ("input",), "output": ("output",), "all": ("input", "output")}
@@ -41,20 +41,19 @@ class OperatorDump(TorchDispatchMode):  # type: ignore[misc]
         tensors = [value for value in (*args, *kwargs.values(), result) if isinstance(value, torch.Tensor)]
         device = next((value.device for value in tensors if value.device.type == "npu"), None)
         if device is not None:
-            self._write(
-                func.overloadpacket.__name__, device.index, {"input": before, "output": copies(result)}
-            )
+            after = copies(result) if "output" in self._kinds else {}
+            self._write(func.overloadpacket.__name__, device.index, {"input": before, "output": after})
         return result
 
-    def _write(self, name: str, device: int, tensors: dict[str, dict[int, torch.Tensor]]) -> None:
+    def _write(self, kind: str, device: int, tensors: dict[str, dict[int, torch.Tensor]]) -> None:
         folder = self._folder / str(device)
         folder.mkdir(parents=True, exist_ok=True)
         stream = torch.npu.current_stream(device).stream_id
-        stem = f"{name}.{name}_{self._task}.{self._task}.{stream}.{time.time_ns() // 1000}"
+        now = time.time_ns() // 1000
+        name = f"{kind}_{self._task}"
+        path = folder / f"{kind}.{name}.{self._task}.{stream}.{now}"
+        dump_file.write(path, name, now, {part: list(found.values()) for part, found in tensors.items()})
         self._task += 1
-        for kind in self._kinds:
-            for index, tensor in tensors[kind].items():
-                numpy.save(folder / f"{stem}.{kind}.{index}.npy", storable(tensor))
 
 
 class _Session:
