@@ -163,6 +163,8 @@ def test_help_lists_each_command_with_its_first_line(capsys: pytest.CaptureFixtu
     output = capsys.readouterr().out
     assert "sample" in output
     assert "Try the framework." in output
+    assert "exit codes:" in output
+    assert all(f"\n  {code} " in output for code in (0, 1, cli.USAGE, cli.INTERNAL_ERROR, cli.INTERRUPTED))
     assert "torchport.cli.sample" not in sys.modules, "help must not import the commands"
 
 

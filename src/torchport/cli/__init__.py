@@ -11,9 +11,7 @@ A command is one module `torchport/cli/<name>.py` and is found by scanning this 
 Every command also gets `arguments.json`, `arguments.debug` and `arguments.quiet`. Only the chosen command's
 module is imported, so that one command's imports never slow another.
 
-Data goes to stdout, messages to stderr. Exit codes: 0 done or clean, 1 findings or divergence, 2 usage or
-configuration (a file that cannot be written, too), 3 a bug in torchport, 130 interrupted, 141 the reader of stdout
-went away, else 128 + the signal that ended it.
+Data goes to stdout, messages to stderr. `EXIT_CODES` has the exit codes.
 """
 
 from __future__ import annotations
@@ -41,6 +39,13 @@ INTERNAL_ERROR = 3
 SIGNALLED = 128
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+EXIT_CODES = {
+    0: "done, or clean",
+    1: "findings, or the runs do not agree",
+    USAGE: "usage or configuration: a wrong argument, a missing or damaged file, no device",
+    INTERNAL_ERROR: "a bug in torchport",
+    INTERRUPTED: "Ctrl-C; 128 + n for another signal n; `run` ends as the script does",
+}
 
 
 class Command(Protocol):
@@ -177,7 +182,18 @@ def _command_table() -> str:
     names = command_names()
     width = max(map(len, names), default=0)
     rows = [f"  {name:<{width}}  {_summary(name)}" for name in names]
-    return "\n".join(["commands:", *rows, "", "`torchport COMMAND --help` explains one command."])
+    codes = [f"  {code:<{width}}  {meaning}" for code, meaning in EXIT_CODES.items()]
+    return "\n".join(
+        [
+            "commands:",
+            *rows,
+            "",
+            "`torchport COMMAND --help` explains one command.",
+            "",
+            "exit codes:",
+            *codes,
+        ]
+    )
 
 
 def _summary(name: str) -> str:
