@@ -8,6 +8,7 @@ import time
 import pytest
 
 from torchport.convert import convert_source
+from torchport.convert.residue import Meaning, residue
 
 
 def notebook(*cells: str | list[str], **keywords: bool) -> bytes:
@@ -39,13 +40,52 @@ def test_cells_share_names(ascii_only: bool) -> None:
     conversion = convert_source(data, "n.ipynb")
     assert code(conversion.output) == [
         "import torch\nimport torch_npu\ns = 'é中😀\\t'; torch.npu.init()",
-        "%matplotlib inline\n!nvidia-smi\nx = torch.ones(2).npu()  # 中\n",
-        "%%bash\nexport CUDA_VISIBLE_DEVICES=0\n",
+        "%matplotlib inline\n!npu-smi info\nx = torch.ones(2).npu()  # 中\n",
+        "%%bash\nexport ASCEND_RT_VISIBLE_DEVICES=0\n",
         "d = torch.device('npu')",
     ]
     assert b"uses torch.cuda" in conversion.output
     assert conversion.output.count(b'"cuda:0"') == 4
     assert convert_source(conversion.output, "n.ipynb").output == conversion.output
+
+
+def test_what_a_cell_gives_to_a_shell() -> None:
+    data = notebook(
+        [
+            "!CUDA_VISIBLE_DEVICES=0 python 中.py --device cuda\n",
+            "  !pip install flash-attn torch==2.1.0+cu121\n",
+        ],
+        ["x = 'CUDA_VISIBLE_DEVICES=1'; print(x != 'cuda')"],
+        "%%javascript\nalert('cuda')\n",
+    )
+    conversion = convert_source(data, "n.ipynb")
+    assert code(conversion.output) == [
+        "!ASCEND_RT_VISIBLE_DEVICES=0 python 中.py --device npu\n  !pip install flash-attn torch==2.1.0\n",
+        "x = 'CUDA_VISIBLE_DEVICES=1'; print(x != 'cuda')",
+        "%%javascript\nalert('cuda')\n",
+    ]
+    said = [finding for finding in conversion.findings if not finding.fix]
+    assert [finding.code for finding in said] == ["TP901", "TP604", "TP110"]
+    lines = data.decode().splitlines()
+    assert "flash-attn" in lines[said[1].location.line - 1] if said[1].location else False
+
+
+def test_what_is_left_is_told_apart() -> None:
+    data = notebook(["# for cuda\n", "use_cuda = True\n", "import torch"])
+    conversion = convert_source(data, "n.ipynb")
+    meanings = [(one.word, one.meaning) for one in residue(conversion.output, "n.ipynb", conversion.left)]
+    assert meanings == [
+        ("torch.cuda", Meaning.PROSE),  # the text cell
+        ("cuda", Meaning.PROSE),  # the comment
+        ("use_cuda", Meaning.NAME),
+        ("cuda", Meaning.PROSE),  # the output
+        ("cuda", Meaning.PROSE),  # the metadata
+    ]
+
+
+def test_a_package_alone_is_seen() -> None:
+    (finding,) = convert_source(notebook(["import os\n", "import xformers\n"]), "n.ipynb").findings
+    assert finding.code == "TP401"
 
 
 def test_import_alone_in_its_cell() -> None:

@@ -64,7 +64,9 @@ def inspect_source(
 def _of_interest() -> re.Pattern[bytes]:
     """A file in which this finds nothing holds nothing that a rule looks for."""
     packages = "|".join(re.escape(name) for name in libraries())
-    imported = rf"^[ \t]*(?:import|from)[ \t]+(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b"
+    imported = (
+        rf"(?:^|\"|\\n)[ \t]*(?:import|from)[ \t]+(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b"
+    )
     words = r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel"
     files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres|PYBIND11_MODULE|TORCH_LIBRARY"
     return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
@@ -125,17 +127,20 @@ def _inspect_notebook(
         cells = ", ".join(map(str, notebook.skipped))
         finding = about_file("TP901", path, f"code cells that are not Python were not looked at: {cells}")
         yield dataclasses.replace(finding, severity=Severity.INFO)
-    for finding in _inspect(module, style, ignore):
-        edits = [notebook.edit(edit) for edit in finding.fix]
-        fix = tuple(edit for edit in edits if edit is not None)
-        where = finding.location
-        if where is not None:
-            column = len(module.text.lines[where.line - 1][: where.column - 1].encode())
-            start = notebook.place(module.text.offset(where.line, column))
-            where = file.location(start, start)
-        whole = len(fix) == len(edits)
-        safety = finding.safety if whole else Safety.REPORT
-        yield dataclasses.replace(finding, location=where, fix=fix if whole else (), safety=safety)
+    shell = TextFile(path, notebook.shell, Kind.SHELL)
+    in_shell = list(_without_overlaps(_inspect_text(shell, style, ignore)))
+    for text, found in ((module.text, _inspect(module, style, ignore)), (shell.text, in_shell)):
+        for finding in found:
+            edits = [notebook.edit(edit) for edit in finding.fix]
+            fix = tuple(edit for edit in edits if edit is not None)
+            where = finding.location
+            if where is not None:
+                column = len(text.lines[where.line - 1][: where.column - 1].encode())
+                start = notebook.place(text.offset(where.line, column))
+                where = file.location(start, start)
+            whole = len(fix) == len(edits)
+            safety = finding.safety if whole else Safety.REPORT
+            yield dataclasses.replace(finding, location=where, fix=fix if whole else (), safety=safety)
 
 
 def _inspect_text(file: TextFile, style: Style, ignore: frozenset[str]) -> Iterator[Finding]:

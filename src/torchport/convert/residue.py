@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from torchport.findings import Finding, Severity
 from torchport.rules.files import LONGEST_LINE
 from torchport.source.kinds import Kind, is_comment, kind_of
+from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
 
 _WORDS = "cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml"  # not ConvMLP
@@ -84,6 +85,8 @@ def _meaning(prose: list[tuple[int, int]], column: int, other: Meaning) -> Meani
 def _prose(text: SourceText, path: str, lines: set[int]) -> dict[int, list[tuple[int, int]]]:
     """For each line the column ranges of comments and of strings of several words."""
     kind = kind_of(path) or Kind.PYTHON
+    if kind is Kind.NOTEBOOK:
+        return _outside_code(text, path)
     if kind is not Kind.PYTHON:
         return {
             number: [(0, len(text.lines[number - 1]))]
@@ -103,4 +106,27 @@ def _prose(text: SourceText, path: str, lines: set[int]) -> dict[int, list[tuple
                 ranges.setdefault(number, []).append((begin, end if number == last else 10**9))
     except (tokenize.TokenError, SyntaxError):
         return ranges  # what cannot be parsed has its finding; the mentions so far keep their meaning
+    return ranges
+
+
+def _outside_code(text: SourceText, path: str) -> dict[int, list[tuple[int, int]]]:
+    """For each line of a notebook the column ranges that are no code: text cells, outputs, comments."""
+    try:
+        code = Notebook(path, text.data).code_ranges()
+    except SourceError:
+        return {}  # the finding about the notebook says all there is to say
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    start = 0
+    for number, line in enumerate(text.lines, 1):
+        end, position = start + len(line), start
+        while code and code[0][1] <= start:
+            code.pop(0)
+        for first, last, comment in code:
+            if first >= end:
+                break
+            if not comment:
+                ranges.setdefault(number, []).append((position - start, first - start))
+                position = last
+        ranges.setdefault(number, []).append((position - start, end - start))
+        start = end
     return ranges

@@ -2,7 +2,8 @@
 
 The cells of a notebook share their names, so they are read as one module. Lines that are IPython's, not Python's
 (`%matplotlib inline`, `!pip install`), and cells that are not Python at all are blanked out in that text, byte by
-byte, so that everything else keeps its place.
+byte, so that everything else keeps its place. Lines for a shell (`!nvidia-smi`, `%%bash`) are a second text, blanked
+out in the same way.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
 _CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL
 )
+_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|!|script[ \t]+(?:bash|sh))\b.*")
+_SHELL_LINE = re.compile(r"[ \t]*!")
 _MAGIC = re.compile(r"^([ \t]*)([%!?].*|[^\n'\"#]*\?{1,2}[ \t]*)$", re.MULTILINE)
 
 
@@ -37,7 +40,10 @@ class Piece:
 
 
 class Notebook:
-    """The code of a notebook. Raises SourceError (TP902, TP901) for what is not JSON text."""
+    """The code of a notebook; `shell` has what its cells give to a shell, at the same offsets.
+
+    Raises SourceError (TP902, TP901) for what is not JSON text.
+    """
 
     def __init__(self, path: str, data: bytes) -> None:
         try:
@@ -47,6 +53,7 @@ class Notebook:
         self._offsets = None if self._file.isascii() else _byte_offsets(self._file)
         self.pieces: list[Piece] = []
         self.code = b""
+        self.shell = b""
         self.skipped: list[int] = []  # numbers of cells that are not Python
         for number, cell in enumerate(_code_cells(self._file), 1):
             self._add(number, cell)
@@ -60,8 +67,10 @@ class Notebook:
             position += len(text.encode("utf-8", "surrogatepass"))
         whole = "".join(texts)
         python = _without_magic(whole)
+        self.shell += _for_shell(whole).encode("utf-8", "surrogatepass") + b"\n"
         if python is None:
-            self.skipped.append(number)
+            if not _SHELL_CELL.match(whole):
+                self.skipped.append(number)
             python = _blank(whole)
         self.code += python.encode("utf-8", "surrogatepass") + b"\n"
 
@@ -91,6 +100,13 @@ class Notebook:
             return 0
         found = self._character(self.pieces[index], offset)
         return self._bytes(found if found is not None else self.pieces[index].raw_start)
+
+    def code_ranges(self) -> list[tuple[int, int, bool]]:
+        """The character ranges of the file that are code, and whether each begins a comment."""
+        return [
+            (piece.raw_start, piece.raw_start + len(piece.raw), piece.text.lstrip().startswith("#"))
+            for piece in self.pieces
+        ]
 
     def _insert_at_end(self, piece: Piece, text: str) -> Edit:
         end = self._bytes(piece.raw_start + len(piece.raw) - 1)
@@ -186,6 +202,15 @@ def _without_magic(cell: str) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return python
+
+
+def _for_shell(cell: str) -> str:
+    """What the cell gives to a shell, all else blanked out."""
+    lines = cell.splitlines(keepends=True)
+    if _SHELL_CELL.match(cell):
+        head = next(index for index, line in enumerate(lines) if line.strip())
+        return "".join(_blank(line) if index <= head else line for index, line in enumerate(lines))
+    return "".join(line.replace("!", " ", 1) if _SHELL_LINE.match(line) else _blank(line) for line in lines)
 
 
 def _pass(line: str) -> str:
