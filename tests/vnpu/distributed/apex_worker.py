@@ -1,4 +1,4 @@
-"""Sections of test_apex_ranks: apex's ways of training on several ranks, against one process with the whole batch."""
+"""Sections of test_ranks: apex's ways of training on several ranks, against one process with the whole batch."""
 
 from __future__ import annotations
 

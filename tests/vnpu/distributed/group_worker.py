@@ -1,4 +1,4 @@
-"""Sections of test_process_group: every collective of torch.distributed on npu tensors, against sums, products and
+"""Sections of test_ranks: every collective of torch.distributed on npu tensors, against sums, products and
 slices of what the ranks are known to hold."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sections of test_training: ways of training on several ranks, each against one process that has the whole batch, on
+"""Sections of test_ranks: ways of training on several ranks, each against one process that has the whole batch, on
 the virtual NPU as well; and what must be identical on all ranks, bit for bit."""
 
 from __future__ import annotations

@@ -1,0 +1,42 @@
+"""Jobs under torchrun, section by section: every collective and type of torch.distributed, and training, against one
+process with the whole batch: torch's own ways, and apex's.
+"""
+
+from __future__ import annotations
+
+import apex_worker
+import group_worker
+import pytest
+import training_worker
+from job import section_outcomes
+
+SLOW = pytest.mark.slow  # ten seconds of imports for each rank on a busy machine: for `make distributed`
+JOBS = {
+    (group_worker, 2): (),
+    (group_worker, 4): SLOW,
+    (training_worker, 2): (),
+    (training_worker, 4): SLOW,
+    (apex_worker, 2): (),
+}
+CASES = [
+    pytest.param(
+        job, section, marks=marks, id=f"{job[0].__name__}-{job[1]}-{section}"
+    )  # job: one object for a fixture
+    for job, marks in JOBS.items()
+    for section in job[0].SECTIONS
+]
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
+    """What each rank says of each section."""
+    worker, size = request.param
+    return section_outcomes(f"{worker.__name__}.py", size, tmp_path_factory.mktemp(worker.__name__))
+
+
+@pytest.mark.parametrize(("outcomes", "section"), CASES, indirect=["outcomes"], scope="module")
+def test_every_rank_succeeds(outcomes: dict[str, list[str]], section: str) -> None:
+    assert outcomes[section] == [""] * len(outcomes[section]), "\n".join(outcomes[section])
