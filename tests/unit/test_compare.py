@@ -131,6 +131,9 @@ def test_nothing_recorded(record):
     result = compare(record([]), record([]))
     assert codes(result) == ["TP304"]
     assert render_comparison(result.data) == ""
+    result = compare(record(CURVE), record([], status=1))
+    assert codes(result) == ["TP310"]
+    assert render_comparison(result.data) == ""
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ ROWS = 8  # lines of the loss table
 
 def render_comparison(data: Mapping[str, Any], *, width: int = 60) -> str:
     """Text for the `data` of a comparison: both curves in at most `width` columns, the losses of a few steps,
-    the worst errors with their bounds, and the final metrics. Empty where no loss was recorded.
+    the worst errors with their bounds, and the final metrics. Empty where one run has no loss: the findings say why.
     """
     reference, port = ([float(loss) for loss in data["curves"][side]] for side in ("reference", "port"))
-    if not reference and not port:
+    if not reference or not port:
         return ""
     finite = [loss for loss in (*reference, *port) if math.isfinite(loss)]
     low, high = min(finite, default=0.0), max(finite, default=1.0)
