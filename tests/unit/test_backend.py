@@ -132,6 +132,9 @@ def test_cann_that_is_not_sourced_is_sourced_for_children(machine: Machine) -> N
     }
     sourced = {"ASCEND_HOME_PATH": str(home), "LD_LIBRARY_PATH": f"/opt/a:{home / 'lib64'}"}
     assert environment(sourced) == {}, "already sourced: nothing to add"
+    (machine.root / "latest").symlink_to(home)
+    sourced["ASCEND_HOME_PATH"] = str(machine.root / "latest")
+    assert environment(sourced) == {}, "by whatever name of the folder"
 
 
 def test_a_home_without_its_libraries_in_the_path_is_not_sourced(machine: Machine) -> None:

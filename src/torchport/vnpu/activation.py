@@ -100,8 +100,10 @@ def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str,
     """What CANN's own set_env.sh would change; nothing where it has been sourced or is not there."""
     import subprocess  # here, because it takes a third of this module's time to import
 
-    inherited = environ.get("LD_LIBRARY_PATH", "").split(":")
-    if backend.home is None or (environ.get("ASCEND_HOME_PATH") and str(backend.libraries) in inherited):
+    if backend.home is None or backend.libraries is None:
+        return {}
+    inherited = {Path(path).resolve() for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path}
+    if environ.get("ASCEND_HOME_PATH") and backend.libraries.resolve() in inherited:
         return {}
     script = next((path / "set_env.sh" for path in (backend.home, backend.home.parent)), None)
     if script is None or not script.exists():
