@@ -122,10 +122,13 @@ def test_environment_without_backend_says_how_to_get_one(machine: Machine) -> No
     assert "make build" in error.value.hint
 
 
-def test_cann_that_is_not_sourced_is_sourced_for_children(machine: Machine) -> None:
+@pytest.mark.parametrize("place", [".", ".."])
+def test_cann_that_is_not_sourced_is_sourced_for_children(machine: Machine, place: str) -> None:
     machine.plug_npu()
     home = machine.install_cann()
-    (home / "set_env.sh").write_text(f"export ASCEND_HOME_PATH={home}\nexport ASCEND_OPP_PATH={home}/opp\n")
+    (home / place / "set_env.sh").write_text(
+        f"export ASCEND_HOME_PATH={home}\nexport ASCEND_OPP_PATH={home}/opp\n"
+    )
     assert environment({"PATH": "/usr/bin:/bin"}) == {
         "ASCEND_HOME_PATH": str(home),
         "ASCEND_OPP_PATH": f"{home}/opp",

@@ -105,8 +105,11 @@ def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str,
     inherited = {Path(path).resolve() for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path}
     if environ.get("ASCEND_HOME_PATH") and backend.libraries.resolve() in inherited:
         return {}
-    script = next((path / "set_env.sh" for path in (backend.home, backend.home.parent)), None)
-    if script is None or not script.exists():
+    scripts = [
+        path / "set_env.sh" for path in (backend.home, backend.home.parent)
+    ]  # cann/; ascend-toolkit/latest/
+    script = next(filter(Path.exists, scripts), None)
+    if script is None:
         return {}
     command = ["bash", "-c", 'source "$0" >/dev/null && env -0', str(script)]
     result = subprocess.run(command, env=dict(environ), capture_output=True, check=False)
