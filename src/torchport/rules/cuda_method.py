@@ -21,6 +21,13 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every call of a method `cuda` that is torch's or may be."""
     receivers = Receivers(module, "cuda")
     roles: Roles | None = None
+    for attribute in module.all(ast.Attribute):
+        above = module.parent(attribute)
+        called = isinstance(above, ast.Call) and above.func is attribute
+        handed_on = attribute.attr == "cuda" and isinstance(attribute.ctx, ast.Load) and not called
+        if handed_on and module.qualified(attribute) is None and receivers.is_proven(attribute.value):
+            edits = [module.attribute_edit(attribute, "npu") if style is Style.NPU else None]
+            yield RULE.finding(module, attribute, "the method cuda is the method npu on the NPU", edits)
     for call in module.all(ast.Call):
         method = call.func
         if not isinstance(method, ast.Attribute) or method.attr != "cuda" or not _fits(call):
@@ -101,6 +108,7 @@ RULE = Rule(
         ("def f(model, args):\n    model.cuda(args.gpu)\n", "def f(model, args):\n    model.npu(args.gpu)\n"),
         ("import torch\nd = torch.device('cpu')\nmodel.cuda(d)\n",
          "import torch\nd = torch.device('cpu')\nmodel.to(d)\n"),
+        ("import torch\nmove = torch.ones(2).cuda\nmove()\n", "import torch\nmove = torch.ones(2).npu\nmove()\n"),
         ("xs = [x.cuda() for x in xs]\n", "xs = [x.npu() for x in xs]\n"),
         ("from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().cuda(d)\n",
          "from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().npu(d)\n"),

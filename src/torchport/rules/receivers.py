@@ -58,6 +58,11 @@ class Receivers:
         words = set(re.findall(r"\w+", self._module.text.text))
         return not words.isdisjoint(self._module.project.of(self._attribute))
 
+    def is_proven(self, node: ast.expr) -> bool:
+        """Whether the receiver is seen to be torch's: not only because nothing else of the file has the attribute."""
+        self._seen = set()
+        return self._owner(node) is Owner.TORCH
+
     def owner(self, node: ast.expr) -> Owner:
         """Whose attribute it is on the receiver `node`.
 

@@ -11,6 +11,7 @@ apart by name only (`args.device` in one function is `args.device` in the next).
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Hashable, Iterator
 
 from torchport.source.names import Binds, Function, Names, Scope
@@ -21,6 +22,8 @@ _SAME_TEXT = frozenset(
 _EQUALITIES = frozenset({"assertEqual", "assertEquals", "assertNotEqual", "assertIs"})
 _AFFIX = frozenset({"startswith", "endswith", "find", "index", "count"})
 _DEFAULTED = frozenset({"get", "pop", "setdefault", "getenv"})
+# The values of a table from which a device or a backend is chosen: {"gpu": "cuda", "cpu": "cpu"}[kind].
+_CHOICES = re.compile(r"(?:cpu|gpu|cuda|mps|xpu|hpu|npu|meta|tpu|auto)(?::\d+)?|nccl|gloo|mpi|ucc|hccl")
 _MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "args", "kwargs", "__dict__"})
 # Two rounds find the elements of a container that is reached through a variable of another container.
 _ROUNDS = 2
@@ -369,6 +372,8 @@ class Flow:
                         self._unite(key, ("keys", container))
                     if isinstance(key, ast.Constant):
                         self._unite(value, ("item", container, key.value))
+                if node.values and all(map(_is_choice, node.values)):
+                    self._unite(("values", container), *node.values)
             case ast.List(ctx=ast.Load()) | ast.Tuple(ctx=ast.Load()) | ast.Set() if (
                 node.elts and not self._is_filled_in(node)
             ):
@@ -379,8 +384,14 @@ class Flow:
                 self._unite(node, ("item", self.find(node.value), word))
             case ast.Subscript() if not isinstance(node.slice, ast.Slice | ast.Tuple | ast.Constant):
                 self._unite(node.slice, ("keys", self.find(node.value)))
+                self._unite(node, ("values", self.find(node.value)))
             case ast.Call(func=ast.Attribute(attr="get", value=value), args=[key, *_]):
                 self._unite(key, ("keys", self.find(value)))
+                container = self.find(value)
+                constant = isinstance(key, ast.Constant)
+                self._unite(node, ("item", container, key.value) if constant else ("values", container))  # type: ignore[attr-defined]
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+                self._unite(("elements", self.find(node)), node.elt)
             case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
                 for keyword in keywords:
                     self._unite(keyword.value, ("item", self.find(node), keyword.arg))
@@ -396,6 +407,14 @@ def _is_word(node: ast.expr) -> bool:
     """Whether this is a text with letters, not a separator or nothing."""
     return (
         isinstance(node, ast.Constant) and isinstance(node.value, str) and any(map(str.isalpha, node.value))
+    )
+
+
+def _is_choice(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and _CHOICES.fullmatch(node.value) is not None
     )
 
 
