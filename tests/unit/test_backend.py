@@ -22,15 +22,15 @@ class Machine:
         patch.setattr(backend, "LINKER_CACHE", root / "ld.so.cache")
 
     def build_vnpu(self) -> Path:
-        return self._touch("lib/libascendcl.so").parent
+        return self.touch("lib/libascendcl.so").parent
 
     def install_cann(self, home: str = "usr/local/Ascend/cann") -> Path:
-        return self._touch(f"{home}/lib64/libascendcl.so").parent.parent
+        return self.touch(f"{home}/lib64/libascendcl.so").parent.parent
 
     def plug_npu(self) -> None:
-        self._touch("dev/davinci0")
+        self.touch("dev/davinci0")
 
-    def _touch(self, name: str) -> Path:
+    def touch(self, name: str) -> Path:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -83,8 +83,14 @@ def test_cann_on_the_library_path_or_in_the_linker_cache(machine: Machine) -> No
 def test_environment_of_the_virtual_npu_is_not_taken_for_cann(machine: Machine) -> None:
     lib = machine.build_vnpu()
     machine.plug_npu()
-    found = detect({"ASCEND_HOME_PATH": str(backend.HOME), "LD_LIBRARY_PATH": str(lib)})
+    machine.touch("other/libascendcl.so")
+    machine.touch("other/libvnpu.so")
+    path = f"{machine.root / 'other'}:{lib}"
+    found = detect({"ASCEND_HOME_PATH": str(backend.HOME), "LD_LIBRARY_PATH": path, "TORCHPORT_BACKEND": ""})
     assert found.kind is Kind.VNPU
+    machine.patch.chdir(lib.parent)
+    machine.patch.setenv("VNPU_LIBRARIES", lib.name)
+    assert detect({"LD_LIBRARY_PATH": str(lib)}).kind is Kind.VNPU
 
 
 def test_force(machine: Machine) -> None:

@@ -71,7 +71,7 @@ def detect(environ: Mapping[str, str] | None = None) -> Backend:
     Raises `TorchportError` if TORCHPORT_BACKEND is something else or asks for what is not there.
     """
     environ = os.environ if environ is None else environ
-    forced = environ.get("TORCHPORT_BACKEND", "auto")
+    forced = environ.get("TORCHPORT_BACKEND") or "auto"
     cann, vnpu = _find_cann(environ), _find_vnpu()
     if forced == "vnpu":
         return _demand(vnpu, "TORCHPORT_BACKEND=vnpu", BUILD_HINT)
@@ -112,12 +112,10 @@ def _find_cann(environ: Mapping[str, str]) -> Backend:
         libraries = _cann_libraries(Path(variable))
         if libraries is not None:
             return Backend(Kind.CANN, f"CANN is in ASCEND_HOME_PATH={variable}.", libraries, Path(variable))
-    for folder in environ.get("LD_LIBRARY_PATH", "").split(":"):
-        if (
-            folder
-            and Path(folder).resolve() != library_directory()
-            and Path(folder, "libascendcl.so").exists()
-        ):
+    for folder in filter(None, environ.get("LD_LIBRARY_PATH", "").split(":")):
+        # libvnpu.so: another build of the virtual NPU.
+        ours = Path(folder).resolve() == library_directory().resolve() or Path(folder, "libvnpu.so").exists()
+        if not ours and Path(folder, "libascendcl.so").exists():
             return Backend(Kind.CANN, f"libascendcl.so is in {folder} (LD_LIBRARY_PATH).", None, None)
     for root in map(os.path.expanduser, CANN_ROOTS):
         libraries = _cann_libraries(Path(root))
