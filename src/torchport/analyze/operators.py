@@ -18,6 +18,7 @@ from torchport.errors import TorchportError
 from torchport.findings import Finding, Location, Result, Safety, Severity
 from torchport.knowledge import support
 from torchport.knowledge.support import How
+from torchport.source.settings import settings_of
 
 # What torch calls on the CPU in place of what it calls on the NPU.
 _ON_THE_NPU = {
@@ -44,7 +45,9 @@ def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
     static = analyze_tree(script)
     seen = _watched(script, arguments, steps)
     rows = [_judged(row, script.parent) for row in seen["rows"] if row["operator"] not in _PLUMBING]
-    findings = (*static.findings, *_ending(seen), *_findings(rows))
+    ignored = settings_of(script).ignore
+    found = [finding for finding in (*_ending(seen), *_findings(rows)) if finding.code not in ignored]
+    findings = (*static.findings, *found)
     data = {
         **static.data,
         "summary": summary(findings, static.data["summary"]["files"]),

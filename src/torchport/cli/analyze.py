@@ -8,7 +8,8 @@ examples:
 
 Every use of CUDA is listed with what becomes of it: done by `torchport convert`, done but to be reviewed, a decision
 for you, or a blocker; and functions of torch that torch_npu computes on the CPU, refuses, or does not have. Nothing
-of the project is imported or run, but for --run. The exit code is 1 where something is left to do.
+of the project is imported or run, but for --run. `[tool.torchport]` in its pyproject.toml leaves out codes and paths
+(`torchport check -h`). The exit code is 1 where something is left to do.
 """
 
 from __future__ import annotations

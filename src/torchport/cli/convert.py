@@ -15,7 +15,8 @@ examples:
                                                  as other Ascend tools are called: writes out/project_msft_multi
 
 Only what is proven to be torch is rewritten. What is not becomes a finding, with what to do about it. Nothing of the
-project is imported or run. The exit code is 1 where a finding needs a decision or blocks the port.
+project is imported or run. `[tool.torchport]` in its pyproject.toml leaves out codes and paths (`torchport check -h`).
+The exit code is 1 where a finding needs a decision or blocks the port.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from torchport.audit import Event, Kind
 from torchport.convert.project import summary
 from torchport.findings import Finding, Location, Result, Safety, Severity
 from torchport.source.project import display_name
+from torchport.source.settings import settings_of
 
 UNSEEN, FALLBACK, UNSUPPORTED = "TP331", "TP332", "TP333"
 
@@ -27,7 +28,14 @@ def with_audit(result: Result, events: Iterable[Event], root: Path) -> Result:
         if finding.location is not None and (finding.fix or finding.severity is not Severity.INFO)
         for line in range(finding.location.line, finding.location.end_line + 1)
     }
-    found = [finding for event in events for finding in _finding(event, root, edited)]
+    settings = settings_of(root)
+    found = [
+        finding
+        for event in events
+        if not settings.leaves_out(Path(event.file))
+        for finding in _finding(event, root, edited)
+        if finding.code not in settings.ignore
+    ]
     findings = (*result.findings, *found)
     data = {**result.data, "summary": summary(findings, result.data["summary"]["files"])}
     return dataclasses.replace(result, findings=findings, data=data)

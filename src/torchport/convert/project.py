@@ -10,17 +10,20 @@ from typing import Any
 from torchport.findings import Finding, Safety, Severity
 from torchport.source.kinds import kind_of
 from torchport.source.project import display_name, files, is_foreign, is_python
+from torchport.source.settings import Settings
 
 
-def sources(root: Path, apart_from: Path | None = None) -> list[tuple[Path, str]]:
+def sources(root: Path, settings: Settings, apart_from: Path | None = None) -> list[tuple[Path, str]]:
     """Path and name in findings of every file at or below `root` that can be converted.
 
-    Environments inside the project, and links, whose target is converted where it is, are left out.
+    Environments inside the project, links, whose target is converted where it is, and what the settings exclude are
+    left out.
     """
     return [
         (path, display_name(path, root))
         for path in files(root, apart_from=apart_from)
         if not is_foreign(path, root)
+        and not settings.leaves_out(path)
         and (path == root or not path.is_symlink())
         and (kind_of(path.name) is not None or is_python(path) or path.is_dir())
     ]

@@ -30,22 +30,26 @@ class Conversion:
 
 
 def convert_source(
-    data: bytes, path: str, style: Style = Style.NPU, project: Definitions | None = None
+    data: bytes,
+    path: str,
+    style: Style = Style.NPU,
+    project: Definitions | None = None,
+    ignore: frozenset[str] = frozenset(),
 ) -> Conversion:
-    """Apply every safe and reviewable edit to one file.
+    """Apply every safe and reviewable edit to one file, but for findings with codes in `ignore`.
 
     Everything outside the edits is identical, the output compiles if the input did, and converting it again changes
     nothing. Where one of these does not hold, the output is the input and a finding (TP903) says that it is our bug.
     Nothing is raised, whatever the bytes are.
     """
-    findings = inspect_source(data, path, style, project)
+    findings = inspect_source(data, path, style, project, ignore)
     edits = applied(findings)
     if not edits:
         return Conversion(data, findings, left=findings)
     problem = ""
     try:
         output = splice(data, edits)
-        again = inspect_source(output, path, style, project)
+        again = inspect_source(output, path, style, project, ignore)
         problem = problem_of(data, output, edits, path) or _not_idempotent(again)
     except ValueError as error:
         problem = str(error)

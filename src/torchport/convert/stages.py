@@ -25,12 +25,14 @@ class Extras:
 
     `main` is the file, named as in findings, that is to run on several devices, `model` the variable of its model;
     `custom` are the user's own rules. `support` reports what torch_npu computes on the CPU, refuses or does not have.
+    `ignore` are codes of findings that are neither reported nor acted on, in the conversion itself too.
     """
 
     main: str = ""
     model: str = "model"
     custom: CustomRules | None = None
     support: bool = False
+    ignore: frozenset[str] = frozenset()
 
     def stages(self, path: str, data: bytes) -> Iterator[Callable[[Module], Iterable[Finding]]]:
         """What looks at the file, in order; each sees what the one before has written."""
@@ -60,7 +62,7 @@ def convert_in_stages(
     done = Conversion(data, ())
     if (kind_of(path) or Kind.PYTHON) is Kind.PYTHON:
         for stage in extras.stages(path, data):
-            findings = inspect_with(done.output, path, stage, project)
+            findings = inspect_with(done.output, path, stage, project, extras.ignore)
             done = _then(data, path, done, findings, applied(findings))
     final = last(done.output)
     own = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ from torchport.errors import TorchportError
 from torchport.findings import Result, write_atomically
 from torchport.rules import Style
 from torchport.source.project import PRIVATE, display_name, files, require
+from torchport.source.settings import settings_of
 
 
 def result_of(root: Path, style: Style, converted: list[Converted], **more: Any) -> Result:
@@ -53,10 +55,20 @@ def _residue(converted: list[Converted]) -> dict[str, Any]:
     }
 
 
+def convert_project(
+    root: Path, style: Style, extras: Extras | None = None, apart_from: Path | None = None
+) -> list[Converted]:
+    """Convert every source at or below `root` as the project's settings say; nothing is written."""
+    settings = settings_of(root)
+    if settings.ignore:
+        extras = dataclasses.replace(extras or Extras(), ignore=settings.ignore)
+    return list(convert_files(sources(root, settings, apart_from), style, extras))
+
+
 def preview_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
     """What converting would do: the findings, and the diff as `data["diff"]`; nothing is written."""
     require(source)
-    return result_of(source, style, list(convert_files(sources(source), style, extras)))
+    return result_of(source, style, convert_project(source, style, extras))
 
 
 def convert_tree(source: Path, out: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
@@ -70,7 +82,7 @@ def convert_tree(source: Path, out: Path, style: Style = Style.NPU, extras: Extr
     _check_out(source, out)
     try:
         (out / PRIVATE).mkdir(parents=True, exist_ok=True)
-        converted = {one.path: one for one in convert_files(sources(source, out), style, extras)}
+        converted = {one.path: one for one in convert_project(source, style, extras, apart_from=out)}
         for path in files(source, apart_from=out):
             target = out / display_name(path, source)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Convert in place, and take it back.
 
-Before the first file is touched, a journal with the way back for every file is written to `.torchport/`; so an
-interrupted conversion can be taken back like a finished one.
+Before the first file is touched, a journal with the way back for every file is written to `.torchport/`; so a
+conversion that a crash ended can be taken back like a finished one. Ctrl-C takes it back by itself.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torchport.convert.project import sources
 from torchport.convert.stages import Extras
-from torchport.convert.tree import result_of
-from torchport.convert.workers import convert_files
+from torchport.convert.tree import convert_project, result_of
 from torchport.errors import TorchportError
 from torchport.findings import Edit, Result, hash_bytes, write_atomically
 from torchport.rules import Style
@@ -23,7 +21,7 @@ from torchport.source.project import PRIVATE, require
 def write_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
     """Convert the file or folder `source` in place. Raises TorchportError where it cannot be written."""
     require(source)
-    converted = list(convert_files(sources(source), style, extras))
+    converted = convert_project(source, style, extras)
     back = {
         one.name: {
             "before": one.digest,
@@ -40,9 +38,10 @@ def write_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = N
     if not back:
         return result
     folder = _folder(source)
+    journal = folder / f"write-{_last(folder) + 1}.json"
     try:
         folder.mkdir(exist_ok=True)
-        result.write(folder / f"write-{_last(folder) + 1}.json")
+        result.write(journal)
         for one in converted:
             if one.changed:
                 write_atomically(one.path, one.output)
@@ -51,6 +50,11 @@ def write_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = N
             f"cannot write {error.filename}: {error.strerror}",
             hint="`torchport convert --undo` takes back what was written.",
         ) from error
+    except KeyboardInterrupt:  # no project is left half converted
+        if journal.exists():
+            undo_tree(source)
+        _remove_if_empty(folder)
+        raise
     return result
 
 
@@ -87,9 +91,13 @@ def undo_tree(source: Path) -> list[str]:
     for path, data in restored.items():
         write_atomically(path, data)
     journal.unlink()
-    if not any(folder.iterdir()):
-        folder.rmdir()
+    _remove_if_empty(folder)
     return [path.relative_to(folder.parent).as_posix() for path in restored]
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _folder(source: Path) -> Path:

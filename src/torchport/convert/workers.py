@@ -71,7 +71,11 @@ def convert_file(
         conversion = convert_source(data, name, style, project)
     else:
         conversion = convert_in_stages(
-            data, name, extras, project, lambda data: convert_source(data, name, style, project)
+            data,
+            name,
+            extras,
+            project,
+            lambda data: convert_source(data, name, style, project, extras.ignore),
         )
     done = Converted(
         path,
