@@ -34,6 +34,13 @@ def test_what_is_built(call: str, severity: Severity, says: str) -> None:
     assert says in finding.message
 
 
+def test_call_sites_of_what_is_built_in_place() -> None:
+    (finding,) = found(
+        "from torch.utils.cpp_extension import load\nm = load('m', ['m.cu'])\nm.forward(1)\nn.forward(2)\nm.back(3)\n"
+    )
+    assert "It is called: m.forward in line 3; m.back in line 5. Write" in finding.hint
+
+
 def test_a_function_of_another_name_is_not_meant() -> None:
     assert found("# cpp_extension\nfrom json import load\nload('m', ['m.cu'])\n") == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
@@ -46,10 +46,24 @@ def _built(module: Module, call: ast.Call, severity: Severity) -> Finding:
         f"the kernels {', '.join(inside)}" if inside else "sources that are named elsewhere")  # fmt: skip
     if severity is Severity.INFO:
         return RULE.finding(module, call, "an extension in C++ builds as before", severity=severity)
+    called = _sites(module, lambda site: _is_of(module, site, call))
     return RULE.finding(
-        module, call, f"an extension is built from {what}", hint=_INSTEAD + " The .cu files have a finding per kernel.",
+        module, call, f"an extension is built from {what}",
+        hint=(f"It is called: {called}. " if called else "") + _INSTEAD + " The .cu files have a finding per kernel.",
         severity=severity,
     )  # fmt: skip
+
+
+def _sites(module: Module, wanted: Callable[[ast.Call], bool]) -> str:
+    """Where the calls that are wanted stand, the first twelve of them; empty for none."""
+    calls = sorted((call.lineno, module.source(call.func)) for call in module.all(ast.Call) if wanted(call))
+    return "; ".join(f"{function} in line {line}" for line, function in calls[:12])
+
+
+def _is_of(module: Module, site: ast.Call, built: ast.Call) -> bool:
+    """Whether a call is one of a function of the module that `m = load(...)` gives."""
+    owner = site.func.value if isinstance(site.func, ast.Attribute) else None
+    return isinstance(owner, ast.Name) and any(one.value is built for one in module.names.bindings(owner))
 
 
 def _sources(call: ast.Call) -> list[str]:
@@ -76,15 +90,10 @@ def _names(statement: ast.Import | ast.ImportFrom) -> list[str]:
 
 def _used(module: Module, statement: ast.Import | ast.ImportFrom, name: str) -> Finding:
     last = name.rpartition(".")[2]
-    calls = sorted(
-        (call.lineno, module.source(call.func))
-        for call in module.all(ast.Call)
-        if last in (module.qualified(call.func) or "").split(".")
-    )
-    where = "; ".join(f"{function} in line {line}" for line, function in calls[:12]) or "nowhere in this file"
+    where = _sites(module, lambda site: last in (module.qualified(site.func) or "").split("."))
     return RULE.finding(
         module, statement, f"{last} is built by this project from CUDA sources",
-        hint=f"It is called: {where}. {_INSTEAD}",
+        hint=f"It is called: {where or 'nowhere in this file'}. {_INSTEAD}",
     )  # fmt: skip
 
 
