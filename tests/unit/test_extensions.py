@@ -96,11 +96,12 @@ def test_heads_of_kernels(head: str) -> None:
 def test_native_sources() -> None:
     text = (
         "#include <c10/cuda/CUDAStream.h>\nvoid f() { cudaMalloc(&p, 8); }  // cudaFree(p)\n"
-        'TORCH_LIBRARY(ours, m) {\n  m.def("roll(Tensor x) -> Tensor");\n  m.impl("roll", &roll);\n}\n'
+        'TORCH_LIBRARY(ours, m) {\n  m.def("roll(Tensor x) -> Tensor");\n  m.impl("roll", &roll);\n  m.def("tilt", &tilt);\n}\n'
     )
     calls, operator = found(text, "TP606", "a.cc")
     assert calls.message == "C++ code calls CUDA in 2 lines" and calls.severity is Severity.WARNING
-    assert operator.evidence["source"] == "roll" and operator.severity is Severity.INFO
+    assert operator.message == "C++ code gives Python 2 operators: roll, tilt"
+    assert operator.evidence["source"] == "roll, tilt" and operator.severity is Severity.INFO
     assert found("void add(float* a);\n", "TP606", "a.h") == []
 
 

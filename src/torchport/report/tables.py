@@ -37,9 +37,10 @@ def tables(result: Result) -> dict[str, str]:
         "cuda_op_list.csv": _csv(
             ["File", "Api"],
             (
-                [_place(one)[0], _source(one)]
+                [_place(one)[0], name]
                 for one in findings
                 if one.code == "TP605" or (one.code == "TP606" and one.severity is Severity.INFO)
+                for name in _source(one).split(", ")
             ),
         ),
     }

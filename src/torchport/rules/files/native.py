@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Style
-from torchport.rules.files import FileRule, TextFile
+from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind
 
 _MODULE = re.compile(r"\b(?:PYBIND11_MODULE|TORCH_LIBRARY(?:_FRAGMENT|_IMPL)?)\s*\(\s*(\w+)")
@@ -17,23 +17,26 @@ _CALL = re.compile(
     r"|#\s*include\s*[<\"](?:ATen/cuda|c10/cuda|cuda|cub/|thrust/|nccl)[^>\"]*[>\"]"
 )
 
+_MOST = 6  # operators that the text of a finding names; its evidence has all
+
 
 def check(file: TextFile, style: Style) -> Iterator[Finding]:
-    """A finding per operator that Python can call, and one for the first line that calls CUDA."""
+    """A finding for all operators that Python can call, at the first of them, and one for all calls of CUDA."""
     inside, called = False, []
-    said: set[str] = set()
+    bound: dict[str, tuple[Line, tuple[int, int]]] = {}
     for line in file.lines():
         code = line.text.partition("//")[0]
         inside = inside or _MODULE.search(code) is not None
         for found in _BOUND.finditer(code) if inside else ():
-            name = found[1].rpartition("::")[2]
-            if name not in said:
-                said.add(name)
-                yield RULE.finding(
-                    file, line, found.span(1), f"C++ code gives Python the operator {name}",
-                    hint="It has to be built again where Python calls it on the NPU.",
-                )  # fmt: skip
+            bound.setdefault(found[1].rpartition("::")[2], (line, found.span(1)))
         called += [(line, found) for found in _CALL.finditer(code)]
+    if bound:
+        names = ", ".join(bound)
+        short = names if len(bound) <= _MOST else ", ".join([*list(bound)[:_MOST], "..."])
+        yield RULE.finding(
+            file, *next(iter(bound.values())), f"C++ code gives Python {len(bound)} operators: {short}",
+            hint="They have to be built again where Python calls them on the NPU.", source=names,
+        )  # fmt: skip
     if called and file.kind is Kind.CPP_SOURCE:
         line, first = called[0]
         yield RULE.finding(
