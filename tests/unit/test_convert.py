@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport.convert import convert_source, convert_tree, preview_tree, undo_tree, write_tree
+from torchport.convert import convert_source, convert_tree, preview_tree, undo, undo_tree, write_tree
 from torchport.convert import inspection as inspection_module
 from torchport.errors import TorchportError
 from torchport.findings import Result, Safety, Severity
@@ -215,6 +216,32 @@ def test_undo_after_an_interruption(tmp_path: Path) -> None:
     (root / "tool").write_bytes(original)  # as if the run had stopped before this file
     assert "tool" not in undo_tree(root)
     assert (root / "train.py").read_bytes() == train
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(KeyboardInterrupt(), KeyboardInterrupt), (OSError(28, "No space left", "x.py"), TorchportError)],
+)
+def test_what_ends_a_conversion_in_place_takes_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, raised: type[BaseException]
+) -> None:
+    root = project(tmp_path)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    changed = len(preview_tree(root).data["changed"])
+    assert changed > 1
+    write, count = undo.write_atomically, itertools.count()
+
+    def interrupted(path: Path, data: bytes) -> None:
+        if next(count) == 1:  # the second file
+            raise error
+        write(path, data)
+
+    monkeypatch.setattr(undo, "write_atomically", interrupted)
+    with pytest.raises(raised) as caught:
+        write_tree(root)
+    assert getattr(caught.value, "hint", "The project is as it was.") == "The project is as it was."
+    assert next(count) == 3  # the first file was written, and taken back
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
 def test_unreadable_file() -> None:

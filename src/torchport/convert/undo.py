@@ -1,7 +1,7 @@
 """Convert in place, and take it back.
 
 Before the first file is touched, a journal with the way back for every file is written to `.torchport/`; so a
-conversion that a crash ended can be taken back like a finished one. Ctrl-C takes it back by itself.
+conversion that a crash ended can be taken back like a finished one. Ctrl-C and a full disk take it back by themselves.
 """
 
 from __future__ import annotations
@@ -45,17 +45,23 @@ def write_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = N
         for one in converted:
             if one.changed:
                 write_atomically(one.path, one.output)
-    except OSError as error:
-        raise TorchportError(
-            f"cannot write {error.filename}: {error.strerror}",
-            hint="`torchport convert --undo` takes back what was written.",
-        ) from error
-    except KeyboardInterrupt:  # no project is left half converted
+    except (OSError, KeyboardInterrupt) as error:
+        hint = _take_back(source, journal)
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise TorchportError(f"cannot write {error.filename}: {error.strerror}", hint=hint) from error
+    return result
+
+
+def _take_back(source: Path, journal: Path) -> str:
+    """Leave no project half converted; what is to be said of it."""
+    try:
         if journal.exists():
             undo_tree(source)
-        _remove_if_empty(folder)
-        raise
-    return result
+        _remove_if_empty(journal.parent)
+    except OSError:
+        return "`torchport convert --undo` takes back what was written."
+    return "The project is as it was."
 
 
 def undo_tree(source: Path) -> list[str]:
