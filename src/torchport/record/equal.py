@@ -9,6 +9,7 @@ never seen are exchanged, for an optimizer that is built later.
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,12 @@ class EqualStart:
                 "weights", name=name, action="mismatch", detail="the reference run has no such step"
             )
             return
-        stored = self._torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            stored = self._torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            detail = f"{path} is damaged ({error}): do the step `reference` again"
+            self._journal.write("weights", name=name, action="mismatch", detail=detail)
+            return
         values = stored["tensors"]
         shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
         expected = {key: tuple(value.shape) for key, value in values.items()}

@@ -12,8 +12,8 @@ import numpy
 import torch
 import torch.nn.functional as functional
 
-from torchport.record import reference
 from torchport.findings import Result
+from torchport.record import reference
 from torchport.record.equal import EqualStart
 from torchport.record.recorder import Recorder
 from torchport.record.recording import HEAD, Journal, Recording, read_journal
@@ -281,6 +281,18 @@ def check_other_weights_are_a_mismatch():
         lambda: torch.optim.SGD([torch.ones(4, requires_grad=True)]) and None, weights, load=True
     )
     assert loaded.of_kind("weights")[0]["action"] == "mismatch"
+
+
+def check_damaged_weights_are_named_and_do_not_end_the_script():
+    weights = Path(tempfile.mkdtemp(), "weights")
+    recording(train, weights)
+    (weights / "module-0.pt").write_bytes((weights / "module-0.pt").read_bytes()[:99])
+    (weights / "optimizer-0.pt").write_bytes(b"")
+    loaded, losses = recording(train, weights, load=True)
+    assert len(losses) == len(loaded.losses) > 0
+    for event in loaded.of_kind("weights"):
+        assert event["action"] == "mismatch"
+        assert f"{event['name']}.pt is damaged" in event["detail"]
 
 
 def check_training_is_never_overwritten():
