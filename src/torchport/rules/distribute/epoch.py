@@ -61,6 +61,10 @@ RULE = Rule(
     unchanged=(
         f"{_LOADER}for x in loader:\n    loss(x).backward()\n    optimizer.step()\n",
         f"{_LOADER}for epoch in range(3):\n    for x in loader:\n        model(x)\n",
+        "from torch.utils.data import DataLoader\nloaders = {'train': DataLoader(data, shuffle=True)}\n"
+        f"for epoch in range(2):\n    for phase in ['train']:\n        for x in loaders[phase]:\n    {_BODY}".replace(
+            "\n        opt", "\n            opt"
+        ),
         f"{_LOADER}for epoch, lr in plan:\n    for x in loader:\n{_BODY}",
     ),
 )  # fmt: skip

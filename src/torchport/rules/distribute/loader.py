@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
@@ -102,6 +103,8 @@ def _edits(script: Script, loader: ast.Call) -> tuple[list[Edit | None], str]:
         return [], "its data set is not named in the call"
     if len(loader.args) > 3:
         return [], "its arguments have no names"
+    if any(isinstance(above, ast.DictComp | ast.ListComp | ast.SetComp) for above in _inside(script, loader)):
+        return [], "the same call makes others, too"
     if _is_iterable(script, dataset):
         return [], "an IterableDataset has no sampler; let each process read its own part"
     edits: list[Edit | None] = []
@@ -161,6 +164,11 @@ def _through_options(
 def _why_not(script: Script, unpacked: list[ast.keyword], shuffle: ast.expr | None) -> str:
     plain = len(unpacked) == 1 and isinstance(unpacked[0].value, ast.Name | ast.Attribute)
     return "" if plain and shuffle is None else "its options come from more than one place"
+
+
+def _inside(script: Script, loader: ast.Call) -> Iterator[ast.AST]:
+    """The expressions around a call."""
+    return itertools.takewhile(lambda above: isinstance(above, ast.expr), script.names.ancestors(loader))
 
 
 def _is_iterable(script: Script, dataset: ast.expr) -> bool:
@@ -232,6 +240,9 @@ RULE = Rule(
     ),
     unchanged=(
         f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b, make())\n",
+        f"{_IMPORT}loaders = {{x: DataLoader(sets[x], shuffle=True) for x in ['train', 'val']}}\n"
+        "for phase in ['train', 'val']:\n    for x in loaders[phase]:\n        if phase == 'train':\n"
+        "            loss(x).backward()\n            o.step()\n",
         f"{_IMPORT}def make(d):\n    return DataLoader(d, shuffle=True)\nloader = make(a)\n{_LOOP}test(make(b))\n",
         f"{_IMPORT}def step(x, train):\n    if train:\n        loss(x).backward()\n        optimizer.step()\n"
         "loader = DataLoader(data)\nfor x in loader:\n    step(x, False)\n",

@@ -286,6 +286,8 @@ class Script(Module):
         """The innermost loops around a loop over batches, through the functions that call it."""
         leaves = [node for node in ast.walk(loop.node.iter) if self._is_leaf(node, loader)]
         leaf = leaves[0] if leaves and isinstance(leaves[0], ast.expr) else None
+        if leaf is not None and isinstance(self.parent(leaf), ast.Subscript):  # a table of loaders
+            leaf = None
         return tuple(self._around(loop.node, leaf, loader, _DEPTH, loop.call))
 
     def _is_leaf(self, node: ast.AST, loader: ast.Call) -> bool:
@@ -295,7 +297,11 @@ class Script(Module):
         self, node: ast.AST, leaf: ast.expr | None, loader: ast.Call, depth: int, only: ast.Call | None
     ) -> Iterator[EpochLoop]:
         for above in self.names.ancestors(node):
-            if isinstance(above, ast.For | ast.AsyncFor) and loader not in self.sources(above.iter):
+            if isinstance(above, ast.For | ast.AsyncFor) and _is_literal(
+                above.iter
+            ):  # for phase in ["train", "val"]
+                leaf = None
+            elif isinstance(above, ast.For | ast.AsyncFor) and loader not in self.sources(above.iter):
                 visible = leaf is not None and not self._made_inside(above, leaf)
                 yield EpochLoop(above, self.source(leaf) if visible and leaf is not None else None)
                 return
@@ -375,3 +381,10 @@ class Script(Module):
         end = line + len(last.encode(self.text.encoding))
         text = "".join(self.text.newline + indent + one for one in lines)
         return Edit(end, end, text.encode(self.text.encoding))
+
+
+def _is_literal(node: ast.expr) -> bool:
+    """Whether this is a list of words."""
+    return isinstance(node, ast.List | ast.Tuple) and all(
+        isinstance(one, ast.Constant) and isinstance(one.value, str) for one in node.elts
+    )
