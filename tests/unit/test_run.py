@@ -37,6 +37,14 @@ def test_arguments_and_the_device_arrive(run):
     assert ended.stdout == "['--epochs', '3', '--'] vnpu\n"
 
 
+def test_a_forgotten_separator_is_explained(run):
+    ended = run("pass", "--epochs", "3")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "unrecognized arguments: --epochs 3 (the script's own arguments follow after `--`)" in ended.stderr
+    ended = run("pass", "--nprok", "3", "--", "--epochs")
+    assert ended.returncode == 2 and ended.stderr.endswith("unrecognized arguments: --nprok 3\n")
+
+
 def test_json_is_refused_because_stdout_is_the_scripts(run):
     ended = run("print('hello')", "--json")
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -144,7 +144,10 @@ def _parse(name: str, command: Command, words: list[str]) -> argparse.Namespace:
     if not getattr(command, "PASSES_ARGUMENTS", False):
         return parser.parse_intermixed_args(words)
     own = _own_words(words)
-    arguments = parser.parse_args(own)
+    arguments, unknown = parser.parse_known_args(own)
+    if unknown:
+        hint = "" if "--" in words else " (the script's own arguments follow after `--`)"
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     arguments.passed = words[len(own) + 1 :]
     return arguments
 
