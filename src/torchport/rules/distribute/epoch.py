@@ -42,6 +42,14 @@ def _set_epoch(script: Script, epochs: EpochLoop) -> Finding:
 
 
 _LOADER = "from torch.utils.data import DataLoader\nloader = DataLoader(data, shuffle=True)\n"
+_TABLE = "from torch.utils.data import DataLoader\nloaders = {'train': DataLoader(a), 'val': DataLoader(b)}\n"
+_PHASES = """\
+    for phase in ['train', 'val']:
+        for x in loaders[phase]:
+            if phase == 'train':
+                loss(x).backward()
+                optimizer.step()
+"""
 _BODY = "        loss(x).backward()\n        optimizer.step()\n"
 RULE = Rule(
     code="TP212",
@@ -57,14 +65,13 @@ RULE = Rule(
         (f"{_LOADER}def train(batches):\n    for x in batches:\n{_BODY}for e in range(3):\n    train(loader)\n",
          f"{_LOADER}def train(batches):\n    for x in batches:\n{_BODY}for e in range(3):\n"
          "    loader.sampler.set_epoch(e)\n    train(loader)\n"),
+        (f"{_TABLE}for e in range(3):\n{_PHASES}", f"{_TABLE}for e in range(3):\n"
+         f"    loaders[\"train\"].sampler.set_epoch(e)\n{_PHASES}"),
     ),
     unchanged=(
         f"{_LOADER}for x in loader:\n    loss(x).backward()\n    optimizer.step()\n",
         f"{_LOADER}for epoch in range(3):\n    for x in loader:\n        model(x)\n",
-        "from torch.utils.data import DataLoader\nloaders = {'train': DataLoader(data, shuffle=True)}\n"
-        f"for epoch in range(2):\n    for phase in ['train']:\n        for x in loaders[phase]:\n    {_BODY}".replace(
-            "\n        opt", "\n            opt"
-        ),
+        _TABLE.replace("'val': DataLoader(b)", "**more") + _PHASES.replace("    for", "for", 1),
         f"{_LOADER}for epoch, lr in plan:\n    for x in loader:\n{_BODY}",
     ),
 )  # fmt: skip

@@ -187,6 +187,15 @@ def run(loader, optimizer=None):
             loss(x).backward()
             optimizer.step()
 """
+_PHASES = """\
+for phase in ['train', 'val']:
+    for x in loaders[phase]:
+        if phase == 'train':
+            loss(x).backward()
+            optimizer.step()
+for x in loaders['val']:
+    model(x)
+"""
 _CLASS = """\
 class Trainer:
     def __init__(self):
@@ -235,10 +244,14 @@ RULE = Rule(
          f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n"),
         (f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b)\n",
          f"{_IMPORT}{_RUN}a, b = DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\nrun(a, make())\nrun(b)\n"),
+        (f"{_IMPORT}loaders = {{'train': DataLoader(d, shuffle=True), 'val': DataLoader(e)}}\n{_PHASES}",
+         f"{_IMPORT}loaders = {{'train': DataLoader(d, sampler={_SAMPLER}(d)), 'val': DataLoader(e)}}\n{_PHASES}"),
         (f"{_IMPORT}{_CLASS}        return DataLoader(d, shuffle=True), DataLoader(e)\n",
          f"{_IMPORT}{_CLASS}        return DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\n"),
     ),
     unchanged=(
+        f"{_IMPORT}loaders = {{'train': DataLoader(d, shuffle=True), 'val': DataLoader(e)}}\n"
+        "for x in loaders['val']:\n    model(x)\n",
         f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b, make())\n",
         f"{_IMPORT}loaders = {{x: DataLoader(sets[x], shuffle=True) for x in ['train', 'val']}}\n"
         "for phase in ['train', 'val']:\n    for x in loaders[phase]:\n        if phase == 'train':\n"

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import functools
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 
 from torchport.findings import Edit
@@ -27,6 +28,14 @@ _DEPTH = 6  # calls from an epoch loop down to the loop over batches
 # What is known of the parameters of a function in one call of it: the constants that are passed, or their defaults.
 Known = Mapping[str, object]
 _UNKNOWN = object()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Context:
+    """One way in which a place is reached: the call that runs its function, and what is known of its variables."""
+
+    call: ast.Call | None = None
+    known: Known = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,9 +95,16 @@ class Script(Module):
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         around = next((above for above in self.names.ancestors(loop) if isinstance(above, functions)), None)
         calls = [call for call, function in self.calls if function is around] if around else []
-        for call in (*calls, None)[: len(calls) or 1]:
-            made = frozenset(self._sources(loop.iter, set(), call))
+        phases = [
+            above
+            for above in self.names.ancestors(loop)
+            if isinstance(above, ast.For) and _is_literal(above.iter)
+        ]
+        words = [[(one.target, word.value) for word in one.iter.elts] for one in phases]  # type: ignore[attr-defined]
+        for call, *chosen in itertools.product((*calls, None)[: len(calls) or 1], *words):
             known = self.known(call, around, {}) if call is not None and around is not None else {}
+            known |= {target.id: word for target, word in chosen if isinstance(target, ast.Name)}
+            made = frozenset(self._sources(loop.iter, set(), Context(call, known)))
             if made:
                 names = list(self._calls(loop.body, False, (), known))
                 backward = [sure for name, sure in names if name == "backward"]
@@ -122,7 +138,7 @@ class Script(Module):
         truth = self.value(node.test, known)
         return None if truth is _UNKNOWN else bool(truth) is (part in node.body)
 
-    def known(self, call: ast.Call, function: Function, outside: Known) -> Known:
+    def known(self, call: ast.Call, function: Function, outside: Known) -> dict[str, object]:
         """The constants that a call passes to the function it runs, where `outside` is known at the call."""
         defaults: dict[str, ast.expr] = {}
         bound = self.names.scopes[function].bindings
@@ -147,7 +163,9 @@ class Script(Module):
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         around = next((above for above in self.names.ancestors(loader) if isinstance(above, functions)), None)
         sites = [call for call, function in self.calls if function is around]
-        given = [call for call in sites if any(loader is one for one, _ in self._sources(call, set(), None))]
+        given = [
+            call for call in sites if any(loader is one for one, _ in self._sources(call, set(), Context()))
+        ]
         return (around, given) if len(given) > 1 else (None, [])
 
     def value(self, node: ast.expr | None, known: Known, depth: int = _DEPTH) -> object:
@@ -180,49 +198,62 @@ class Script(Module):
 
     def sources(self, node: ast.expr) -> frozenset[ast.Call]:
         """The calls of DataLoader whose result the expression may be, or iterate over."""
-        return frozenset(loader for loader, _ in self._sources(node, set(), None))
+        return frozenset(loader for loader, _ in self._sources(node, set(), Context()))
 
     def _sources(
-        self, node: ast.expr, seen: set[ast.expr], only: ast.Call | None
+        self, node: ast.expr, seen: set[ast.expr], where: Context
     ) -> Iterator[tuple[ast.Call, ast.Call]]:
-        """Loaders with the calls that give them; parameters of the function that `only` runs are those it passes."""
+        """Loaders with the calls that give them, as far as a place that is reached in one way sees them."""
         if node in seen:
             return
         seen.add(node)
         if isinstance(node, ast.Call):
-            yield from self._sources_of_call(node, seen, only)
+            yield from self._sources_of_call(node, seen, where)
         elif isinstance(node, ast.IfExp):
-            yield from self._sources(node.body, seen, only)
-            yield from self._sources(node.orelse, seen, only)
+            yield from self._sources(node.body, seen, where)
+            yield from self._sources(node.orelse, seen, where)
         elif isinstance(node, ast.Subscript):
-            yield from self._sources(node.value, seen, only)
+            yield from self._sources(self._entry(node, where.known) or node.value, seen, where)
         elif isinstance(node, ast.Dict | ast.List | ast.Tuple):
             for part in node.values if isinstance(node, ast.Dict) else node.elts:
-                yield from self._sources(part, seen, only)
+                yield from self._sources(part, seen, where)
         elif isinstance(node, ast.DictComp):
-            yield from self._sources(node.value, seen, only)
+            yield from self._sources(node.value, seen, where)
         elif isinstance(node, ast.Name):
             for binding in self.names.bindings(node):
-                for value in self._values(node, binding, only):
-                    yield from self._sources(value, seen, only)
+                outside = Context() if binding.how is Binds.PARAMETER else where
+                for value in self._values(node, binding, where.call):
+                    yield from self._sources(value, seen, outside)
         elif isinstance(node, ast.Attribute):
             for assign in self.all(ast.Assign):
                 for target in assign.targets:
                     for value in self._given(target, assign.value, node):
-                        yield from self._sources(value, seen, only)
+                        yield from self._sources(value, seen, where)
+
+    def _entry(self, node: ast.Subscript, known: Known) -> ast.expr | None:
+        """What `loaders[key]` is where the key is known and one literal gives the table; None where not."""
+        key = self.value(node.slice, known)
+        table = node.value
+        found = self.names.bindings(table) if isinstance(table, ast.Name) else []
+        if len(found) == 1 and found[0].how is Binds.VALUE and found[0].value is not None:
+            table = found[0].value
+        for name, entry in zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ():
+            if isinstance(name, ast.Constant) and name.value == key:
+                return entry
+        return None
 
     def _sources_of_call(
-        self, node: ast.Call, seen: set[ast.expr], only: ast.Call | None
+        self, node: ast.Call, seen: set[ast.expr], where: Context
     ) -> Iterator[tuple[ast.Call, ast.Call]]:
         if node in self.loaders:
             yield node, node
         elif self.qualified(node.func) in _PASSES_ON:
             for argument in node.args:
-                yield from self._sources(argument, seen, only)
+                yield from self._sources(argument, seen, where)
         else:
             for value in self._returned(node):
                 # Another call of the function gives another loader, so what is seen in this one is its own.
-                for loader, call in self._sources(value, set(seen), None):
+                for loader, call in self._sources(value, set(seen), Context()):
                     yield loader, node if call is loader else call
 
     def _returned(self, node: ast.Call) -> Iterator[ast.expr]:
@@ -286,31 +317,45 @@ class Script(Module):
         """The innermost loops around a loop over batches, through the functions that call it."""
         leaves = [node for node in ast.walk(loop.node.iter) if self._is_leaf(node, loader)]
         leaf = leaves[0] if leaves and isinstance(leaves[0], ast.expr) else None
+        key = ""
         if leaf is not None and isinstance(self.parent(leaf), ast.Subscript):  # a table of loaders
-            leaf = None
-        return tuple(self._around(loop.node, leaf, loader, _DEPTH, loop.call))
+            key = self._key(leaf, loader)
+            leaf = leaf if key else None
+        return tuple(self._around(loop.node, leaf, key, loader, _DEPTH, loop.call))
 
     def _is_leaf(self, node: ast.AST, loader: ast.Call) -> bool:
         return isinstance(node, ast.Name | ast.Attribute) and loader in self.sources(node)
 
+    def _key(self, table: ast.expr, loader: ast.Call) -> str:
+        """`["train"]` for the entry of a table that is the loader; empty where that is not seen."""
+        found = self.names.bindings(table) if isinstance(table, ast.Name) else []
+        made = found[0].value if len(found) == 1 else None
+        for name, entry in zip(made.keys, made.values, strict=True) if isinstance(made, ast.Dict) else ():
+            if entry is loader and isinstance(name, ast.Constant) and isinstance(name.value, str):
+                return f"[{json.dumps(name.value, ensure_ascii=False)}]"
+        return ""
+
     def _around(
-        self, node: ast.AST, leaf: ast.expr | None, loader: ast.Call, depth: int, only: ast.Call | None
+        self,
+        node: ast.AST,
+        leaf: ast.expr | None,
+        key: str,
+        loader: ast.Call,
+        depth: int,
+        only: ast.Call | None,
     ) -> Iterator[EpochLoop]:
         for above in self.names.ancestors(node):
-            if isinstance(above, ast.For | ast.AsyncFor) and _is_literal(
-                above.iter
-            ):  # for phase in ["train", "val"]
-                leaf = None
-            elif isinstance(above, ast.For | ast.AsyncFor) and loader not in self.sources(above.iter):
-                visible = leaf is not None and not self._made_inside(above, leaf)
-                yield EpochLoop(above, self.source(leaf) if visible and leaf is not None else None)
+            is_loop = isinstance(above, ast.For | ast.AsyncFor) and not _is_literal(above.iter)
+            if is_loop and loader not in self.sources(above.iter):  # type: ignore[attr-defined]
+                visible = leaf is not None and not self._made_inside(above, leaf)  # type: ignore[arg-type]
+                name = self.source(leaf) + key if visible and leaf is not None else None
+                yield EpochLoop(above, name)  # type: ignore[arg-type]
                 return
             if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
                 for call, function in self.calls if depth else ():
                     if function is above and (only is None or call is only):
-                        yield from self._around(
-                            call, self._outside(leaf, call, above), loader, depth - 1, None
-                        )
+                        outside = self._outside(leaf, call, above)
+                        yield from self._around(call, outside, key, loader, depth - 1, None)
                 return
 
     def _made_inside(self, loop: ast.For | ast.AsyncFor, leaf: ast.expr) -> bool:
