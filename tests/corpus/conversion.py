@@ -18,6 +18,7 @@ from torchport.convert.workers import Converted, convert_file, convert_files
 from torchport.rules import Style
 from torchport.source.definitions import Definitions, definitions, provided
 from torchport.source.kinds import Kind, kind_of
+from torchport.source.settings import Settings
 
 # What makes a token one of CUDA: the names of the platform, its communication library, its other libraries.
 CUDA = re.compile(rb"cuda|nccl|cudnn|nvtx|nvidia|(?<![a-z])cu\d\d", re.IGNORECASE)
@@ -53,7 +54,7 @@ class Counts:
 def convert(tree: Path, scratch: Path) -> Counts:
     """Convert all files below `tree`; `scratch` is an empty folder for those that change."""
     counts = Counts()
-    files = sources(tree)
+    files = sources(tree, Settings())
     changed = []
     for one in convert_files(files, Style.NPU):
         counts.files += 1
