@@ -166,6 +166,45 @@ def test_the_cpu_stays_the_cpu_on_several_devices(tmp_path: Path) -> None:
     assert " host = torch.device('cpu')" in diff
 
 
+# The rows of the guide's tables "device interfaces" and "creating tensors"; what it prints without torch. has that.
+INTERFACES = [
+    ("torch.cuda.is_available()", "torch.npu.is_available()"),
+    ("torch.cuda.current_device()", "torch.npu.current_device()"),
+    ("torch.cuda.device_count()", "torch.npu.device_count()"),
+    ("torch.cuda.set_device(0)", "torch.npu.set_device(0)"),
+    ("torch.tensor([1, 2, 3]).is_cuda", "torch.tensor([1, 2, 3]).is_npu"),
+    ("torch.tensor([1, 2, 3]).cuda()", "torch.tensor([1, 2, 3]).npu()"),
+    ("torch.tensor([1, 2, 3]).to('cuda')", "torch.tensor([1, 2, 3]).to('npu')"),
+    ("torch.cuda.synchronize()", "torch.npu.synchronize()"),
+    ("torch.cuda.device", "torch.npu.device"),
+    ("torch.cuda.Stream(device)", "torch.npu.Stream(device)"),
+    ("torch.cuda.stream(s)", "torch.npu.stream(s)"),
+    ("torch.cuda.current_stream()", "torch.npu.current_stream()"),
+    ("torch.cuda.default_stream()", "torch.npu.default_stream()"),
+    ("torch.device('cuda:0')", "torch.device('npu:0')"),
+    ("torch.cuda.Event()", "torch.npu.Event()"),
+    *((f"torch.tensor([1, 2, 3], dtype=torch.{dtype}, device='cuda')",
+       f"torch.tensor([1, 2, 3], dtype=torch.{dtype}, device='npu')")
+      for dtype in ("long", "int", "half", "float", "bool")),
+    *((f"torch.cuda.{kind}Tensor([1, 2, 3])", f"torch.npu.{kind}Tensor([1, 2, 3])")
+      for kind in ("Bool", "Float", "Int", "Long", "Half")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), INTERFACES)
+def test_interfaces_of_the_guide(before: str, after: str) -> None:
+    conversion = convert_source(f"import torch\nx = {before}\n".encode(), "a.py")
+    assert conversion.output.decode() == f"import torch\nimport torch_npu\nx = {after}\n"
+    assert not [finding for finding in conversion.findings if not finding.fix]
+
+
+def test_the_interface_of_the_guide_that_torch_npu_has_dropped() -> None:
+    text = b"import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p:\n    pass\n"
+    conversion = convert_source(text, "a.py")
+    assert conversion.output == text
+    assert [(one.code, "use_npu=True" in one.hint) for one in conversion.findings] == [("TP150", True)]
+
+
 # pattern: (input, words of the output in order, codes of findings that are left for people)
 PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
     "1 strings": (

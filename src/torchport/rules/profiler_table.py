@@ -30,12 +30,15 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         for keyword in call.keywords:
             if keyword.arg == "use_cuda" or (keyword.arg == "use_device" and style is Style.NPU):
-                yield _report(module, call, f"{called} cannot record an NPU with {keyword.arg}")
+                yield _report(module, call, f"{called} cannot record an NPU with {keyword.arg}", _OLD)
 
 
-def _report(module: Module, node: ast.expr, message: str) -> Finding:
+_OLD = " The guide's use_npu=True is there again after `import torchport.legacy`."
+
+
+def _report(module: Module, node: ast.expr, message: str, more: str = "") -> Finding:
     hint = "Use torch_npu.profiler.profile and read op_statistic.csv and kernel_details.csv of its output."
-    return RULE.finding(module, node, message, hint=hint)
+    return RULE.finding(module, node, message, hint=hint + more)
 
 
 RULE = Rule(
