@@ -12,6 +12,8 @@ from torchport.rules.distribute import on_script
 from torchport.rules.distribute.script import BatchLoop, Script
 
 _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
+_RANDOM_SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
+_SEEDS = ("torch.manual_seed", "torch.random.manual_seed")
 _POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
 
 
@@ -43,12 +45,28 @@ def check(script: Script) -> Iterator[Finding]:
                 "loader.sampler.set_epoch(epoch) in every epoch.",
                 safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
+    yield from _splits(script)
     if not script.loaders:
         yield RULE.finding(
             script, script.tree.body[0], "this file makes no torch DataLoader: how the data is shared out is open",
             hint="Let each process read its own part: index by torch.distributed.get_rank() and get_world_size().",
             safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
+
+
+def _splits(script: Script) -> Iterator[Finding]:
+    """Random splits that each process would draw for itself, so that one trains on what another evaluates."""
+    calls = list(script.all(ast.Call))
+    if any(script.qualified(call.func) in _SEEDS for call in calls):
+        return
+    for call in calls:
+        drawn = script.qualified(call.func) in _RANDOM_SPLITS and len(call.args) < 3
+        if drawn and not any(keyword.arg in ("generator", None) for keyword in call.keywords):
+            edit = script.append_argument(call, "generator=torch.Generator().manual_seed(0)")
+            yield RULE.finding(
+                script, call, "all processes split the data in the same way", [edit], safety=Safety.REVIEW,
+                hint="Nothing of this file seeds torch; where another does, this is not needed.",
+            )  # fmt: skip
 
 
 def sampled_loaders(script: Script) -> list[ast.Call]:
@@ -223,6 +241,9 @@ RULE = Rule(
          f"sampler={_SAMPLER}(data, shuffle=False),\n)\n{_LOOP}"),
         (f"{_IMPORT}loader = DataLoader(MNIST('x'), shuffle=True)\n{_LOOP}",
          f"{_IMPORT}loader = DataLoader(train_data := MNIST('x'), sampler={_SAMPLER}(train_data))\n{_LOOP}"),
+        ("from torch.utils.data import random_split\na, b = random_split(data, [8, 2])\n",
+         "from torch.utils.data import random_split\n"
+         "a, b = random_split(data, [8, 2], generator=torch.Generator().manual_seed(0))\n"),
         (f"{_IMPORT}loader = DataLoader(data, 8, True)\n{_LOOP}",
          f"{_IMPORT}loader = DataLoader(data, 8, sampler={_SAMPLER}(data))\n{_LOOP}"),
         (f"{_IMPORT}loader = DataLoader(data, **options)\n{_LOOP}",
@@ -266,6 +287,8 @@ RULE = Rule(
         f"{_IMPORT}loaders = {{'train': DataLoader(a), 'val': DataLoader(b)}}\nfor phase in loaders:\n"
         "    for x in loaders[phase]:\n        if phase == 'train':\n            loss(x).backward()\n"
         "            o.step()\n",
+        "import torch\ntorch.manual_seed(1)\na, b = torch.utils.data.random_split(data, [8, 2])\n",
+        "import torch\na, b = torch.utils.data.random_split(data, [8, 2], g)\n",
         f"from mine import DataLoader\nloader = DataLoader(data, shuffle=True)\n{_LOOP}",
         f"{_IMPORT}from torch.utils.data import IterableDataset\nclass S(IterableDataset):\n    pass\n"
         f"loader = DataLoader(S())\n{_LOOP}",
