@@ -166,7 +166,8 @@ def test_the_cpu_stays_the_cpu_on_several_devices(tmp_path: Path) -> None:
     assert " host = torch.device('cpu')" in diff
 
 
-# The rows of the guide's tables "device interfaces" and "creating tensors"; what it prints without torch. has that.
+# The rows of the guide's tables "device interfaces" and "creating tensors"; today's torch calls use_npu=True
+# use_device="npu".
 INTERFACES = [
     ("torch.cuda.is_available()", "torch.npu.is_available()"),
     ("torch.cuda.current_device()", "torch.npu.current_device()"),
@@ -182,6 +183,7 @@ INTERFACES = [
     ("torch.cuda.current_stream()", "torch.npu.current_stream()"),
     ("torch.cuda.default_stream()", "torch.npu.default_stream()"),
     ("torch.device('cuda:0')", "torch.device('npu:0')"),
+    ("torch.autograd.profiler.profile(use_cuda=True)", 'torch.autograd.profiler.profile(use_device="npu")'),
     ("torch.cuda.Event()", "torch.npu.Event()"),
     *((f"torch.tensor([1, 2, 3], dtype=torch.{dtype}, device='cuda')",
        f"torch.tensor([1, 2, 3], dtype=torch.{dtype}, device='npu')")
@@ -196,13 +198,6 @@ def test_interfaces_of_the_guide(before: str, after: str) -> None:
     conversion = convert_source(f"import torch\nx = {before}\n".encode(), "a.py")
     assert conversion.output.decode() == f"import torch\nimport torch_npu\nx = {after}\n"
     assert not [finding for finding in conversion.findings if not finding.fix]
-
-
-def test_the_interface_of_the_guide_that_torch_npu_has_dropped() -> None:
-    text = b"import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p:\n    pass\n"
-    conversion = convert_source(text, "a.py")
-    assert conversion.output == text
-    assert [(one.code, "use_npu=True" in one.hint) for one in conversion.findings] == [("TP150", True)]
 
 
 # pattern: (input, words of the output in order, codes of findings that are left for people)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from torchport.findings import Finding, Safety, Severity
+from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.source.module import Module
 
 _COLUMNS = frozenset(
     {"cuda_time_total", "cuda_time", "self_cuda_time_total", "cuda_memory_usage", "self_cuda_memory_usage"}
 )
 
+_RECORDERS = ("torch.autograd.profiler.profile", "torch.autograd.profiler_legacy.profile")
+
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
-    """Findings for tables sorted by CUDA time, their attributes, and `use_cuda=True`."""
+    """Findings for tables sorted by CUDA time, their attributes, and profilers that record CUDA."""
     for constant in module.all(ast.Constant):
         if constant.value in _COLUMNS and not isinstance(module.parent(constant), ast.Expr):
             yield _report(
@@ -25,34 +28,55 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         if attribute.attr in _COLUMNS:
             yield _report(module, attribute, f"the NPU profiler's events have no {attribute.attr}")
     for call in module.all(ast.Call):
-        called = module.qualified(call.func) or ""
-        if not called.startswith("torch.autograd.profiler."):
+        if module.qualified(call.func) in _RECORDERS:
+            yield from _recorded(module, call, style)
+
+
+def _recorded(module: Module, call: ast.Call, style: Style) -> Iterator[Finding]:
+    """`use_cuda=True` and `use_device="cuda"` of autograd's profiler, which torch_npu gives the times of the NPU."""
+    device = '"npu"' if style is Style.NPU else ACCELERATOR
+    for keyword in call.keywords:
+        value = keyword.value
+        if keyword.arg == "use_cuda" and not (isinstance(value, ast.Constant) and not value.value):
+            chosen = "" if isinstance(value, ast.Constant) else f" if {module.source(value)} else None"
+            start, end = module.text.span(keyword)
+            edit = Edit(start, end, f"use_device={device}{chosen}".encode(module.text.encoding))
+        elif keyword.arg == "use_device" and isinstance(value, ast.Constant) and value.value == "cuda":
+            edit = Edit(*module.text.span(value), device.encode())
+        else:
             continue
-        for keyword in call.keywords:
-            if keyword.arg == "use_cuda" or (keyword.arg == "use_device" and style is Style.NPU):
-                yield _report(module, call, f"{called} cannot record an NPU with {keyword.arg}", _OLD)
+        yield RULE.finding(
+            module, call, f"{keyword.arg} of autograd's profiler is use_device={device} on the NPU", [edit],
+            hint="torch_npu.profiler.profile shows more: kernels, cores and memory, for MindStudio Insight.",
+            safety=Safety.REVIEW, severity=Severity.INFO,
+        )  # fmt: skip
 
 
-_OLD = " The guide's use_npu=True is there again after `import torchport.legacy`."
-
-
-def _report(module: Module, node: ast.expr, message: str, more: str = "") -> Finding:
+def _report(module: Module, node: ast.expr, message: str) -> Finding:
     hint = "Use torch_npu.profiler.profile and read op_statistic.csv and kernel_details.csv of its output."
-    return RULE.finding(module, node, message, hint=hint + more)
+    return RULE.finding(module, node, message, hint=hint, safety=Safety.REPORT)
 
 
 RULE = Rule(
     code="TP150",
-    title="profiler tables of CUDA times",
-    safety=Safety.REPORT,
+    title="profilers and tables of CUDA times",
+    safety=Safety.REVIEW,
     severity=Severity.WARNING,
-    why="torch_npu.profiler writes its tables to files; key_averages() and the CUDA columns do not exist there.",
+    why="autograd's profiler times the NPU where it is asked to. torch_npu.profiler writes its tables to files; "
+    "key_averages() and the CUDA columns do not exist there.",
     reference="https://docs.pytorch.org/docs/stable/profiler.html",
     check=check,
-    rewrites=(),
+    rewrites=(
+        ("import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p:\n    pass\n",
+         'import torch\nwith torch.autograd.profiler.profile(use_device="npu") as p:\n    pass\n'),
+        ("import torch\np = torch.autograd.profiler.profile(ok, use_cuda=args.gpu)\n",
+         'import torch\np = torch.autograd.profiler.profile(ok, use_device="npu" if args.gpu else None)\n'),
+        ("import torch\np = torch.autograd.profiler.profile(use_device='cuda')\n",
+         'import torch\np = torch.autograd.profiler.profile(use_device="npu")\n'),
+    ),
     unchanged=(
         "print(prof.key_averages().table(sort_by='cuda_time_total'))\n",
-        "import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p:\n    pass\n",
+        "import torch\np = torch.autograd.profiler.profile(use_cuda=False)\n",
         "total = sum(e.self_cuda_time_total for e in prof.events())\n",
     ),
 )  # fmt: skip
