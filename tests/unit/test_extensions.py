@@ -102,7 +102,7 @@ def test_native_sources() -> None:
     assert calls.message == "C++ code calls CUDA in 2 lines" and calls.severity is Severity.WARNING
     assert operator.message == "C++ code gives Python 2 operators: roll, tilt"
     assert operator.evidence["source"] == "roll, tilt" and operator.severity is Severity.INFO
-    assert found("void add(float* a);\n", "TP606", "a.h") == []
+    assert found("void add(float* a);\n", "TP606", "a.cc") == []
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ class Kind(enum.Enum):
     SETTINGS = enum.auto()  # toml, ini, env
     PACKAGES = enum.auto()  # requirements, conda environments
     CUDA_SOURCE = enum.auto()
-    CPP_SOURCE = enum.auto()
+    CPP_SOURCE = enum.auto()  # no headers: projects bring those of whole libraries along
 
 
 _SUFFIXES = {
@@ -42,7 +42,7 @@ _SUFFIXES = {
     ".env": Kind.SETTINGS,
     ".cu": Kind.CUDA_SOURCE,
     ".cuh": Kind.CUDA_SOURCE,
-    **dict.fromkeys((".cpp", ".cc", ".cxx", ".h", ".hpp"), Kind.CPP_SOURCE),
+    **dict.fromkeys((".cpp", ".cc", ".cxx"), Kind.CPP_SOURCE),
 }
 _REQUIREMENTS = re.compile(
     r"(?:.*[-_.])?requirements(?:[-_.].*)?\.(?:txt|in)|constraints.*\.txt|conda.*\.ya?ml|environment.*\.ya?ml"
