@@ -4,10 +4,30 @@ Each is small enough that a training step takes well under a second on two CPU c
 masks differ between devices by design, so `test_rng.py` judges it by its statistics and these by their gradients.
 """
 
-from models import adversarial, language, recurrent, unet, vision
+from models import (
+    adversarial,
+    detector,
+    diffusion,
+    encoder_decoder,
+    experts,
+    language,
+    recommendation,
+    recurrent,
+    unet,
+    vision,
+)
 
-FAMILIES = {
-    family.name: family
-    for module in (vision, unet, adversarial, language, recurrent)
-    for family in module.FAMILIES
-}
+MODULES = (
+    vision,
+    detector,
+    unet,
+    adversarial,
+    diffusion,
+    language,
+    encoder_decoder,
+    experts,
+    recurrent,
+    recommendation,
+)
+
+FAMILIES = {family.name: family for module in MODULES for family in module.FAMILIES}
