@@ -58,6 +58,18 @@ def test_paths_are_seen_from_the_folder_of_the_settings(project: Path) -> None:
     assert preview_tree(project / "third_party/deep/kernel.py").findings == ()
 
 
+def test_a_path_upwards_meets_the_settings_of_its_own_folder(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "other").mkdir()
+    (project / "other" / "pyproject.toml").write_text("[tool.torchport]\nignore = ['TP101']\n")
+    settings(project, "exclude = ['third_party']")
+    monkeypatch.chdir(project / "other")
+    assert settings_of(Path("..")).exclude == ("third_party",)
+    assert settings_of(Path("../train.py")).leaves_out(Path("../third_party/deep/kernel.py"))
+    assert settings_of(Path()).ignore == {"TP101"}
+
+
 def test_ignored_codes_are_neither_reported_nor_acted_on(project: Path) -> None:
     every = {code for code, _ in places(project)}
     settings(project, "ignore = ['TP101']")

@@ -30,9 +30,9 @@ class Settings:
 
     def leaves_out(self, path: Path) -> bool:
         """Whether a pattern of `exclude` fits the file or a folder that it lies in; `*` fits slashes too."""
-        if not self.exclude or not path.absolute().is_relative_to(self.folder):
+        if not self.exclude or not path.resolve().is_relative_to(self.folder):
             return False
-        name = path.absolute().relative_to(self.folder)
+        name = path.resolve().relative_to(self.folder)
         return any(
             fnmatch.fnmatch(part.as_posix(), pattern.rstrip("/"))
             for part in (name, *name.parents)
@@ -46,7 +46,7 @@ def settings_of(root: Path) -> Settings:
     Raises TorchportError for a file that is not TOML, an unknown key, or a value that is not a list of strings or of
     codes.
     """
-    start = root.absolute()
+    start = root.resolve()
     for folder in (start, *start.parents):
         file = folder / FILE
         if file.is_file():
