@@ -109,6 +109,10 @@ RULE = Rule(
         ("import torch\nd = torch.device('cpu')\nmodel.cuda(d)\n",
          "import torch\nd = torch.device('cpu')\nmodel.to(d)\n"),
         ("import torch\nmove = torch.ones(2).cuda\nmove()\n", "import torch\nmove = torch.ones(2).npu\nmove()\n"),
+        ("class T:\n    def __init__(self, args):\n        self.cuda = args.cuda\n"
+         "    def f(self, x):\n        return x.cuda() if self.cuda else x\n",
+         "class T:\n    def __init__(self, args):\n        self.cuda = args.cuda\n"
+         "    def f(self, x):\n        return x.npu() if self.cuda else x\n"),
         ("xs = [x.cuda() for x in xs]\n", "xs = [x.npu() for x in xs]\n"),
         ("from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().cuda(d)\n",
          "from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().npu(d)\n"),
@@ -122,6 +126,7 @@ RULE = Rule(
         "class Q:\n    def cuda(self):\n        return self\nq = Q()\nq.cuda()\n",
         "class Q:\n    def cuda(self):\n        return self\n    def go(self):\n        return self.cuda()\n",
         "class Q:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n",
+        "class Q:\n    def __init__(self, m):\n        self.cuda = m.cuda\ndef f(x):\n    return x.cuda()\n",
         "if args.cuda:\n    pass\n",
         "x.cuda(1, 2, 3)\n",
         "x.npu()\n",

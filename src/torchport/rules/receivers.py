@@ -23,6 +23,12 @@ _TORCH_FAMILY = frozenset(
         "segmentation_models_pytorch",
     }
 )
+# Attributes that are methods; a value of that name that cannot be called is not what a call of it means.
+_CALLED = ("cuda", "to")
+# What holds the options of a script.
+_FLAGS = re.compile(
+    r"(?:self\.)?_?(?:args?|opts?|options?|flags?|config|conf|cfg|params|hparams|settings)", re.IGNORECASE
+)
 
 
 class Owner(enum.Enum):
@@ -146,14 +152,36 @@ class Receivers:
                     if name == self._attribute and part in node.body:
                         return True
                 case ast.Name(id=name, ctx=ast.Store()) if name == self._attribute:
-                    if self._module.names.scope_of(part).node is node:
+                    if self._module.names.scope_of(part).node is node and self._may_be_asked(part):
                         return True
                 case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
-                    if name == self._attribute:
+                    if name == self._attribute and self._may_be_asked(part):
                         return True
                 case _:
                     pass
         return False
+
+    def _may_be_asked(self, target: ast.expr) -> bool:
+        """Whether `self.cuda = value` can be what `x.cuda()` calls: `self.cuda = args.cuda` is a flag."""
+        statement = self._module.parent(target)
+        value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+        if value is None or self._attribute not in _CALLED:
+            return True
+        match value:
+            case ast.Name():
+                return self._module.names.definition(value) is not None
+            case ast.Attribute(value=owner):
+                return _FLAGS.fullmatch(self._module.source(owner)) is None
+            case ast.Call(func=ast.Attribute(attr="get" | "pop" | "is_available")):
+                return False
+            case ast.Call(func=function):
+                return not (self._module.qualified(function) or "").startswith(("torch.", "builtins."))
+            case (
+                ast.Constant() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.IfExp() | ast.Subscript()
+            ):
+                return False
+            case _:
+                return True
 
 
 def _answers_all(node: ast.ClassDef) -> bool:

@@ -13,7 +13,11 @@ from pathlib import PurePosixPath
 
 WATCHED = ("cuda", "is_cuda")
 _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?", re.MULTILINE)
-_DEFINES = re.compile(rb"^[ \t]+(?:def[ \t]+(cuda|is_cuda)\b|self\.(cuda|is_cuda)[ \t]*=[^=])", re.MULTILINE)
+# self.cuda is a flag as a rule, which no call of x.cuda() can mean; a function that is kept there can be meant.
+_DEFINES = re.compile(
+    rb"^[ \t]+(?:def[ \t]+(cuda|is_cuda)\b|self\.(?:(is_cuda)[ \t]*=[^=]|(cuda)[ \t]*=[ \t]*(?:lambda\b|(?:functools\.)?partial\()))",
+    re.MULTILINE,
+)
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b[ \t]*(\([^)]*\)|[^\r\n]*)|import[ \t]+([^\r\n#;]*))",
     re.MULTILINE,
@@ -76,7 +80,7 @@ def definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> 
         for match in _DEFINES.finditer(data):
             around = [name for start, name, _ in classes if start < match.start()]
             if around:
-                found[(match[1] or match[2]).decode()].add(around[-1])
+                found[(match[1] or match[2] or match[3]).decode()].add(around[-1])
     for names in found.values():
         grown = -1
         while grown != len(names):
