@@ -163,6 +163,9 @@ def test_autograd_profiler_with_use_npu() -> None:
     assert "aten::linear" not in leaves and "aten::addmm" not in leaves
     kept = {event["name"] for event in json.loads(Path("simple.json").read_text())}
     assert "aten::linear" not in kept and kept and Path("all.json").stat().st_size > 0
+    with torch.autograd.profiler.profile(use_device="npu") as today:  # what convert makes of use_cuda=True
+        train_one_step(model, x, target)
+    assert "NPU total" in str(today.key_averages().table())
     with torch.autograd.profiler.profile() as plain:
         train_one_step(model, x, target)
     assert plain.key_averages().table(sort_by="self_cpu_time_total")
