@@ -158,3 +158,12 @@ def test_classes_of_other_files_are_known(tmp_path: Path) -> None:
     assert [finding.safety for finding in done["near.py"].findings] == [Safety.REPORT]
     assert [finding.safety for finding in done["far.py"].findings] == [Safety.REVIEW]
     assert b".npu()" in done["sure.py"].output
+
+
+def test_a_flag_is_no_method() -> None:
+    text = (
+        b"class A:\n    def __init__(self, args):\n        self.cuda = args.cuda\n        self.is_cuda = True\n"
+        b"class B:\n    def __init__(self):\n        self.cuda = lambda: self\n"
+    )
+    found = definitions([text])
+    assert (found.of("cuda"), found.of("is_cuda")) == ({"B"}, {"A"})

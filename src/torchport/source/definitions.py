@@ -15,7 +15,8 @@ WATCHED = ("cuda", "is_cuda")
 _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?", re.MULTILINE)
 # self.cuda is a flag as a rule, which no call of x.cuda() can mean; a function that is kept there can be meant.
 _DEFINES = re.compile(
-    rb"^[ \t]+(?:def[ \t]+(cuda|is_cuda)\b|self\.(?:(is_cuda)[ \t]*=[^=]|(cuda)[ \t]*=[ \t]*(?:lambda\b|(?:functools\.)?partial\()))",
+    rb"^[ \t]+(?:def[ \t]+(cuda|is_cuda)\b|self\.(is_cuda)[ \t]*=[^=]"
+    rb"|self\.(cuda)[ \t]*=[ \t]*(?:lambda\b|(?:functools\.)?partial\())",
     re.MULTILINE,
 )
 _IMPORT = re.compile(
