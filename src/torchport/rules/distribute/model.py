@@ -95,9 +95,10 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
                 safety=Safety.REPORT, severity=Severity.ERROR,
                 hint="The model has to be on its device first: wrap it after the line that moves it.",
             )  # fmt: skip
-        edits = [
-            Edit(*script.text.span(call), text.encode(script.text.encoding)), _wrapped(script, name, last)
-        ]  # fmt: skip
+        first = Edit(*script.text.span(call), text.encode(script.text.encoding))
+        if around is not None and text == name:
+            first = Edit(*script.text.span(around), b"pass")
+        edits = [first, _wrapped(script, name, last)]
     return RULE.finding(
         script, call, "DataParallel becomes DistributedDataParallel, one process per device", edits,
         safety=Safety.REVIEW, hint="Check that the batch size is meant per process."
@@ -199,7 +200,7 @@ RULE = Rule(
         ("def save(m):\n    store(m.state_dict())\nmodel = Net()\nmodel.cuda()\nsave(model)\n",
          f"def save(m):\n    store(m.module.state_dict())\nmodel = Net()\nmodel.cuda()\n{_WRAP}save(model)\n"),
         ("import torch\nnet = Net()\nif many:\n    net = torch.nn.DataParallel(net)\nnet.to(device)\n",
-         f"import torch\nnet = Net()\nif many:\n    net = net\nnet.to(device)\nnet = {_DDP}(net, {_DEVICE})\n"),
+         f"import torch\nnet = Net()\nif many:\n    pass\nnet.to(device)\nnet = {_DDP}(net, {_DEVICE})\n"),
         ("class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
          "        self.net.load_state_dict(x)\n",
          "class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
