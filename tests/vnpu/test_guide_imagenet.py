@@ -1,4 +1,6 @@
-"""ImageNet's main.py with the porting guide's changes: on one device, and with a process for each of two."""
+"""ImageNet's main.py with the porting guide's changes: on one device, and with a process for each of two. And the way
+without changes: torch_npu's own redirection, which the guide has scripts import.
+"""
 
 from __future__ import annotations
 
@@ -56,3 +58,18 @@ def test_several_devices_with_mixed_precision_and_resume(tmp_path: Path) -> None
     (line, _) = run(tmp_path, *words, "--resume", "checkpoint.pth.tar", "--epochs", "3")
     assert line[:3] == (2, 0, 2)
     assert line[3] >= trained[2][3] - 0.05
+
+
+def test_redirection_of_torch_npu(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nimport torch_npu\nfrom torch_npu.contrib import transfer_to_npu\n"
+        "model = torch.nn.Linear(2, 1).cuda()\nx = torch.ones(4, 2, device='cuda:0')\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "losses = []\nfor _ in range(3):\n    loss = model(x).square().mean()\n    optimizer.zero_grad()\n"
+        "    loss.backward()\n    optimizer.step()\n    losses.append(loss.item())\n"
+        "torch.cuda.synchronize()\nprint(x.device, losses[2] < losses[0])\n"
+    )
+    command = [sys.executable, "-m", "torchport", "run", "--as-is", str(script)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=110)
+    assert ended.stdout.splitlines()[-1] == "npu:0 True", ended.stderr
