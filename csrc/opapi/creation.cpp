@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "device/fault.h"
+#include "opapi/number.h"
 #include "opapi/op.h"
 
 namespace vnpu::opapi {
@@ -13,11 +14,17 @@ namespace {
 
 constexpr DTypes kRange = kFloats | at::kInt | at::kLong;
 
-// Elements of [start, end) or, closed, [start, end]: as torch counts them, in int64 where all three are integers.
-int64_t steps_between(const ScalarArgument &start, const ScalarArgument &end, const ScalarArgument &step, bool closed) {
+// Elements of [start, end) or, closed, [start, end]: as torch counts them, in int64 where all three are integers or
+// become such in the output (arange(3.1) has 4 elements, but 3 in int64).
+int64_t steps_between(const ScalarArgument &start, const ScalarArgument &end, const ScalarArgument &step,
+                      at::ScalarType out, bool closed) {
     for (const ScalarArgument *number : {&start, &end, &step}) require(*number);
-    const bool integers = start.get().isIntegral(true) && end.get().isIntegral(true) && step.get().isIntegral(true);
-    const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
+    const bool integers =
+        out == at::kLong || (start.get().isIntegral(true) && end.get().isIntegral(true) && step.get().isIntegral(true));
+    const auto value = [&](const ScalarArgument &number) {
+        return out == at::kLong ? std::trunc(number.to<double>()) : number.to<double>();
+    };
+    const double first = value(start), last = value(end), by = value(step);
     if (by == 0) fail(FaultKind::InvalidArgument, "parameter step is 0");
     if (!std::isfinite(first) || !std::isfinite(last))
         fail(FaultKind::InvalidArgument, "parameters start and end are {} and {}: a range is finite", first, last);
@@ -38,13 +45,17 @@ void ranges(const Operand &out, const ScalarArgument &start, const ScalarArgumen
     if (c10::isIntegralType(out.scalar_type(), true) && std::trunc(step.to<double>()) == 0)
         fail(FaultKind::InvalidArgument, "parameter step is {}, which is 0 in out's dtype, {}", step.to<double>(),
              describe(out));
-    shape(out, {steps_between(start, end, step, closed)});
+    shape(out, {steps_between(start, end, step, out.scalar_type(), closed)});
 }
 
 void spaces(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, int64_t steps, DTypes dtypes) {
     require(start);
     require(end);
     dtype(out, dtypes);
+    if (out.scalar_type() != at::kDouble) {
+        in_float_range(start.to<double>(), "start");
+        in_float_range(end.to<double>(), "end");
+    }
     if (steps < 0) fail(FaultKind::InvalidArgument, "parameter steps is {}, allowed are 0 and more", steps);
     shape(out, {steps});
 }

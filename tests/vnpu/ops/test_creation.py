@@ -31,6 +31,18 @@ def test_created(make: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
     compare(make(dtype=dtype, device=DEVICE), expected, dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    ("start", "end", "step"), [(0, 3.1, 1), (2.9, 17.1, 3.0), (9.5, -4.5, -2), (1.5, 1.9, 1)]
+)
+def test_ranges_of_fractions_have_torch_s_count(
+    start: float, end: float, step: float, dtype: torch.dtype
+) -> None:
+    expected = torch.arange(start, end, step, dtype=dtype)
+    actual = torch.arange(start, end, step, dtype=dtype, device=DEVICE)
+    assert torch.equal(actual.cpu(), expected)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_steps_are_rounded_once(dtype: torch.dtype) -> None:
     once = {"ulps": 0.51, "scale": 0.0} if dtype != torch.float32 else {"ulps": 2.0, "scale": 1.0}
