@@ -44,7 +44,7 @@ std::array<struct sigaction, kCrashes.size()> handlers_before;
 int crash_file = -1;
 
 // Takes no memory: the crash may have come while the allocator held its lock.
-void on_crash(int number) noexcept {
+void on_crash(int number, siginfo_t *info, void *) noexcept {
     for (size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &handlers_before[i], nullptr);
     std::array<char, 64> place{};
     const Stream *stream = current_worker();
@@ -56,7 +56,8 @@ void on_crash(int number) noexcept {
     // Where it cannot be written, there is nobody left to be told.
     [[maybe_unused]] const ssize_t written =
         ::write(crash_file, line.data(), static_cast<size_t>(end.out - line.data()) + 1);
-    raise(number);  // delivered when this returns, to whom it would have gone without us
+    // Then it goes where it would have gone without us: a fault comes again by itself, with its address.
+    if (info->si_code <= 0) raise(number);
 }
 
 }  // namespace
@@ -70,8 +71,8 @@ void Trace::open(const char *path) {
     crash_file = file_;
     called();  // loads what backtrace() needs, while memory can still be had
     struct sigaction action{};
-    action.sa_handler = on_crash;
-    action.sa_flags = SA_ONSTACK;
+    action.sa_sigaction = on_crash;
+    action.sa_flags = SA_ONSTACK | SA_SIGINFO;
     for (size_t i = 0; i < kCrashes.size(); ++i) sigaction(kCrashes[i], &action, &handlers_before[i]);
 }
 
