@@ -75,7 +75,7 @@ def test_pointers_that_are_not_offered_are_null() -> None:
 def test_no_function_crashes_on_null_or_pretends() -> None:
     """Every function that returns a code and gets nulls must answer, and only those that need no argument with 0."""
     harmless = {
-        # no arguments, or the work is done for a null stream, a zero limit, the current device
+        # no arguments, or the work is done for a null stream, a zero limit, mode 0, the current device
         "aclFinalize", "aclInit", "aclrtGetLastError", "aclrtPeekAtLastError", "aclrtSynchronizeDevice",
         "aclrtSynchronizeDeviceWithTimeout", "aclrtSynchronizeStream", "aclrtSynchronizeStreamWithTimeout",
         "aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce", "aclrtDeviceEnablePeerAccess",
@@ -83,6 +83,7 @@ def test_no_function_crashes_on_null_or_pretends() -> None:
         "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt", "aclrtSetStreamFailureMode", "aclrtSetStreamOverflowSwitch",
         "aclrtResetStreamResLimit", "aclrtResetDeviceResLimit", "aclrtUseStreamResInCurrentThread",
         "aclrtUnuseStreamResInCurrentThread", "aclGetCompileoptSize", "MsprofSysCycleTime", "aclAppLog",
+        "aclrtSetDeviceSatMode",
     }  # fmt: skip
     pointers = {
         "aclGetRecentErrMsg", "aclrtGetSocName", "aclGetTensorDescName", "aclopCreateAttr", "aclCreateDataBuffer",
