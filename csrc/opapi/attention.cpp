@@ -1,19 +1,25 @@
-// Scaled dot-product attention and its gradient. Scores are computed for a few heads and rows at a time, so that they
-// stay in the cache, and only for keys that one of the rows sees: that part (512 KiB for each thread, twice in the
-// gradient), fp32 copies of its operands and, in the gradient, fp32 sums for keys and values are what a call
-// allocates. Everything is computed in fp32 and rounded once.
+// Scaled dot-product attention and its gradient. Scores are computed for some rows of a head at a time, so that they
+// stay in the cache, and only for keys that one of the rows sees. They (up to 512 KiB for each thread, twice in the
+// gradient) are what a call allocates, and fp32 copies of operands and results that are not fp32 with contiguous rows.
+// Everything is computed in fp32 and rounded once.
 #include "opapi/attention.h"
 
 #include <ATen/Parallel.h>
 
 #include <atomic>
 #include <limits>
-#include <numbers>
 
 #include "opapi/op.h"
+#include "opapi/row_softmax.h"
 
-// Of the MKL inside libtorch_cpu.so; null in a torch without it.
-extern "C" __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
+// Of the MKL inside libtorch_cpu.so; null in a torch without it. BLAS itself, since ATen's functions around it cost
+// more than products of this size.
+extern "C" {
+__attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
+__attribute__((weak)) void sgemm_(const char *a_form, const char *b_form, const int *m, const int *n, const int *k,
+                                  const float *alpha, const float *a, const int *a_step, const float *b,
+                                  const int *b_step, const float *beta, float *c, const int *c_step);
+}
 
 namespace vnpu::opapi::attention {
 namespace {
@@ -37,103 +43,228 @@ class AloneInMkl {
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-// exp(scores - maximum) in place. As a power of two: ATen's exp is MKL's, which takes 50 times as long where the
-// result underflows, as it does for what is left out.
-void exponential(at::Tensor &scores, const at::Tensor &maximum) {
-    scores.sub_(maximum).mul_(std::numbers::log2e).exp2_();
+// --- rows of float32, and their products
+
+// Whether BLAS can take the matrices of a tensor [batch, heads, rows, width] as they are.
+bool has_rows(const at::Tensor &tensor) {
+    return tensor.scalar_type() == at::kFloat && (tensor.size(3) == 1 || tensor.stride(3) == 1) &&
+           (tensor.size(2) == 1 || tensor.stride(2) >= tensor.size(3));
 }
 
-void attend(const Sequences &s, const Settings &settings, const Part &part) {
-    at::Tensor probabilities = scores(s, settings, part, part.of_query(s.query), part.of_key(s.key));
-    const at::Tensor maximum = probabilities.amax(-1, true);
-    exponential(probabilities, maximum);
-    const at::Tensor sum = probabilities.sum(-1, true);
-    // A sum beyond all numbers makes the row's probabilities zero in the gradient: CANN's way.
-    if (s.mask.zeroes_blind_queries()) {
-        const at::Tensor blind = maximum == kLowest;
-        sum.masked_fill_(blind, kLargest);
-        probabilities.masked_fill_(blind, 0);
+at::Tensor with_rows(const at::Tensor &tensor) {
+    return !tensor.defined() || has_rows(tensor) ? tensor : tensor.to(at::kFloat).contiguous();
+}
+
+// A matrix of float32 in memory.
+struct Rows {
+    float *data;
+    int64_t stride;
+    Rows from(int64_t row) const { return {data + row * stride, stride}; }
+    float *operator[](int64_t row) const { return data + row * stride; }
+};
+
+// Of one batch and head; rows of 1 stand for all.
+Rows rows(const at::Tensor &tensor, int64_t batch, int64_t head) {
+    return {static_cast<float *>(tensor.unsafeGetTensorImpl()->mutable_data()) +
+                (tensor.size(0) == 1 ? 0 : batch) * tensor.stride(0) + head * tensor.stride(1),
+            tensor.size(2) == 1 ? 0 : tensor.stride(2)};
+}
+
+// c[m, n] = alpha a b + beta c, where a is [m, k], or [k, m] if transposed, and b [k, n], or [n, k] if transposed.
+void multiply(Rows c, int64_t m, int64_t n, int64_t k, float alpha, Rows a, bool a_transposed, Rows b,
+              bool b_transposed, float beta) {
+    if (sgemm_ != nullptr) {  // column by column, as Fortran has matrices: c^T = b^T a^T
+        const auto step = [](Rows rows, int64_t width) {
+            return static_cast<int>(std::max<int64_t>({rows.stride, width, 1}));
+        };
+        const int columns = static_cast<int>(n), lines = static_cast<int>(m), inner = static_cast<int>(k);
+        const int of_b = step(b, b_transposed ? k : n), of_a = step(a, a_transposed ? m : k), of_c = step(c, n);
+        sgemm_(b_transposed ? "T" : "N", a_transposed ? "T" : "N", &columns, &lines, &inner, &alpha, b.data, &of_b,
+               a.data, &of_a, &beta, c.data, &of_c);
+        return;
     }
-    if (const at::Tensor factors = kept(s, part); factors.defined()) probabilities.mul_(factors);
-    const at::Tensor out = probabilities.bmm(part.of_key(s.value)).div_(sum * settings.keep);
-    const auto place = [&](const at::Tensor &whole) {
-        return whole.select(0, part.batch)
-            .narrow(0, part.first_head, part.heads())
-            .narrow(1, part.first, part.last - part.first);
+    const auto matrix = [](Rows rows, int64_t height, int64_t width) {
+        return at::from_blob(rows.data, {height, width}, {std::max(rows.stride, width), 1}, at::kFloat);
     };
-    place(s.out).copy_(out);
-    place(s.maximum).copy_(maximum);
-    place(s.sum).copy_(sum);
+    const at::Tensor left = a_transposed ? matrix(a, k, m).t() : matrix(a, m, k);
+    const at::Tensor right = b_transposed ? matrix(b, n, k).t() : matrix(b, k, n);
+    matrix(c, m, n).addmm_(left, right, beta, alpha);
 }
 
-// Adds factor * weights^T rows to what the part's keys have gathered, summed over the heads that share a key.
-void add_to_keys(const at::Tensor &gathered, const at::Tensor &weights, const at::Tensor &rows, double factor,
-                 const Part &part) {
-    at::Tensor seen = gathered.narrow(1, part.window.begin, part.window.keys());
-    const int64_t own = gathered.size(0);
-    if (own == part.heads())
-        seen.baddbmm_(weights.mT(), rows, 1, factor);
-    else
-        seen.add_(weights.mT().bmm(rows).unflatten(0, {own, part.heads() / own}).sum(1), factor);
-}
+// --- one block of queries of one head
 
-void attend_backward(const Sequences &s, const Settings &settings, const Part &part, at::Tensor &key_grad,
-                     at::Tensor &value_grad) {
-    const at::Tensor query = part.of_query(s.query), key = part.of_key(s.key), grad = part.of_query(s.grad);
-    at::Tensor probabilities = scores(s, settings, part, query, key);
-    exponential(probabilities, part.of_query(s.maximum).narrow(-1, 0, 1));
-    probabilities.div_(part.of_query(s.sum).narrow(-1, 0, 1));
-    at::Tensor score_grad = grad.bmm(part.of_key(s.value).mT());
-    if (at::Tensor factors = kept(s, part); factors.defined()) {
-        factors.div_(settings.keep);
-        score_grad.mul_(factors);
-        add_to_keys(value_grad, factors.mul_(probabilities), grad, 1, part);
-    } else {
-        add_to_keys(value_grad, probabilities, grad, 1, part);
+struct Place {
+    int64_t batch, head, key_head;
+};
+
+// What the kernels read: float32 with contiguous rows.
+struct Inputs {
+    const Sequences &s;
+    const Settings &settings;
+    at::Tensor query = with_rows(s.query), key = with_rows(s.key), value = with_rows(s.value), pse = with_rows(s.pse);
+    at::Tensor grad = with_rows(s.grad), result{};  // the gradient's: the forward result
+
+    int64_t width() const { return query.size(3); }
+    int64_t value_width() const { return value.size(3); }
+    int64_t score_row(const Place &place, int64_t query_row) const {
+        return (place.batch * s.heads() + place.head) * s.queries() + query_row;
     }
-    score_grad.sub_((grad * part.of_query(s.out)).sum(-1, true)).mul_(probabilities);
-    s.query_grad.select(0, part.batch)
-        .narrow(0, part.first_head, part.heads())
-        .narrow(1, part.first, part.last - part.first)
-        .copy_(score_grad.bmm(key).mul_(settings.scale));
-    add_to_keys(key_grad, score_grad, query, settings.scale, part);
-    if (s.pse_grad.defined()) {
-        at::Tensor place = s.pse_grad.select(0, s.pse_grad.size(0) == 1 ? 0 : part.batch)
-                               .narrow(0, part.first_head, part.heads())
-                               .narrow(2, part.window.begin, part.window.keys());
-        if (place.size(1) == 1) {
-            place.add_(score_grad.sum(1, true), settings.pse_factor());
-        } else {
-            place.narrow(1, part.first, part.last - part.first).add_(score_grad, settings.pse_factor());
+    // scale * (q k^T + pse) or scale * q k^T + pse; left-out ones are the lowest float.
+    void scores(const Place &place, const Block &block, Rows out) const {
+        const Window &window = block.window;
+        multiply(out, block.rows(), window.keys(), width(), static_cast<float>(settings.scale),
+                 rows(query, place.batch, place.head).from(block.first), false,
+                 rows(key, place.batch, place.key_head).from(window.begin), true, 0);
+        for (int64_t i = 0; i < block.rows(); ++i) {
+            if (pse.defined())
+                row::add(out[i], rows(pse, place.batch, place.head)[block.first + i] + window.begin, window.keys(),
+                         static_cast<float>(settings.pse_factor()));
+            if (window.mixed_begin < window.mixed_end)
+                s.mask.leave_out(place.batch, place.head, block.first + i, window, out[i]);
         }
     }
+};
+
+// A row's maximum or sum, which stands eight times.
+class Statistic {
+  public:
+    Statistic(const at::Tensor &whole, const Place &place)
+        : rows_(rows(whole, place.batch, place.head)), copies_(whole.size(3)), step_(whole.stride(3)) {}
+    float get(int64_t row) const { return *rows_[row]; }
+    void set(int64_t row, float value) {
+        for (int64_t i = 0; i < copies_; ++i) rows_[row][i * step_] = value;
+    }
+
+  private:
+    Rows rows_;
+    int64_t copies_, step_;
+};
+
+void attend(const Inputs &inputs, const Place &place, const Block &block, Rows weights, Rows out) {
+    const Sequences &s = inputs.s;
+    inputs.scores(place, block, weights);
+    Statistic maxima(s.maximum, place), sums(s.sum, place);
+    const int64_t keys = block.window.keys();
+    for (int64_t i = 0; i < block.rows(); ++i) {
+        row::Statistics found = row::softmax(weights[i], keys);
+        if (found.maximum == kLowest && s.mask.zeroes_blind_queries()) {
+            // A sum beyond all numbers makes the row's probabilities zero in the gradient: CANN's way.
+            found.sum = kLargest;
+            std::fill_n(weights[i], keys, 0.0F);
+        }
+        maxima.set(block.first + i, found.maximum);
+        sums.set(block.first + i, found.sum);
+        if (s.dropout.bits.defined())
+            s.dropout.apply(inputs.score_row(place, block.first + i), s.keys(), block.window,
+                            1 / static_cast<float>(inputs.settings.keep), weights[i]);
+    }
+    multiply(out.from(block.first), block.rows(), inputs.value_width(), keys, 1, weights, false,
+             rows(inputs.value, place.batch, place.key_head).from(block.window.begin), false, 0);
 }
 
-// Calls work(0) to work(count - 1) on all threads, each taking the next: they differ in size. What runs inside uses one
-// thread each; a single piece of work has them all.
+// Where the gradients of one block go; keys and values gather theirs from all blocks.
+struct Targets {
+    Rows query, key, value;
+    Rows pse{};  // of all keys; without data: not wanted
+};
+
+void attend_backward(const Inputs &inputs, const Place &place, const Block &block, Rows probabilities, Rows score_grad,
+                     const Targets &targets) {
+    const Sequences &s = inputs.s;
+    const Window &window = block.window;
+    const int64_t keys = window.keys(), width = inputs.width(), value_width = inputs.value_width();
+    const Rows query = rows(inputs.query, place.batch, place.head).from(block.first);
+    const Rows grad = rows(inputs.grad, place.batch, place.head).from(block.first);
+    const Rows result = rows(inputs.result, place.batch, place.head).from(block.first);
+    inputs.scores(place, block, probabilities);
+    multiply(score_grad, block.rows(), keys, value_width, 1, grad, false,
+             rows(inputs.value, place.batch, place.key_head).from(window.begin), true, 0);
+    const Statistic maxima(s.maximum, place), sums(s.sum, place);
+    const float factor = 1 / static_cast<float>(inputs.settings.keep);
+    for (int64_t i = 0; i < block.rows(); ++i) {
+        const int64_t number = block.first + i;
+        row::probabilities(probabilities[i], keys, {maxima.get(number), sums.get(number)});
+        const auto drop = [&](float *values) {
+            if (s.dropout.bits.defined())
+                s.dropout.apply(inputs.score_row(place, number), s.keys(), window, factor, values);
+        };
+        drop(score_grad[i]);
+        // The mean is taken from the result, which may be that of more keys than these (context parallelism).
+        row::gradient(score_grad[i], probabilities[i], keys, row::dot(grad[i], result[i], value_width));
+        drop(probabilities[i]);
+        if (targets.pse.data != nullptr)
+            row::add(targets.pse[number] + window.begin, score_grad[i], keys,
+                     static_cast<float>(inputs.settings.pse_factor()));
+    }
+    const float scale = static_cast<float>(inputs.settings.scale);
+    multiply(targets.query.from(block.first), block.rows(), width, keys, scale, score_grad, false,
+             rows(inputs.key, place.batch, place.key_head).from(window.begin), false, 0);
+    multiply(targets.key.from(window.begin), keys, width, block.rows(), scale, score_grad, true, query, false, 1);
+    multiply(targets.value.from(window.begin), keys, value_width, block.rows(), 1, probabilities, true, grad, false, 1);
+}
+
+// --- all of them
+
+// Calls work(i, scratch) for i below count on all threads, each taking the next: they differ in size. Each thread has
+// `floats` of scratch and what runs inside uses that thread alone; a single piece of work has them all.
 template <class Work>
-void in_parallel(size_t count, Work work) {
+void in_parallel(size_t count, int64_t floats, Work work) {
     std::atomic<size_t> next{0};
     const int64_t threads = std::min<int64_t>(static_cast<int64_t>(count), at::get_num_threads());
     at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
         const at::AutoDispatchBelowADInplaceOrView below_autograd;  // a pool thread has the flags of no one
         const AloneInMkl alone(threads > 1);
-        for (size_t i = next++; i < count; i = next++) work(i);
+        const at::Tensor scratch = at::empty({floats}, at::kFloat);
+        for (size_t i = next++; i < count; i = next++) work(i, scratch.mutable_data_ptr<float>());
     });
+}
+
+// The scores of the largest block.
+int64_t most_scores(const std::vector<std::vector<Block>> &blocks) {
+    int64_t most = 0;
+    for (const std::vector<Block> &of_batch : blocks)
+        for (const Block &block : of_batch) most = std::max(most, block.rows() * block.window.keys());
+    return most;
+}
+
+// What kernels write: the tensor itself, or a float32 stand-in that store() rounds into it.
+class Target {
+  public:
+    explicit Target(const at::Tensor &tensor)
+        : to_(tensor), rows_(has_rows(tensor) ? tensor : at::empty(tensor.sizes(), at::kFloat)) {}
+    const at::Tensor &rows() const { return rows_; }
+    void store() const {
+        if (!rows_.is_same(to_)) to_.copy_(rows_);
+    }
+
+  private:
+    at::Tensor to_, rows_;
+};
+
+void forward(const Sequences &s, const Settings &settings) {
+    if (s.keys() == 0) {
+        s.out.zero_();
+        s.maximum.fill_(kLowest);
+        s.sum.fill_(kLargest);
+        return;
+    }
+    const Inputs inputs{s, settings};
+    const Target out(s.out);
+    const std::vector<std::vector<Block>> work = blocks(s);
+    const size_t of_head = work.empty() ? 0 : work[0].size(), heads = static_cast<size_t>(s.heads());
+    const int64_t group = s.heads() / s.key.size(1);
+    in_parallel(static_cast<size_t>(s.batch()) * heads * of_head, most_scores(work), [&](size_t i, float *scratch) {
+        const auto batch = static_cast<int64_t>(i / of_head / heads), head = static_cast<int64_t>(i / of_head % heads);
+        const Block &block = work[work.size() == 1 ? 0 : static_cast<size_t>(batch)][i % of_head];
+        attend(inputs, {batch, head, head / group}, block, {scratch, block.window.keys()},
+               rows(out.rows(), batch, head));
+    });
+    out.store();
 }
 
 void forward(const Arguments &arguments, Settings settings) {
     settings = normalized(std::move(settings));
-    for (const Sequences &s : sequences(arguments, settings)) {
-        if (s.keys() == 0) {
-            s.out.zero_();
-            s.maximum.fill_(kLowest);
-            s.sum.fill_(kLargest);
-            continue;
-        }
-        const std::vector<Part> work = parts(s);
-        in_parallel(work.size(), [&](size_t i) { attend(s, settings, work[i]); });
-    }
+    for (const Sequences &s : sequences(arguments, settings)) forward(s, settings);
 }
 
 struct Gradients {
@@ -155,35 +286,36 @@ void check_gradients(const Arguments &arguments, const Gradients &gradients, con
     if (arguments.pse.defined()) like(gradients.pse, arguments.pse);
 }
 
-// The gradient of one batch of sequences; keys and values gather theirs from all queries in fp32.
+// The gradient of one batch of sequences. A piece of work is a key's head: it gathers from the queries that share it.
 void backward(const Sequences &s, const Settings &settings) {
     if (s.keys() == 0 || s.queries() == 0) {
         for (const at::Tensor *gradient : {&s.query_grad, &s.key_grad, &s.value_grad}) gradient->zero_();
         return;
     }
-    // The parts that share keys follow each other; each such group gathers the gradients of its keys.
-    const std::vector<Part> work = parts(s);
-    std::vector<size_t> groups;
-    for (size_t i = 0; i < work.size(); ++i)
-        if (work[i].first == 0) groups.push_back(i);
-    const auto gather = [&](size_t group) {
-        const Part &keys = work[groups[group]];
-        const int64_t heads = keys.last_key_head - keys.first_key_head;
-        at::Tensor key_grad = at::zeros({heads, s.keys(), s.key.size(3)}, at::kFloat);
-        at::Tensor value_grad = at::zeros({heads, s.keys(), s.value.size(3)}, at::kFloat);
-        const size_t end = group + 1 < groups.size() ? groups[group + 1] : work.size();
-        for (size_t i = groups[group]; i < end; ++i) attend_backward(s, settings, work[i], key_grad, value_grad);
-        const auto place = [&](const at::Tensor &whole) {
-            return whole.select(0, keys.batch).narrow(0, keys.first_key_head, heads);
-        };
-        place(s.key_grad).copy_(key_grad);
-        place(s.value_grad).copy_(value_grad);
+    const Inputs inputs{.s = s, .settings = settings, .result = with_rows(s.out)};
+    const Target query(s.query_grad), key(s.key_grad), value(s.value_grad);
+    key.rows().zero_();
+    value.rows().zero_();
+    const std::vector<std::vector<Block>> work = blocks(s);
+    const int64_t key_heads = s.key.size(1), group = s.heads() / key_heads, most = most_scores(work);
+    const auto gather = [&](size_t i, float *scratch) {
+        const auto batch = static_cast<int64_t>(i) / key_heads, key_head = static_cast<int64_t>(i) % key_heads;
+        for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head)
+            for (const Block &block : work[work.size() == 1 ? 0 : static_cast<size_t>(batch)])
+                attend_backward(inputs, {batch, head, key_head}, block, {scratch, block.window.keys()},
+                                {scratch + most, block.window.keys()},
+                                {rows(query.rows(), batch, head), rows(key.rows(), batch, key_head),
+                                 rows(value.rows(), batch, key_head),
+                                 s.pse_grad.defined() ? rows(s.pse_grad, batch, head) : Rows{}});
     };
-    if (s.pse_grad.defined()) {  // all groups add to it
-        for (size_t group = 0; group < groups.size(); ++group) gather(group);
+    const auto count = static_cast<size_t>(s.batch() * key_heads);
+    if (s.pse_grad.defined()) {  // batches may add to the same
+        const at::Tensor scratch = at::empty({2 * most}, at::kFloat);
+        for (size_t i = 0; i < count; ++i) gather(i, scratch.mutable_data_ptr<float>());
     } else {
-        in_parallel(groups.size(), gather);
+        in_parallel(count, 2 * most, gather);
     }
+    for (const Target *target : {&query, &key, &value}) target->store();
 }
 
 void backward(const Arguments &arguments, const Gradients &gradients, Settings settings) {

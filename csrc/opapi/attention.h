@@ -65,9 +65,8 @@ class Mask {
     bool by_batch() const { return !prefix_.empty() || (full_.defined() && full_.size(0) > 1); }
     // Of the rows [first, last) of the queries, for all heads. Holds at least one key.
     Window window(int64_t batch, int64_t first, int64_t last) const;
-    // The mixed part of a window: bool [heads or 1, rows, keys], its rows contiguous.
-    at::Tensor mixed(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last,
-                     const Window &window) const;
+    // Sets the left-out scores of one query, `scores` being those of the window's keys, to the lowest float.
+    void leave_out(int64_t batch, int64_t head, int64_t query, const Window &window, float *scores) const;
     // Queries that see no key give zeros. Otherwise they weigh all keys alike, as the hardware does.
     bool zeroes_blind_queries() const { return zeroes_blind_queries_; }
 
@@ -75,12 +74,11 @@ class Mask {
     bool triangle(int64_t right_of_diagonal) const;
     bool outside(int64_t right_of_diagonal) const;
     int64_t prefix(int64_t batch) const { return prefix_.empty() ? 0 : prefix_[static_cast<size_t>(batch)]; }
-    at::Tensor left_out(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last,
-                        int64_t begin, int64_t end) const;
+    at::Tensor given(int64_t batch, int64_t first, int64_t last) const;
 
     int64_t mode_, queries_, keys_, pre_, next_;
     int64_t shift_ = 0;      // of the diagonal, to the right
-    at::Tensor full_;        // [batch or 1, heads or 1, queries, keys], or undefined
+    at::Tensor full_;        // bool [batch or 1, heads or 1, queries, keys], its rows contiguous, or undefined
     at::Tensor compressed_;  // the 2048 x 2048 triangle, or undefined
     std::vector<int64_t> prefix_;
     std::vector<char> diagonals_;  // left out or not, by position right of the diagonal + queries_; empty: all count
@@ -92,9 +90,9 @@ class Mask {
 struct Dropout {
     at::Tensor bits;  // uint8, or undefined
     int64_t start = 0;
-    // 1 for kept, 0 for dropped, as float [heads, rows, keys of the window]; scores have rows of `keys`.
-    at::Tensor rows(int64_t first_row_of_scores, int64_t heads, int64_t stride, int64_t first, int64_t last,
-                    int64_t keys, const Window &window) const;
+    // Multiplies what is kept by `factor` and makes the rest 0. `row` counts all rows of scores, each of `keys`;
+    // `values` are those of the window's keys.
+    void apply(int64_t row, int64_t keys, const Window &window, float factor, float *values) const;
 };
 
 // One batch of equally long sequences: views, heads first. Undefined where a call has none.
@@ -122,19 +120,13 @@ Settings normalized(Settings settings);
 // The batches of equally long sequences in a call: one, or one for each sequence of a packed batch.
 std::vector<Sequences> sequences(const Arguments &arguments, const Settings &settings);
 
-// A part of the work that fits the cache: some heads of one batch, some of their queries, and the keys these see.
-struct Part {
-    int64_t batch, first_head, last_head, first_key_head, last_key_head, first, last;
+// A part of the work that fits the cache: some queries of a head, and the keys that these see.
+struct Block {
+    int64_t first, last;
     Window window;
-    int64_t heads() const { return last_head - first_head; }
-    at::Tensor of_query(const at::Tensor &tensor) const;  // [heads, rows, width] in float, from heads first
-    at::Tensor of_key(const at::Tensor &tensor) const;    // [heads, keys, width] in float
+    int64_t rows() const { return last - first; }
 };
-// Parts with the same keys follow each other, their queries ascending from 0.
-std::vector<Part> parts(const Sequences &sequences);
-// scale * q k^T with pse; left-out ones are the lowest float.
-at::Tensor scores(const Sequences &sequences, const Settings &settings, const Part &part, const at::Tensor &query,
-                  const at::Tensor &key);
-at::Tensor kept(const Sequences &sequences, const Part &part);  // dropout's factors 0 and 1, or undefined
+// The blocks of a head's queries, ascending; those of each batch where batches differ, else of all.
+std::vector<std::vector<Block>> blocks(const Sequences &sequences);
 
 }  // namespace vnpu::opapi::attention

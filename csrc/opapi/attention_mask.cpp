@@ -1,7 +1,6 @@
 // Which scores count: CANN's sparse modes, and dropout's bits.
-#include <ATen/Parallel.h>
-
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "opapi/attention.h"
@@ -49,7 +48,8 @@ Mask::Mask(const at::Tensor &mask, const Settings &settings, int64_t queries, in
     } else {
         full_ = mask.dim() == 2 ? mask.unsqueeze(0).unsqueeze(0) : mask;
         if (settings.packed() && full_.size(0) > 1) full_ = full_.narrow(0, sequence, 1);
-        full_ = full_.narrow(2, 0, queries).narrow(3, 0, keys);
+        full_ = full_.narrow(2, 0, queries).narrow(3, 0, keys).to(at::kBool);
+        if (full_.stride(3) != 1) full_ = full_.contiguous();
     }
     if (mode_ == kPrefixCompressed) prefix_.assign(settings.prefix.begin() + sequence, settings.prefix.end());
     // As CANN's tiling decides it: the band, seen from the upper left corner, leaves out a first or last row.
@@ -88,22 +88,38 @@ bool Mask::outside(int64_t right_of_diagonal) const {
     }
 }
 
-at::Tensor Mask::left_out(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last,
-                          int64_t begin, int64_t end) const {
-    at::Tensor left_out;
-    if (full_.defined()) {
-        const at::Tensor of_batch = full_.select(0, full_.size(0) == 1 ? 0 : batch);
-        left_out = of_batch.size(0) == 1 ? of_batch : of_batch.narrow(0, first_head, last_head - first_head);
-        left_out = left_out.narrow(1, first, last - first).narrow(2, begin, end - begin);
-        left_out = left_out.scalar_type() == at::kBool ? left_out : left_out.to(at::kBool);
-    }
-    if (diagonals_.empty()) return left_out;
-    at::Tensor band = at::empty({1, last - first, end - begin}, at::kBool);
+// Of rows of one batch, [heads or 1, rows, keys]: the mask that was given, and the band where there is one.
+at::Tensor Mask::given(int64_t batch, int64_t first, int64_t last) const {
+    const at::Tensor mask = full_.select(0, full_.size(0) == 1 ? 0 : batch).narrow(1, first, last - first);
+    if (diagonals_.empty()) return mask;
+    at::Tensor band = at::empty({1, last - first, keys_}, at::kBool);
     bool *out = band.mutable_data_ptr<bool>();
-    for (int64_t row = first; row < last; ++row, out += end - begin)
-        std::copy_n(diagonals_.begin() + (queries_ - row + begin), end - begin, out);
-    if (const int64_t seen = prefix(batch); seen > begin) band.narrow(2, 0, std::min(seen, end) - begin).zero_();
-    return left_out.defined() ? left_out.logical_or(band) : band;
+    for (int64_t row = first; row < last; ++row, out += keys_)
+        std::copy_n(diagonals_.begin() + (queries_ - row), keys_, out);
+    return mask.logical_or(band);
+}
+
+// Runs of left-out scores: the rest of a row behind the diagonal, padding. ATen's masked_fill looks at each score.
+void Mask::leave_out(int64_t batch, int64_t head, int64_t query, const Window &window, float *scores) const {
+    const auto fill = [&](const char *left_out, int64_t begin) {  // of the keys [begin, mixed_end)
+        const char *at = left_out, *end = left_out + (window.mixed_end - begin);
+        while (at < end) {
+            const void *found = std::memchr(at, 1, static_cast<size_t>(end - at));
+            if (found == nullptr) return;
+            at = static_cast<const char *>(found);
+            const void *behind = std::memchr(at, 0, static_cast<size_t>(end - at));
+            const char *stop = behind == nullptr ? end : static_cast<const char *>(behind);
+            std::fill(scores + (at - left_out) + begin - window.begin,
+                      scores + (stop - left_out) + begin - window.begin, std::numeric_limits<float>::lowest());
+            at = stop;
+        }
+    };
+    const int64_t seen = std::max(window.mixed_begin, prefix(batch));  // by the band
+    if (!diagonals_.empty() && seen < window.mixed_end) fill(diagonals_.data() + (queries_ - query + seen), seen);
+    if (!full_.defined()) return;
+    const int64_t row = (full_.size(0) == 1 ? 0 : batch * full_.stride(0)) +
+                        (full_.size(1) == 1 ? 0 : head * full_.stride(1)) + query * full_.stride(2);
+    fill(static_cast<const char *>(full_.const_data_ptr()) + row + window.mixed_begin, window.mixed_begin);
 }
 
 Window Mask::window(int64_t batch, int64_t first, int64_t last) const {
@@ -112,7 +128,7 @@ Window Mask::window(int64_t batch, int64_t first, int64_t last) const {
     std::vector<char> some(count), all(count);  // of the queries leave out a key
     bool blind = false;                         // a query sees no key
     if (full_.defined()) {
-        const at::Tensor rows = left_out(batch, 0, full_.size(1), first, last, 0, keys_).flatten(0, 1);
+        const at::Tensor rows = given(batch, first, last).flatten(0, 1);
         const at::Tensor any_row = rows.any(0), all_rows = rows.all(0);
         std::copy_n(any_row.const_data_ptr<bool>(), count, some.begin());
         std::copy_n(all_rows.const_data_ptr<bool>(), count, all.begin());
@@ -143,28 +159,11 @@ Window Mask::window(int64_t batch, int64_t first, int64_t last) const {
     return window;
 }
 
-at::Tensor Mask::mixed(int64_t batch, int64_t first_head, int64_t last_head, int64_t first, int64_t last,
-                       const Window &window) const {
-    const at::Tensor mask = left_out(batch, first_head, last_head, first, last, window.mixed_begin, window.mixed_end);
-    return mask.stride(2) == 1 ? mask : mask.contiguous();
-}
-
-at::Tensor Dropout::rows(int64_t first_row_of_scores, int64_t heads, int64_t stride, int64_t first, int64_t last,
-                         int64_t keys, const Window &window) const {
-    if (!bits.defined()) return {};
-    at::Tensor kept = at::empty({heads, last - first, window.keys()}, at::kFloat);
-    float *out = kept.mutable_data_ptr<float>();
+void Dropout::apply(int64_t row, int64_t keys, const Window &window, float factor, float *values) const {
     const uint8_t *in = bits.const_data_ptr<uint8_t>();
-    const int64_t rows = last - first;
-    at::parallel_for(0, heads * rows, 64, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t row = first_row_of_scores + i / rows * stride + first + i % rows;
-            const int64_t bit = start + row * keys + window.begin;
-            for (int64_t j = 0; j < window.keys(); ++j)
-                out[i * window.keys() + j] = static_cast<float>(in[(bit + j) >> 3] >> ((bit + j) & 7) & 1);
-        }
-    });
-    return kept;
+    const int64_t bit = start + row * keys + window.begin;
+    for (int64_t j = 0; j < window.keys(); ++j)
+        values[j] *= factor * static_cast<float>(in[(bit + j) >> 3] >> ((bit + j) & 7) & 1);
 }
 
 }  // namespace vnpu::opapi::attention

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstring>
 #include <limits>
 #include <string_view>
 
 #include "device/fault.h"
 #include "opapi/attention.h"
+#include "opapi/number.h"
 #include "opapi/precision.h"
 
 namespace vnpu::opapi::attention {
@@ -20,7 +20,7 @@ constexpr int64_t kStatistics = 8;         // the row maximum and sum are stored
 constexpr int64_t kCompressed = 2048;      // edge of a compressed mask
 constexpr int64_t kCompressedRows = 3072;  // of the one with a prefix
 constexpr int64_t kScoresAtOnce = int64_t{1} << 17;  // 512 KiB: half of a core's second cache
-constexpr int64_t kRowsAtOnce = 128;                 // few enough that a causal mask leaves out almost half
+constexpr int64_t kRowsAtOnce = 1024, kFewestRows = 32;
 
 constexpr std::array<std::string_view, 5> kLayouts{"BSH", "SBH", "BSND", "BNSD", "TND"};
 
@@ -139,6 +139,7 @@ void check(const Arguments &a, Settings settings) {
     for (const Operand *operand : {&a.query, &a.key, &a.value, &a.out}) rank(*operand, {dimensions});
     if (settings.heads <= 0)
         fail(FaultKind::InvalidArgument, "parameter headNum is {}, it must be positive", settings.heads);
+    in_float_range(settings.scale, "scaleValue");
     if (settings.keep <= 0 || settings.keep > 1)
         fail(FaultKind::InvalidArgument, "parameter keepProb is {}, allowed is (0, 1]", settings.keep);
     const int64_t last_mode = settings.packed() ? kBandThenLeftUp : kPrefixCompressed;
@@ -238,92 +239,21 @@ std::vector<Sequences> sequences(const Arguments &a, const Settings &settings) {
     return all;
 }
 
-std::vector<Part> parts(const Sequences &s) {
-    const int64_t key_heads = s.key.size(1), group = s.heads() / key_heads;
-    const int64_t row_count =
-        std::clamp<int64_t>(std::min(kScoresAtOnce / std::max<int64_t>(s.keys() * group, 1), s.queries()), 32,
-                            s.mask.leaves_out() ? kRowsAtOnce : 1024);
-    // All threads find work, even where few heads would fill the cache.
-    const int64_t share = s.batch() * key_heads / (2 * at::get_num_threads());
-    const int64_t fitting = kScoresAtOnce / std::max<int64_t>(row_count * s.keys() * group, 1);
-    const int64_t heads = std::max<int64_t>(std::min(fitting, share), 1);
-    std::vector<Part> all;
-    std::vector<Window> windows;
-    for (int64_t batch = 0; batch < s.batch(); ++batch) {
-        if (batch == 0 || s.mask.by_batch()) {
-            windows.clear();
-            for (int64_t row = 0; row < s.queries(); row += row_count)
-                windows.push_back(s.mask.window(batch, row, std::min(row + row_count, s.queries())));
-        }
-        for (int64_t head = 0; head < key_heads; head += heads) {
-            const int64_t last = std::min(head + heads, key_heads);
-            for (int64_t row = 0; row < s.queries(); row += row_count)
-                all.push_back({batch, head * group, last * group, head, last, row,
-                               std::min(row + row_count, s.queries()), windows[static_cast<size_t>(row / row_count)]});
+std::vector<std::vector<Block>> blocks(const Sequences &s) {
+    // Few enough rows that a causal mask leaves out almost half of the scores, and that all threads find work.
+    const int64_t most = s.mask.leaves_out() ? std::clamp<int64_t>(s.queries() / 4, kFewestRows, 128) : kRowsAtOnce;
+    const int64_t shares = 2 * at::get_num_threads() / std::max<int64_t>(s.batch() * s.heads(), 1);
+    const int64_t share = shares > 1 ? s.queries() / shares : s.queries();
+    const int64_t rows = std::clamp(std::min(kScoresAtOnce / std::max<int64_t>(s.keys(), 1), share), kFewestRows, most);
+    std::vector<std::vector<Block>> all;
+    for (int64_t batch = 0; batch < (s.mask.by_batch() ? s.batch() : 1); ++batch) {
+        std::vector<Block> &own = all.emplace_back();
+        for (int64_t first = 0; first < s.queries(); first += rows) {
+            const int64_t last = std::min(first + rows, s.queries());
+            own.push_back({first, last, s.mask.window(batch, first, last)});
         }
     }
     return all;
-}
-
-at::Tensor Part::of_query(const at::Tensor &tensor) const {
-    return tensor.select(0, batch).narrow(0, first_head, heads()).narrow(1, first, last - first).to(at::kFloat);
-}
-
-at::Tensor Part::of_key(const at::Tensor &tensor) const {
-    const at::Tensor own = tensor.select(0, batch)
-                               .narrow(0, first_key_head, last_key_head - first_key_head)
-                               .narrow(1, window.begin, window.keys())
-                               .to(at::kFloat);
-    const int64_t group = heads() / (last_key_head - first_key_head);
-    return group == 1 ? own : own.repeat_interleave(group, 0);
-}
-
-namespace {
-
-// Left-out scores come in runs: the rest of a row behind the diagonal, padding. ATen's masked_fill looks at each.
-void leave_out(at::Tensor &scores, const at::Tensor &mask, int64_t column) {
-    const int64_t keys = mask.size(2);
-    for (int64_t head = 0; head < scores.size(0); ++head)
-        for (int64_t row = 0; row < scores.size(1); ++row) {
-            const bool *out =
-                mask.const_data_ptr<bool>() + (mask.size(0) == 1 ? 0 : head * mask.stride(0)) + row * mask.stride(1);
-            float *score = scores.mutable_data_ptr<float>() + head * scores.stride(0) + row * scores.stride(1) + column;
-            for (int64_t key = 0; key < keys;) {
-                const void *found = std::memchr(out + key, 1, static_cast<size_t>(keys - key));
-                if (found == nullptr) break;
-                key = static_cast<const bool *>(found) - out;
-                const void *behind = std::memchr(out + key, 0, static_cast<size_t>(keys - key));
-                const int64_t end = behind == nullptr ? keys : static_cast<const bool *>(behind) - out;
-                std::fill(score + key, score + end, std::numeric_limits<float>::lowest());
-                key = end;
-            }
-        }
-}
-
-}  // namespace
-
-at::Tensor scores(const Sequences &s, const Settings &settings, const Part &part, const at::Tensor &query,
-                  const at::Tensor &key) {
-    const Window &window = part.window;
-    at::Tensor scores = at::empty({part.heads(), part.last - part.first, window.keys()}, at::kFloat);
-    scores.baddbmm_(query, key.mT(), 0, settings.scale);
-    if (s.pse.defined()) {
-        const at::Tensor of_batch = s.pse.select(0, s.pse.size(0) == 1 ? 0 : part.batch)
-                                        .narrow(0, part.first_head, part.heads())
-                                        .narrow(2, window.begin, window.keys());
-        const at::Tensor rows =
-            of_batch.size(1) == 1 ? of_batch : of_batch.narrow(1, part.first, part.last - part.first);
-        scores.add_(rows.to(at::kFloat), settings.pse_factor());
-    }
-    if (window.mixed_begin < window.mixed_end)
-        leave_out(scores, s.mask.mixed(part.batch, part.first_head, part.last_head, part.first, part.last, window),
-                  window.mixed_begin - window.begin);
-    return scores;
-}
-
-at::Tensor kept(const Sequences &s, const Part &part) {
-    const int64_t first_row = (part.batch * s.heads() + part.first_head) * s.queries();
-    return s.dropout.rows(first_row, part.heads(), s.queries(), part.first, part.last, s.keys(), part.window);
 }
 
 }  // namespace vnpu::opapi::attention

@@ -302,14 +302,31 @@ def test_position_bias_after_the_scale() -> None:
     )
 
 
-def test_row_statistics() -> None:
-    query, key, value = (t.float() for t in operands())
+@pytest.mark.parametrize("keys", [1, 2, 15, 16, 17, 31, 32, 33, 50])
+def test_row_statistics(keys: int) -> None:
+    """Of rows that fill the processor's vectors, and of those that do not."""
+    query, key, value = (t.float() for t in operands(keys=keys))
     result = torch_npu.npu_fusion_attention(query.npu(), key.npu(), value.npu(), HEADS, "BNSD", scale=0.4)
     scores = 0.4 * (query.double() @ key.double().mT)
     largest = scores.amax(-1, keepdim=True)
     total = (scores - largest).exp().sum(-1, keepdim=True)
     compare(result[1], largest.expand(-1, -1, -1, 8), torch.float32, ulps=4)
     compare(result[2], total.expand(-1, -1, -1, 8), torch.float32, ulps=4)
+
+
+@pytest.mark.parametrize("keys", [5, 16, 21])
+def test_scores_far_apart(keys: int) -> None:
+    """Probabilities that vanish, scores that exp cannot hold, rows of infinities and nan."""
+    scores = random(BATCH, HEADS, QUERIES, keys, low=-60, high=60, seed=4).float()
+    scores[0, 0] *= 1e30
+    scores[0, 1, 0, 0] = torch.inf
+    scores[1, 0, 1, keys - 1] = -torch.inf
+    scores[1, 1, 2, keys // 2] = torch.nan
+    query, key, value = (t.float() for t in operands(keys=keys))
+    out = torch_npu.npu_fusion_attention(
+        query.npu() * 0, key.npu(), value.npu(), HEADS, "BNSD", pse=scores.npu(), scale=1.0
+    )[0]
+    compare(out, scores.double().softmax(-1) @ value.double(), torch.float32, ulps=8)
 
 
 def test_dropout_keeps_what_its_bits_say() -> None:
