@@ -65,6 +65,7 @@ def chip_profiles() -> str:
             f"{chip['bandwidth_gbs']:g}",
             chip["l2_mib"],
             "yes" if chip["bf16"] else "no",
+            "inf, nan" if chip["inf_nan"] else "saturate",
             chip["source"],
         ]
         for name, chip in chips().items()
@@ -77,6 +78,7 @@ def chip_profiles() -> str:
         "GB/s",
         "L2 MiB",
         "bfloat16",
+        "out of range",
         "source of the constants",
     ]
     return page("Chips", "`src/torchport/knowledge/devices.toml`", table(head, rows))

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
@@ -128,22 +129,17 @@ aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *, size_t, size_t 
     };
 }
 
-namespace {
-
-constexpr aclCannAttr kAttributes[] = {ACL_CANN_ATTR_INF_NAN, ACL_CANN_ATTR_BF16};
-
-}  // namespace
-
-// Overflow gives inf and nan on every profile; bfloat16 follows the chip; nothing is compiled at run time.
+// bfloat16 and overflow to inf and nan follow the chip; nothing is compiled at run time.
 aclError aclGetCannAttribute(aclCannAttr cannAttr, int32_t *value) {
     return VNPU_API(cannAttr, value) {
         int32_t &answer = required(value, "value");
+        const Chip &chip = *Machine::instance().settings().chip;
         switch (cannAttr) {
             case ACL_CANN_ATTR_INF_NAN:
-                answer = 1;
+                answer = chip.inf_nan ? 1 : 0;
                 return;
             case ACL_CANN_ATTR_BF16:
-                answer = Machine::instance().settings().chip->bf16 ? 1 : 0;
+                answer = chip.bf16 ? 1 : 0;
                 return;
             case ACL_CANN_ATTR_JIT_COMPILE:
                 answer = 0;
@@ -157,7 +153,14 @@ aclError aclGetCannAttribute(aclCannAttr cannAttr, int32_t *value) {
 
 aclError aclGetCannAttributeList(const aclCannAttr **cannAttrList, size_t *num) {
     return VNPU_API(num) {
-        required(cannAttrList, "cannAttrList") = kAttributes;
-        required(num, "num") = Machine::instance().settings().chip->bf16 ? 2 : 1;
+        static const std::vector<aclCannAttr> attributes = [] {
+            const Chip &chip = *Machine::instance().settings().chip;
+            std::vector<aclCannAttr> has;
+            if (chip.inf_nan) has.push_back(ACL_CANN_ATTR_INF_NAN);
+            if (chip.bf16) has.push_back(ACL_CANN_ATTR_BF16);
+            return has;
+        }();
+        required(cannAttrList, "cannAttrList") = attributes.data();
+        required(num, "num") = attributes.size();
     };
 }

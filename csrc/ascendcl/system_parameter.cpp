@@ -8,6 +8,7 @@
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "device/machine.h"
+#include "device/overflow.h"
 
 using namespace vnpu;
 using acl::required;
@@ -56,16 +57,19 @@ aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value) {
     return VNPU_API(opt, value) { required(value, "value") = option(current_context(), opt).load(); };
 }
 
-// Results overflow to inf and nan, as the 910B does by default. Saturation needs kernels of its own.
+// What results out of range become, on every device of the process: csrc/device/overflow.h.
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
     return VNPU_API(mode) {
-        if (mode != ACL_RT_OVERFLOW_MODE_INFNAN)
-            fail(FaultKind::Unsupported,
-                 "The virtual NPU computes with inf and nan; saturation (mode {}) is not offered.",
+        if (mode != ACL_RT_OVERFLOW_MODE_SATURATION && mode != ACL_RT_OVERFLOW_MODE_INFNAN)
+            fail(FaultKind::InvalidArgument, "mode is {}, which is neither saturation (0) nor inf and nan (1).",
                  static_cast<int>(mode));
+        set_overflow_mode(mode == ACL_RT_OVERFLOW_MODE_INFNAN ? OverflowMode::InfNan : OverflowMode::Saturate);
     };
 }
 
 aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode) {
-    return VNPU_API(mode) { required(mode, "mode") = ACL_RT_OVERFLOW_MODE_INFNAN; };
+    return VNPU_API(mode) {
+        Machine::instance();  // which sets the mode that the chip starts in
+        required(mode, "mode") = saturates() ? ACL_RT_OVERFLOW_MODE_SATURATION : ACL_RT_OVERFLOW_MODE_INFNAN;
+    };
 }

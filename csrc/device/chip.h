@@ -15,7 +15,8 @@ struct Chip {
     double bandwidth_gbs;   // memory bandwidth, GB/s
     double clock_ghz;
     uint64_t l2_bytes;
-    bool bf16;  // has bfloat16 arithmetic
+    bool bf16;     // has bfloat16 arithmetic
+    bool inf_nan;  // results out of range can become inf and nan; false: they saturate, always
 };
 
 // The profile of that name; Fault InvalidArgument, naming those there are, when there is none.

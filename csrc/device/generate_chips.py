@@ -3,7 +3,7 @@
 Writes one initializer per chip, for an array of a struct with these fields in this order:
 
     const char* name; int cube_cores; int vector_cores; uint64_t memory_bytes;
-    double bandwidth_gbs; double clock_ghz; uint64_t l2_bytes; bool bf16;
+    double bandwidth_gbs; double clock_ghz; uint64_t l2_bytes; bool bf16; bool inf_nan;
 
 The fields and units are documented in the head of devices.toml. Runs at build with any Python >= 3.11.
 """
@@ -18,7 +18,7 @@ def initializer(name: str, chip: dict[str, object]) -> str:
     return (
         f'{{"{name}", {chip["cube_cores"]}, {chip["vector_cores"]}, {chip["memory_gib"]}ull << 30, '
         f"{chip['bandwidth_gbs']}, {chip['clock_ghz']}, {chip['l2_mib']}ull << 20, "
-        f"{str(chip['bf16']).lower()}}},"
+        f"{str(chip['bf16']).lower()}, {str(chip['inf_nan']).lower()}}},"
     )
 
 

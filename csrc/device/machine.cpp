@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device/fault.h"
+#include "device/overflow.h"
 #include "device/trace.h"
 
 namespace vnpu {
@@ -32,6 +33,7 @@ Machine::Machine()
       mappings_(space_),
       devices_(static_cast<size_t>(settings_.devices)),
       active_(static_cast<size_t>(settings_.devices)) {
+    detail::saturates.store(!settings_.chip->inf_nan);
     pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
     if (const char *path = std::getenv("VNPU_TRACE"); path != nullptr && *path != '\0') Trace::open(path);
 }

@@ -20,6 +20,7 @@ struct Settings {
     int devices;          // VNPU_DEVICES, 1 to 64; default 8
     const Chip *chip;     // VNPU_SOC; default Ascend910B1
     uint64_t host_limit;  // VNPU_HOST_LIMIT, bytes or with a unit (GiB, GB, MiB ...); default 80 % of this machine's
+    bool any_dtype;       // VNPU_DTYPES=any: operators compute in dtypes that the chip lacks; default chip
     static Settings from_environment();  // Fault InvalidArgument names the variable, the value and what is allowed
 };
 

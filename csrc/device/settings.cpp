@@ -73,6 +73,11 @@ Settings Settings::from_environment() {
     settings.chip = &find_chip(variable("VNPU_SOC", "Ascend910B1"));
     const std::string_view limit = variable("VNPU_HOST_LIMIT", "");
     settings.host_limit = limit.empty() ? default_host_limit() : bytes(limit);
+    const std::string_view dtypes = variable("VNPU_DTYPES", "chip");
+    settings.any_dtype = dtypes == "any";
+    if (!settings.any_dtype && dtypes != "chip")
+        fail(FaultKind::InvalidArgument, "VNPU_DTYPES={} is neither chip (the dtypes that the chip has) nor any.",
+             dtypes);
     return settings;
 }
 

@@ -1,5 +1,5 @@
-// Loss scaling: what GradScaler calls. The device is in CANN's INF_NAN mode: an overflow in fp16 stays an infinity, so
-// looking at the gradients is enough, and the overflow status of the old saturation mode is never raised.
+// Loss scaling: what GradScaler calls. In CANN's INF_NAN mode an overflow in fp16 stays an infinity, and looking at the
+// gradients is enough; in saturation it does not show there, and programs read the device's status.
 #include "opapi/legacy.h"
 #include "opapi/op.h"
 
@@ -39,5 +39,8 @@ OP(aclnnAmpUpdateScale, check_update(currentScale, growthTracker, foundInf);
    at::_amp_update_scale_(updatedScale, updatedGrowthTracker, foundInf, growthFactor, backoffFactor, growthInterval))
 
 LEGACY(NPUAllocFloatStatus, out[0], out[0].zero_())
-LEGACY(NPUGetFloatStatusV2, out[0], out[0].zero_())
-LEGACY(NPUClearFloatStatusV2, , )
+LEGACY(NPUGetFloatStatusV2, out[0], out[0].fill_(vnpu::overflowed() ? 1 : 0))
+LEGACY(NPUClearFloatStatusV2, , vnpu::clear_overflow())
+// The versions of chips that saturate write into their input, which torch_npu reads.
+LEGACY(NPUGetFloatStatus, in[0], in[0].fill_(vnpu::overflowed() ? 1 : 0))
+LEGACY(NPUClearFloatStatus, , vnpu::clear_overflow())

@@ -7,6 +7,8 @@
 #include <ATen/native/TypeProperties.h>
 
 #include "device/fault.h"
+#include "device/machine.h"
+#include "opapi/format.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -133,15 +135,26 @@ void matrices(const Operand &tensor) {
              tensor.dim());
 }
 
-void dtype(const Operand &tensor, DTypes allowed) {
-    present(tensor);
-    if (allowed.has(tensor.scalar_type())) return;
+void examine(const Operand &tensor, DTypes allowed) {
+    const at::ScalarType found = tensor.scalar_type();
+    const Settings &settings = Machine::instance().settings();
+    if (allowed.has(found) && (found != at::kBFloat16 || settings.chip->bf16 || settings.any_dtype)) return;
+    // Where the cores compute, the CPU computes in any dtype. Indices, masks and the like stay what they are.
+    const bool tolerable = (allowed.has(at::kFloat) || allowed.has(at::kHalf)) && kAll.has(found);
+    if (tolerable && settings.any_dtype) return;
     std::string names;
     for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i)
-        if (const auto dtype = static_cast<at::ScalarType>(i); allowed.has(dtype))
+        if (const auto dtype = static_cast<at::ScalarType>(i);
+            allowed.has(dtype) && (dtype != at::kBFloat16 || settings.chip->bf16))
             names += (names.empty() ? "" : ", ") + std::string(name_of(dtype));
-    fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, allowed are {}", tensor.parameter(),
-         name_of(tensor.scalar_type()), names);
+    fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, allowed are {} on {}{}", tensor.parameter(),
+         name_of(found), names, settings.chip->name,
+         tolerable ? "; with VNPU_DTYPES=any the virtual NPU computes in it all the same" : "");
+}
+
+void dtype(const Operand &tensor, DTypes allowed) {
+    present(tensor);
+    offered(allowed, tensor);
 }
 
 void promotes(const Operand &out, std::initializer_list<const at::Tensor *> inputs) {
@@ -207,6 +220,9 @@ void dimension(int64_t dim, const Operand &tensor) {
 
 void require(const Operand &operand) {
     if (!operand.may_be_null()) present(operand);
+    if (operand.layout() && !operand.may_have_layout())
+        fail(FaultKind::InvalidArgument, "parameter {} has the private format {}, allowed is ND: cast it back",
+             operand.parameter(), name_of(operand.layout()));
 }
 
 void require(const Operands &list) {

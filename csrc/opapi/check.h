@@ -71,6 +71,21 @@ void same_dtype(const Operand &a, const Operand &b);
 void same_length(const Operands &a, const Operands &b);
 void same_dtypes(const Operands &list);  // throughout the list
 void one_element(const Operand &tensor);
+// dtype() for parameters that may be null; of every operator's line, for the dtypes that CANN documents (dtypes.json).
+void examine(const Operand &tensor, DTypes allowed);  // what the chip lacks, and what VNPU_DTYPES allows all the same
+inline void offered(DTypes allowed, const Operand &tensor) {
+    if (!tensor.defined() || (allowed.has(tensor.scalar_type()) && tensor.scalar_type() != at::kBFloat16)) return;
+    examine(tensor, allowed);
+}
+inline void offered(DTypes allowed, const Operands &list) {
+    for (const Operand &tensor : list) offered(allowed, tensor);
+}
+template <size_t N, class... T>
+void offered(const DTypes (&allowed)[N], const T &...tensors) {
+    static_assert(N == sizeof...(T));
+    size_t i = 0;
+    (offered(allowed[i++], tensors), ...);
+}
 // dim in [-rank, rank) (a 0-dim tensor counts as 1-dim).
 void dimension(int64_t dim, const Operand &tensor);
 // Throws NullArgument for the first argument that is null and not optional.

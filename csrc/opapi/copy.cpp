@@ -11,11 +11,17 @@ void one_value(const Operand &value) {
         fail(FaultKind::InvalidArgument, "parameter value has {} elements, allowed is 1", value.numel());
 }
 
+// A cast computes, where a copy only moves.
+void copy(at::Tensor &out, const at::Tensor &in) {
+    out.copy_(in);
+    if (saturates() && out.scalar_type() != in.scalar_type()) keep_finite(out);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnInplaceCopy, expands(selfRef, src), selfRef.copy_(src))
-OP(aclnnCast, same_shape(out, self), out.copy_(self))
+OP(aclnnInplaceCopy, expands(selfRef, src), copy(selfRef, src))
+OP(aclnnCast, same_shape(out, self), copy(out, self))
 OP(aclnnInplaceFillScalar, , selfRef.fill_(value.as(selfRef.scalar_type())))
 OP(aclnnInplaceFillTensor, one_value(value), selfRef.fill_(value.reshape({})))
 OP(aclnnInplaceZero, , selfRef.zero_())

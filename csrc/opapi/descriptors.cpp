@@ -3,6 +3,7 @@
 
 #include "ascendcl/call.h"
 #include "device/machine.h"
+#include "opapi/format.h"
 #include "opapi/op.h"
 #include "opapi/tensor.h"
 
@@ -21,10 +22,12 @@ int64_t reach(const int64_t *sizes, const int64_t *strides, uint64_t rank, int64
     return (last + 1) * itemsize;
 }
 
+// `stored`: elements of the storage where a private format pads it, else 0.
 at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const int64_t *strides, int64_t offset,
-                void *data) {
+                void *data, int64_t stored) {
     const auto meta = c10::scalarTypeToTypeMeta(dtype);
-    const int64_t bytes = reach(sizes, strides, rank, offset, static_cast<int64_t>(meta.itemsize()));
+    const auto itemsize = static_cast<int64_t>(meta.itemsize());
+    const int64_t bytes = stored > 0 ? stored * itemsize : reach(sizes, strides, rank, offset, itemsize);
     void *bytes_at = nullptr;
     if (bytes != 0) {
         AddressSpace &space = Machine::instance().space();
@@ -64,10 +67,14 @@ OP_EXPORT aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsN
                                      const int64_t *storageDims, uint64_t storageDimsNum, void *tensorData) {
     return VNPU_OPERATOR_API() {
         auto made = std::make_unique<aclTensor>();
-        made->view = view(viewDims, viewDimsNum, own(dataType), stride, offset, tensorData);
         made->format = format;
-        if (format >= ACL_FORMAT_NC1HWC0 && format != ACL_FORMAT_NDHWC && format != ACL_FORMAT_NCDHW)
-            made->storage_shape.assign(storageDims, storageDims + storageDimsNum);
+        int64_t stored = 0;
+        if (format > ACL_FORMAT_ND) {  // private formats, and a few base formats of rare ranks
+            const at::IntArrayRef storage(storageDims, storageDimsNum);
+            made->layout = layout_of(format, storage);
+            if (made->layout) stored = c10::multiply_integers(storage);
+        }
+        made->view = view(viewDims, viewDimsNum, own(dataType), stride, offset, tensorData, stored);
         return made.release();
     };
 }

@@ -1,10 +1,13 @@
 """Turn the table of aclnn signatures into C++: generate.py SOURCE_DIR OUTPUT_DIR
 
-Reads signatures.json (what torch_npu can ask libopapi for), unexported.toml (what we leave out, and why)
+Reads signatures.json (what torch_npu can ask libopapi for), dtypes.json (what CANN's documentation offers for each
+parameter on Ascend 910B; where it lists none, nothing is checked), unexported.toml (what we leave out, and why)
 and the operator lines of SOURCE_DIR/*.cpp: a macro in capitals at the start of a line whose first argument
 is the operator, `OP(aclnnAdd, ...)`. Writes
 
-    aclnn.h          per operator its parameters and how they are owned, used by the macros of op.h
+    aclnn.h          per operator its parameters, how they are owned, their dtypes and which are results, used by the
+                     macros of op.h
+    dtypes.cpp       the dtypes
     gaps.cpp         an entry point for every operator without a line, which answers that it is missing
     operators.json   the support table: name, tier, status, family, reason, torch_ops
 
@@ -20,6 +23,26 @@ from typing import Any
 
 OPERATOR_LINE = re.compile(r"^[A-Z][A-Z0-9_]*\(\s*(acl[A-Za-z0-9_]+)", re.MULTILINE)
 CHECKED_FOR_NULL = ("aclTensor*", "aclTensorList*", "aclScalar*")
+# Families that move values without computing: infinities stay what they are where results saturate.
+MOVING = {"copy", "creation", "index", "join", "pad", "format_cast"}
+SCALAR_TYPES = {
+    "bool": "Bool",
+    "u8": "Byte",
+    "i8": "Char",
+    "i16": "Short",
+    "i32": "Int",
+    "i64": "Long",
+    "u16": "UInt16",
+    "u32": "UInt32",
+    "u64": "UInt64",
+    "f16": "Half",
+    "bf16": "BFloat16",
+    "f32": "Float",
+    "f64": "Double",
+    "c32": "ComplexHalf",
+    "c64": "ComplexFloat",
+    "c128": "ComplexDouble",
+}
 OWNED = {*CHECKED_FOR_NULL, "aclScalarList*", "aclIntArray*", "aclBoolArray*", "aclFloatArray*", "char*"}
 
 
@@ -46,18 +69,68 @@ def owning(kind: str, name: str) -> str:
     return f'{name} = own({name}, "{name}")' if bare(kind) in OWNED else f"{name} = {name}"
 
 
-def header(signatures: dict[str, Any]) -> str:
+def tensors(row: dict[str, Any]) -> dict[str, str]:
+    """The tensor parameters, with their direction."""
+    return {param: way for kind, param, way in row["params"] if "aclTensor" in kind}
+
+
+def dtype_rows(
+    signatures: dict[str, Any], dtypes: dict[str, dict[str, str]]
+) -> dict[str, dict[str, list[str]]]:
+    """Per operator the documented dtypes of its tensors, in the order of its parameters.
+
+    Raises ValueError for a parameter that is no tensor of the operator.
+    """
+    rows = {}
+    for name, sets in dtypes.items():
+        offers = {param: each.split() for each, group in sets.items() for param in group.split()}
+        if strangers := set(offers) - set(tensors(signatures[name])):
+            raise ValueError(f"dtypes.json: {name} has no tensor {', '.join(sorted(strangers))}")
+        rows[name] = {param: offers[param] for param in tensors(signatures[name]) if param in offers}
+    return rows
+
+
+def dtype_table(rows: dict[str, dict[str, list[str]]]) -> str:
+    """Raises KeyError for an unknown dtype."""
+    lines = [
+        "// Generated from dtypes.json; do not edit.",
+        '#include "opapi/check.h"',
+        "",
+        '#include "aclnn.h"',
+        "",
+    ]
+    lines += ["namespace vnpu::opapi {"]
+    for name, row in rows.items():
+        sets = (", ".join(f"at::ScalarType::{SCALAR_TYPES[one]}" for one in each) for each in row.values())
+        lines.append(
+            f"constinit const DTypes kOffered_{name}[] = {{{', '.join(f'{{{one}}}' for one in sets)}}};"
+        )
+    return "\n".join([*lines, "}  // namespace vnpu::opapi", ""])
+
+
+def header(
+    signatures: dict[str, Any], rows: dict[str, dict[str, list[str]]], families: dict[str, str]
+) -> str:
     lines = ["// Generated from signatures.json; do not edit.", "#pragma once", ""]
+    # The table itself is a source of its own, so that a change of it compiles one file.
+    lines += ['#include "opapi/check.h"', "", "namespace vnpu::opapi {"]
+    lines += [f"extern const DTypes kOffered_{name}[{len(row)}];" for name, row in rows.items()]
+    lines.append("}  // namespace vnpu::opapi")
     for name, row in signatures.items():
         if row["params"] is None:  # seen by name only: can be a gap, cannot be implemented
             continue
         params = [(kind, param) for kind, param, _ in row["params"]]
         checked = [param for kind, param in params if bare(kind) in CHECKED_FOR_NULL]
         names = [param for _, param in params]
+        offered = f"offered(kOffered_{name}, {', '.join(rows[name])})" if name in rows else "(void)0"
+        moves = families.get(name) in MOVING
+        results = [param for param, way in tensors(row).items() if way != "in" and not moves]
         lines += [
             f"#define PARAMS_{name} {', '.join(f'{kind} {param}' for kind, param in params)}",
             f"#define OWN_{name} {', '.join(owning(kind, param) for kind, param in params)}",
             f"#define OPERANDS_{name} {', '.join(checked)}",
+            f"#define DTYPES_{name} {offered}",
+            f"#define RESULTS_{name} {', '.join(results)}",
             f'#define NAMES_{name} "{",".join(names)}", {", ".join(names)}',
         ]
     return "\n".join([*lines, ""])
@@ -70,6 +143,7 @@ def gaps(names: list[str]) -> str:
 
 def main(source: Path, output: Path) -> None:
     signatures = json.loads((source / "signatures.json").read_text(encoding="utf-8"))
+    rows = dtype_rows(signatures, json.loads((source / "dtypes.json").read_text(encoding="utf-8")))
     unexported = tomllib.loads((source / "unexported.toml").read_text(encoding="utf-8"))
     lines = implemented(source)
     unknown = set(lines) - set(signatures)
@@ -98,7 +172,8 @@ def main(source: Path, output: Path) -> None:
             }
         )
     outputs = {
-        "aclnn.h": header(signatures),
+        "aclnn.h": header(signatures, rows, lines),
+        "dtypes.cpp": dtype_table(rows),
         "gaps.cpp": gaps(missing),
         "operators.json": json.dumps(table, indent=0) + "\n",
     }

@@ -1,8 +1,10 @@
 #include "opapi/legacy.h"
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "device/machine.h"
+#include "opapi/format.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -12,49 +14,70 @@ std::unordered_map<std::string_view, LegacyKernel> &kernels() {
     return all;
 }
 
-bool base(aclFormat format) {
-    return format == ACL_FORMAT_ND || format == ACL_FORMAT_NCHW || format == ACL_FORMAT_NHWC ||
-           format == ACL_FORMAT_NCDHW || format == ACL_FORMAT_NDHWC || format == ACL_FORMAT_UNDEFINED;
+// An operand in a private format: the kernel gets `rows`, which are filled from the storage before it runs, or written
+// to it afterwards.
+struct Packed {
+    at::Tensor storage;
+    Layout layout;
+    at::Tensor rows;
+};
+
+// They move values: infinities stay what they are where results saturate.
+bool moves(std::string_view type) {
+    static const std::unordered_set<std::string_view> all{"Identity",     "TransData",   "Transpose", "Slice",
+                                                          "StridedSlice", "BroadcastTo", "Fill"};
+    return all.contains(type);
 }
 
-at::Tensor view(const aclTensorDesc &desc, const aclDataBuffer &buffer) {
+at::Tensor view(const aclTensorDesc &desc, at::IntArrayRef sizes, const aclDataBuffer &buffer) {
     if (desc.dtype == ACL_DT_UNDEFINED) return {};  // an optional input that was left out
-    if (!base(desc.storage_format))
-        fail(FaultKind::Unsupported,
-             "The virtual NPU does not have the private format {} yet; torch.npu.config.allow_internal_format = False "
-             "avoids it.",
-             static_cast<int>(desc.storage_format));
     const at::TensorOptions options = at::TensorOptions().dtype(own(desc.dtype));
     if (!desc.constant.empty())
-        return at::from_blob(const_cast<std::byte *>(desc.constant.data()), desc.dims, options).clone();
-    int64_t elements = 1;
-    for (const int64_t size : desc.dims) elements *= size;
-    if (elements == 0) return at::empty(desc.dims, options);
+        return at::from_blob(const_cast<std::byte *>(desc.constant.data()), sizes, options).clone();
+    const int64_t elements = c10::multiply_integers(sizes);
+    if (elements == 0) return at::empty(sizes, options);
     const size_t bytes = static_cast<size_t>(elements) * options.dtype().itemsize();
     if (buffer.data == nullptr || buffer.size < bytes)
         fail(FaultKind::InvalidArgument, "a buffer has {} bytes at {}, its descriptor needs {}", buffer.size,
              buffer.data, bytes);
-    if (desc.placement != ACL_MEMTYPE_DEVICE) return at::from_blob(buffer.data, desc.dims, options).clone();
+    if (desc.placement != ACL_MEMTYPE_DEVICE) return at::from_blob(buffer.data, sizes, options).clone();
     AddressSpace &space = Machine::instance().space();
     if (!space.contains(buffer.data))
         fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.",
              buffer.data);
-    return at::from_blob(space.alias(buffer.data), desc.dims, options);
+    return at::from_blob(space.alias(buffer.data), sizes, options);
+}
+
+at::Tensor operand(const aclTensorDesc &desc, const aclDataBuffer &buffer, std::vector<Packed> &packed) {
+    const Layout layout = layout_of(desc.storage_format, desc.storage_dims);
+    if (!layout || desc.dtype == ACL_DT_UNDEFINED) return view(desc, desc.dims, buffer);
+    at::Tensor storage = view(desc, c10::multiply_integers(storage_shape(layout, desc.dims)), buffer);
+    packed.push_back({std::move(storage), layout, at::empty(desc.dims, at::TensorOptions().dtype(own(desc.dtype)))});
+    return packed.back().rows;
 }
 
 bool execute(const acl::LegacyCall &call) {
     const auto found = kernels().find(call.type);
     if (found == kernels().end()) return false;
     LegacyArguments arguments;
-    for (size_t i = 0; i < call.inputs.size(); ++i) arguments.in.push_back(view(*call.input_descs[i], *call.inputs[i]));
+    std::vector<Packed> packed_in, packed_out;
+    for (size_t i = 0; i < call.inputs.size(); ++i)
+        arguments.in.push_back(operand(*call.input_descs[i], *call.inputs[i], packed_in));
     for (size_t i = 0; i < call.outputs.size(); ++i)
-        arguments.out.push_back(view(*call.output_descs[i], *call.outputs[i]));
+        arguments.out.push_back(operand(*call.output_descs[i], *call.outputs[i], packed_out));
     arguments.attributes = call.attributes;
     found->second(Phase::Check, arguments);
-    call.stream.submit(make_task(found->first.data(), [kernel = found->second, own = std::move(arguments)]() mutable {
-        const KernelScope scope;
-        kernel(Phase::Run, own);
-    }));
+    call.stream.submit(make_task(found->first.data(),
+                                 [type = found->first, kernel = found->second, own = std::move(arguments),
+                                  packed_in = std::move(packed_in), packed_out = std::move(packed_out)]() mutable {
+                                     const KernelScope scope;
+                                     for (const Packed &in : packed_in)
+                                         in.rows.copy_(unpacked(in.storage, in.layout, in.rows.sizes()));
+                                     kernel(Phase::Run, own);
+                                     if (saturates() && !moves(type))
+                                         for (const at::Tensor &out : own.out) keep_finite(out);
+                                     for (const Packed &out : packed_out) pack(out.storage, out.layout, out.rows);
+                                 }));
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 
 #include "device/fault.h"
+#include "opapi/format.h"
 #include "opapi/op.h"
 #include "opapi/precision.h"
 
@@ -139,6 +140,13 @@ void matmul(at::Tensor out, at::Tensor a, at::Tensor b) {
 PRODUCT(aclnnMm, out, mm_check(self, mat2, out), at::mm_out(target, widened(self), widened(mat2)))
 PRODUCT(aclnnBatchMatMul, out, bmm_check(self, mat2, out), at::bmm_out(target, widened(self), widened(mat2)))
 PRODUCT(aclnnMatmul, out, matmul_check(self, mat2, out), matmul(target, widened(self), widened(mat2)))
+// The second operand may be stored in blocks (format.h).
+PRODUCT(aclnnMatmulWeightNz, out, fractal_nz(mat2);
+        matmul_check(self, mat2, out), matmul(target, widened(self), widened(unpacked(mat2))))
+PRODUCT(aclnnBatchMatMulWeightNz, out, fractal_nz(mat2);
+        bmm_check(self, mat2, out), at::bmm_out(target, widened(self), widened(unpacked(mat2))))
+PRODUCT(aclnnAddmmWeightNz, out, fractal_nz(mat2); mm_check(mat1, mat2, out);
+        addend(self, out), at::addmm_out(target, widened(self), widened(mat1), widened(unpacked(mat2)), beta, alpha))
 PRODUCT(aclnnMv, out, mv_check(self, vec, out), at::mv_out(target, widened(self), widened(vec)))
 PRODUCT(aclnnAddmm, out, mm_check(mat1, mat2, out);
         addend(self, out), at::addmm_out(target, widened(self), widened(mat1), widened(mat2), beta, alpha))

@@ -1,5 +1,6 @@
 // A product for each group of rows (mixture of experts), and products with something before or behind them. In fp32,
 // rounded once.
+#include "opapi/format.h"
 #include "opapi/quantization.h"
 
 namespace vnpu::opapi {
@@ -238,6 +239,11 @@ GROUPED(aclnnGroupedMatmul, y, offsetOptional, groupListOptional, nullptr, split
         groupListOptional.empty() ? kNoGroups : kRows, 0, 0)
 GROUPED(aclnnGroupedMatmulV4, out, perTokenScaleOptional, DEVICE_GROUPS)
 GROUPED(aclnnGroupedMatmulV5, out, perTokenScaleOptional, DEVICE_GROUPS)
+OP(aclnnGroupedMatmulWeightNz, unused({&offsetOptional, &antiquantScaleOptional, &antiquantOffsetOptional});
+   fractal_nz(weight);
+   check_grouped({x, weight, biasOptional, scaleOptional, perTokenScaleOptional, DEVICE_GROUPS, out}),
+   Operands rows = unpacked(weight);
+   grouped_matmul({x, rows, biasOptional, scaleOptional, perTokenScaleOptional, DEVICE_GROUPS, out}))
 OP(aclnnGroupedMatmulAdd, check_add(x, weight, groupList, yRef, transposeX, transposeWeight, groupType, 0),
    add_products(x, weight, groupList, false, yRef))
 OP(aclnnGroupedMatmulAddV2,

@@ -1,5 +1,6 @@
 // Matrix products of int8 operands, and of floating-point ones with int8 weights. int4 (packed in int32) and private
 // formats are refused.
+#include "opapi/format.h"
 #include "opapi/quantization.h"
 
 namespace vnpu::opapi {
@@ -173,6 +174,9 @@ OP(aclnnTransQuantParamV3, optional(offset); check_pack(scale, offset, out);
 OP(aclnnQuantMatmulV5, optional(x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias);
    check_quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out),
    quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out))
+OP(aclnnQuantMatmulWeightNz, optional(x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias); fractal_nz(x2);
+   check_quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out),
+   quant_matmul(x1, unpacked(x2), SCALES, transposeX1, transposeX2, out))
 #define WEIGHT_QUANT(NAME)                                                                                       \
     OP(NAME,                                                                                                     \
        check_weight(x, weight, antiquantScale, antiquantOffsetOptional, quantScaleOptional, quantOffsetOptional, \

@@ -4,7 +4,8 @@
 //
 // The name is CANN's; the parameters have CANN's names and come from signatures.json. The second argument is what
 // the first phase (aclnnAddGetWorkspaceSize) checks, the rest is what runs on the stream. Both see each parameter
-// as an ATen value it owns (tensor.h). That line is all: entry points, the support table and the trace come from it.
+// as an ATen value it owns (tensor.h). That line is all: entry points, the support table, the trace and the check of
+// the dtypes that CANN documents (dtypes.json) come from it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,6 +16,7 @@
 
 #include "aclnn.h"
 #include "ascendcl/call.h"
+#include "device/overflow.h"
 #include "device/stream.h"
 #include "opapi/check.h"
 #include "opapi/tensor.h"
@@ -66,7 +68,7 @@ std::string in_phase(Phase phase, Op &op) {
 template <class Op>
 class OpExecutor final : public Executor {
   public:
-    OpExecutor(const char *name, std::string arguments, Op op)
+    OpExecutor(const char *name, std::string arguments, Op &&op)
         : Executor(name, std::move(arguments)), op_(std::move(op)) {}
     void run() override {
         const KernelScope scope;
@@ -84,6 +86,17 @@ void plan(const char *name, uint64_t *workspace, aclOpExecutor **executor, Op op
     *workspace = 0;  // ATen allocates what a kernel needs on the host
     Executor *made = new OpExecutor<Op>(name, std::move(arguments), std::move(op));
     *executor = reinterpret_cast<aclOpExecutor *>(made);
+}
+
+// In saturation (device/overflow.h): a float16 result out of range becomes the largest finite value, nan becomes 0, and
+// the device's status tells. Wider results stay as computed.
+void keep_finite(const at::Tensor &result);
+inline void keep_finite(const Operands &results) {
+    for (const Operand &result : results) keep_finite(static_cast<const at::Tensor &>(result));
+}
+template <class... T>
+void keep_finite_all(const T &...results) {
+    (keep_finite(results), ...);
 }
 
 // Queues the executor on the stream.
@@ -128,9 +141,12 @@ std::string show_call(std::string_view names, const T &...values) {
                 if (phase == Phase::Check) {                                                                         \
                     CHECK;                                                                                           \
                     required(OPERANDS_##NAME);                                                                       \
+                    DTYPES_##NAME;                                                                                   \
                     return vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string();                         \
                 }                                                                                                    \
                 __VA_ARGS__;                                                                                         \
+                if (vnpu::saturates()) [[unlikely]]                                                                  \
+                    keep_finite_all(RESULTS_##NAME);                                                                 \
                 return {};                                                                                           \
             });                                                                                                      \
         };                                                                                                           \

@@ -19,10 +19,21 @@ struct ResultShape {
     std::vector<int64_t> sizes;
 };
 
+namespace vnpu::opapi {
+
+// How a tensor in a private format lies in memory (format.h); false for base formats.
+struct Layout {
+    uint8_t format = 0;  // aclFormat
+    uint8_t block = 0;   // elements in the innermost stored dimension, C0
+    explicit operator bool() const noexcept { return block != 0; }
+};
+
+}  // namespace vnpu::opapi
+
 struct aclTensor {
-    at::Tensor view;  // the viewed elements, at the kernel's alias
+    at::Tensor view;  // the viewed elements, at the kernel's alias; with a layout, only its sizes and strides are valid
     aclFormat format;
-    std::vector<int64_t> storage_shape;  // differs from the view's for private formats (FRACTAL_NZ ...)
+    vnpu::opapi::Layout layout;
     mutable std::shared_ptr<ResultShape> result;
 };
 struct aclScalar {
@@ -67,12 +78,20 @@ class Named {
 class Operand : public at::Tensor, public Named {
   public:
     Operand(const aclTensor *source, const char *name)
-        : at::Tensor(source != nullptr ? source->view : at::Tensor()), Named(name), source_(source) {}
+        : at::Tensor(source != nullptr ? source->view : at::Tensor()),
+          Named(name),
+          layout_(source != nullptr ? source->layout : Layout{}),
+          source_(source) {}
     using at::Tensor::operator=;
     // Null or defined: as std::optional, for ATen functions that take one.
     std::optional<at::Tensor> maybe() const { return defined() ? std::optional<at::Tensor>(*this) : std::nullopt; }
     // The descriptor; it is alive in the first phase only.
     const aclTensor *source() const noexcept { return source_; }
+
+    // Its private format, if it has one, which the operator must have said that it takes: required() refuses others.
+    Layout layout() const noexcept { return layout_; }
+    bool may_have_layout() const noexcept { return may_have_layout_; }
+    void allow_layout() noexcept { may_have_layout_ = true; }
 
     // Declares, in the first phase, that the kernel decides how much of this output it fills.
     void set_data_dependent();
@@ -80,6 +99,8 @@ class Operand : public at::Tensor, public Named {
     void publish(const at::Tensor &result);
 
   private:
+    Layout layout_;
+    bool may_have_layout_ = false;
     const aclTensor *source_;
     std::shared_ptr<ResultShape> result_;
 };

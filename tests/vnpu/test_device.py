@@ -41,6 +41,7 @@ print(count, [ask("aclrtGetLogicDevIdByUserDevId", i, kind=ctypes.c_int32) for i
         ({"VNPU_DEVICES": "8x"}, "VNPU_DEVICES=8x"),
         ({"VNPU_SOC": "Ascend1"}, "VNPU_SOC=Ascend1 is not a chip profile"),
         ({"VNPU_HOST_LIMIT": "much"}, "VNPU_HOST_LIMIT=much is not an amount of memory"),
+        ({"VNPU_DTYPES": "all"}, "VNPU_DTYPES=all is neither chip"),
     ],
 )
 def test_wrong_settings_are_named(variables: dict[str, str], words: str) -> None:

@@ -59,7 +59,8 @@ def _info(arguments: argparse.Namespace) -> None:
     print(
         f"chip       {name}: {chip['cube_cores']} cube and {chip['vector_cores']} vector cores at "
         f"{chip['clock_ghz']} GHz, {chip['memory_gib']} GiB at {chip['bandwidth_gbs']:g} GB/s, "
-        f"bfloat16 {'yes' if chip['bf16'] else 'no'}"
+        f"bfloat16 {'yes' if chip['bf16'] else 'no'}, results out of range "
+        f"{'become inf and nan' if chip['inf_nan'] else 'saturate'}"
     )
     counts = ", ".join(f"{count} {status}" for status, count in sorted(operators.items()))
     print(f"operators  {counts or 'unknown: not built'}")

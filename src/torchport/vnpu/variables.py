@@ -32,6 +32,12 @@ VARIABLES = (
         "host memory that the devices of one process may take together, such as 16GiB; "
         "unset = 4/5 of the machine's or the cgroup's memory, divided among torchrun's local ranks",
     ),
+    Variable(
+        "VNPU_DTYPES",
+        "chip",
+        "chip = operators refuse the dtypes that CANN's documentation does not list for them; any = where a "
+        "floating-point dtype is allowed, so is every other (float64 matrix products ...)",
+    ),
     Variable("VNPU_LIBRARIES", "", "folder of another build of the libraries, say with a sanitizer"),
     Variable("TORCHPORT_AUTO", "", "1 = redirect CUDA calls to the NPU in every Python (torchport.auto)"),
     Variable("TORCHPORT_AUDIT", "", "file that gets one JSON line per redirected place"),

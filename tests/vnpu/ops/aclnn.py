@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch_npu
 
 from torchport import vnpu
 
@@ -40,7 +41,8 @@ DTYPES = {
     torch.complex128: 17,
     torch.bfloat16: 27,
 }
-FORMAT_ND = 2
+FRACTAL_NZ = 29
+PRIVATE_FORMATS = (3, 4, FRACTAL_NZ, 32, 33)
 NUMBERS: dict[str, Callable[[Any], Any]] = {
     "int64_t": ctypes.c_int64,
     "uint64_t": ctypes.c_uint64,
@@ -78,6 +80,17 @@ def run(name: str, *arguments: Any) -> None:
         raise RefusedError(f"{status}: {_message()}")
 
 
+def direct(name: str, *arguments: Any) -> int:
+    """The code of a function without phases; answers go through pointers that the caller brings."""
+    made: list[tuple[Callable[[Any], Any], Any]] = []
+    kinds = [kind for kind, _, _ in SIGNATURES[name]["params"]]
+    inputs = [_own(kind, value, made) for kind, value in zip(kinds, arguments, strict=True)]
+    status = int(getattr(_library(), name)(*inputs))
+    for destroy, pointer in made:
+        destroy(pointer)
+    return status
+
+
 def _plan(name: str, arguments: tuple[Any, ...]) -> tuple[int, str, ctypes.c_void_p]:
     torch.npu.synchronize()  # what torch_npu has in its task queue comes first
     parameters = SIGNATURES[name]["params"]
@@ -99,6 +112,8 @@ def _own(kind: str, value: Any, made: list[tuple[Callable[[Any], Any], Any]]) ->
     kind = kind.removeprefix("const ").strip()
     if kind in NUMBERS:
         return NUMBERS[kind](value)
+    if kind in ("int64_t**", "uint64_t*", "int*"):  # for an answer
+        return value
     if value is None:
         return ctypes.c_void_p()
     if kind == "char*":
@@ -129,6 +144,10 @@ def _tensor(tensor: torch.Tensor | None) -> Any:
         return ctypes.c_void_p()
     rank = tensor.dim()
     sizes, strides = (ctypes.c_int64 * rank)(*tensor.shape), (ctypes.c_int64 * rank)(*tensor.stride())
+    storage, form = list(sizes), int(torch_npu.get_npu_format(tensor))
+    if form in PRIVATE_FORMATS:  # only the last dimension, the block, and the product of all say something
+        block = 32 if form == FRACTAL_NZ and tensor.element_size() == 1 else 16
+        storage = [torch_npu.get_storage_size(tensor) // block, block]
     return ctypes.c_void_p(
         _library().aclCreateTensor(
             sizes,
@@ -136,9 +155,9 @@ def _tensor(tensor: torch.Tensor | None) -> Any:
             ctypes.c_int32(DTYPES[tensor.dtype]),
             strides,
             ctypes.c_int64(tensor.storage_offset()),
-            ctypes.c_int32(FORMAT_ND),
-            sizes,
-            ctypes.c_uint64(rank),
+            ctypes.c_int32(form),
+            (ctypes.c_int64 * len(storage))(*storage),
+            ctypes.c_uint64(len(storage)),
             ctypes.c_void_p(tensor.untyped_storage().data_ptr()),
         )
     )
