@@ -160,6 +160,13 @@ def test_output_that_is_taken(tmp_path: Path, place: str) -> None:
     assert caught.value.hint
 
 
+def test_a_file_asked_for_by_name_is_read_whatever_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import torch\ndef f(:\n")
+    (finding,) = preview_tree(tmp_path / "broken.py").findings
+    assert (finding.code, finding.location.line if finding.location else 0) == ("TP901", 2)
+    assert preview_tree(tmp_path).findings == ()  # in a tree, what does not name CUDA is left unread
+
+
 def test_one_file(tmp_path: Path) -> None:
     root = project(tmp_path)
     result = convert_tree(root / "train.py", tmp_path / "out")

@@ -72,6 +72,19 @@ def _of_interest() -> re.Pattern[bytes]:
     return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
 
 
+def unreadable(data: bytes, path: str) -> tuple[Finding, ...]:
+    """The finding on a Python file that cannot be parsed, whether or not it names CUDA; nothing for another file."""
+    if kind_of(path) not in (None, Kind.PYTHON) or len(data) > LARGEST:
+        return ()
+    try:
+        Module(path, data)
+    except SourceError as error:
+        return (about_file(error.code, path, error.message, line=error.line, column=error.column),)
+    except (RecursionError, MemoryError):
+        return (about_file("TP901", path, "the code is nested too deeply to be analysed"),)
+    return ()
+
+
 def inspect_with(
     data: bytes,
     path: str,

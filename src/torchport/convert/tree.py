@@ -60,8 +60,10 @@ def convert_project(
 ) -> list[Converted]:
     """Convert every source at or below `root` as the project's settings say; nothing is written."""
     settings = settings_of(root)
-    if settings.ignore:
-        extras = dataclasses.replace(extras or Extras(), ignore=settings.ignore)
+    if settings.ignore or root.is_file():
+        extras = extras or Extras()
+        ignore = extras.ignore | settings.ignore
+        extras = dataclasses.replace(extras, ignore=ignore, asked_for=root.is_file())
     return list(convert_files(sources(root, settings, apart_from), style, extras))
 
 

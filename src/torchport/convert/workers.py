@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from torchport.convert.inspection import LARGEST, about_file, bug
+from torchport.convert.inspection import LARGEST, about_file, bug, unreadable
 from torchport.convert.residue import Mention, residue
 from torchport.convert.source import convert_source
 from torchport.convert.stages import Extras, convert_in_stages
@@ -77,6 +77,8 @@ def convert_file(
             project,
             lambda data: convert_source(data, name, style, project, extras.ignore),
         )
+        if extras.asked_for and not conversion.findings:
+            conversion = dataclasses.replace(conversion, findings=unreadable(data, name))
     done = Converted(
         path,
         name,
