@@ -11,6 +11,7 @@ FUNCTIONS = {
     "relu6": functional.relu6,
     "threshold": lambda x: functional.threshold(x, 0.3, -1.5),
     "leaky_relu": lambda x: functional.leaky_relu(x, 0.2),
+    "leaky_relu with a falling slope": lambda x: functional.leaky_relu(x, -0.2),
     "elu": lambda x: functional.elu(x, 1.5),
     "selu": functional.selu,
     "celu": lambda x: functional.celu(x, 1.5),

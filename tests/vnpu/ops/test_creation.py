@@ -88,6 +88,9 @@ def test_one_hot() -> None:
     expected = torch.full((2, 3, 2), -1.0)
     expected[0, 0, 0] = expected[0, 2, 1] = expected[1, 1, 1] = 2.0  # class 7 is none of three
     assert torch.equal(out.cpu(), expected)
+    first = torch.empty(3, 2, 2, device=DEVICE)
+    run("aclnnOneHot", torch.tensor([[0, 2], [7, 1]], device=DEVICE), 3, on, off, 0, first)
+    assert torch.equal(first.cpu(), out.cpu().transpose(0, 1))
 
 
 def test_fill_diagonal() -> None:

@@ -61,6 +61,14 @@ def test_unfold_and_fold(options):
     check(lambda x: functional.fold(x, (6, 7), (2, 3), **options), random(*columns.shape), ulps=8)
 
 
+def test_columns_that_overlap_are_added_up_in_fp32_and_rounded_once():
+    columns = random(1, 2 * 25, 36)
+    narrow = [torch.float16, torch.bfloat16]
+    check(
+        lambda x: functional.fold(x, (6, 6), (5, 5), padding=2), columns, dtypes=narrow, ulps=0.6, grad=False
+    )
+
+
 def test_first_phase_refuses():
     def zeros(*shape):
         return torch.zeros(*shape, device="npu")

@@ -310,6 +310,13 @@ def test_unpermute_and_its_gradient(weighted: bool) -> None:
     )  # fmt: skip
 
 
+def test_unpermute_of_no_rows_is_zero() -> None:
+    """Every token has been dropped."""
+    where, out = torch.arange(4, dtype=torch.int32, device="npu"), npu_empty(4, 3, dtype=torch.float32)
+    run("aclnnMoeTokenUnpermute", torch.zeros(0, 3, device="npu"), where, None, False, None, out)
+    assert torch.equal(out.cpu(), torch.zeros(4, 3))
+
+
 def routing_map(tokens: int, k: int) -> torch.Tensor:
     return torch.zeros(tokens, EXPERTS).scatter_(1, choose(tokens, k).long(), 1).bool()
 

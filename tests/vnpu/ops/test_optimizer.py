@@ -198,6 +198,17 @@ def test_scale_follows_torchs_rule() -> None:
     assert results["npu"] == results["cpu"]
 
 
+@pytest.mark.parametrize(("overflow", "scale", "tracker"), [(0.0, 8.0, 2), (1.0, 4.0, 0)])
+def test_scale_goes_into_tensors_of_its_own(overflow: float, scale: float, tracker: int) -> None:
+    """CANN's operator has outputs beside its inputs; torch_npu passes the same for both."""
+    one = torch.ones(1, device="npu")
+    before = (8 * one, torch.ones(1, dtype=torch.int32, device="npu"), overflow * one)
+    after = (torch.zeros_like(before[0]), torch.zeros_like(before[1]))
+    run("aclnnAmpUpdateScale", *before, 2.0, 0.5, 5, *after)
+    assert (before[0].item(), before[1].item()) == (8.0, 1)
+    assert (after[0].item(), after[1].item()) == (scale, tracker)
+
+
 @pytest.mark.parametrize("which", ["torch.amp", "torch.npu.amp"])
 def test_grad_scaler_skips_and_scales(which: str) -> None:
     results = {}

@@ -100,3 +100,11 @@ def test_refused() -> None:
     status, message = first_phase("aclnnAddcmul", x, torch.ones(4, device=DEVICE), x, 1, out)
     assert status == INVALID_ARGUMENT
     assert "does not broadcast" in message
+
+
+def test_where_rounds_what_is_wider_than_its_output() -> None:
+    condition, wide = torch.tensor([True, False, False]), torch.tensor([1.0, 1 + 2**-12, 3.0])
+    narrow, out = torch.full((3,), 7.0).half(), torch.zeros(3, dtype=torch.float16, device=DEVICE)
+    for one, two in ((narrow, wide), (wide, narrow)):
+        run("aclnnSWhere", condition.to(DEVICE), one.to(DEVICE), two.to(DEVICE), out)
+        assert torch.equal(out.cpu(), torch.where(condition, one.half(), two.half()))

@@ -321,3 +321,10 @@ def test_exponential():
     out = torch.empty(COUNT, device="npu")
     aclnn.run("aclnnSimThreadExponential", out, COUNT, 2.5, 3, 8)
     assert distance(out, lambda x: 1 - torch.exp(-2.5 * x)) < DISTANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_element_is_filled_whatever_the_length(dtype):
+    for length in range(1, 10):  # a block of the generator is four numbers, or two
+        x = torch.full((length,), -7.0, dtype=dtype, device="npu")
+        assert bool(x.uniform_().ge(0).all()), (length, x)

@@ -203,3 +203,12 @@ def test_refused() -> None:
     assert "maxNorm is -1" in refused("aclnnRenorm", x, 2.0, 0, -1.0, x)
     with pytest.raises(RuntimeError):
         torch.empty(0, device=DEVICE).max()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_variance_into_an_output_with_gaps(keep: bool) -> None:
+    x = random(3, 4).float()
+    room = torch.full((3, 2), 9.0, device=DEVICE)
+    out = room[:, :1] if keep else room[:, 0]
+    run("aclnnVarCorrection", x.to(DEVICE), [1], 1, keep, out)
+    assert torch.allclose(room[:, 0].cpu(), x.var(1)) and room[:, 1].tolist() == [9.0, 9.0, 9.0]

@@ -1,5 +1,7 @@
 """Top-k and top-p, against plain loops."""
 
+import math
+
 import pytest
 import torch
 import torch_npu
@@ -43,6 +45,12 @@ def test_top_k_top_p_of_torch_npu() -> None:
     for i in range(3):
         keep = allowed(logits[i], float(p[i]), int(k[i]))
         assert torch.equal(out[i].cpu(), logits[i].masked_fill(~keep, -torch.inf))
+
+
+def test_at_least_one_stays() -> None:
+    logits, out = torch.tensor([[1.0, 4.0, 2.0], [3.0, 1.0, 2.0]]), torch.zeros(2, 3, device="npu")
+    run("aclnnApplyTopKTopP", logits.npu(), None, torch.tensor([0, 7], dtype=torch.int32, device="npu"), out)
+    assert out.tolist() == [[-math.inf, 4.0, -math.inf], [3.0, 1.0, 2.0]]
 
 
 def test_refusals() -> None:

@@ -134,6 +134,16 @@ def test_running(dim: int) -> None:
     check(lambda t: t.cumsum(dim), random(0, 3))
 
 
+@pytest.mark.parametrize("name", ["Cummax", "Cummin"])
+def test_running_extremes_with_int32_positions(name: str) -> None:
+    x = DISTINCT.float()
+    found = torch.zeros(2, 3, 4, device=DEVICE)
+    where = torch.full((2, 3, 4), 9, dtype=torch.int32, device=DEVICE)
+    run(f"aclnn{name}", x.to(DEVICE), 1, found, where)
+    values, indices = getattr(torch, name.lower())(x, 1)
+    assert torch.equal(found.cpu(), values) and torch.equal(where.cpu(), indices.int())
+
+
 def test_by_c_name() -> None:
     x = DISTINCT.float().to(DEVICE)
     values, where = (
