@@ -30,7 +30,7 @@ SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test models distributed libraries conformance corpus fuzz lint types format docs asan tsan micro bench clean distclean
+.PHONY: help setup build demo test models distributed libraries conformance mutation corpus fuzz lint types format docs asan tsan micro bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -60,6 +60,9 @@ fuzz: $(VENV)/.packages ## convert 20,000 generated programs (half an hour); CAS
 
 conformance: setup ## PyTorch's operator database against status.json (20 minutes; NAMES="add relu" for some)
 	$(BIN)/python tests/conformance/run.py $(NAMES)
+
+mutation: setup ## faults put into the kernels, and how many the tests notice (40 minutes; AGAIN=1 after adding a test)
+	$(BIN)/python tests/mutation/run.py --jobs $(JOBS) $(if $(AGAIN),--again)
 
 libraries: setup build/libraries/.installed ## scripts with accelerate, transformers, lightning and timm under `torchport run`
 	$(BIN)/python -m pytest -o timeout=600 tests/libraries

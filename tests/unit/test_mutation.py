@@ -1,0 +1,113 @@
+"""The mutation check: what it changes in C++, and that its last run keeps the promise made of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "mutation"
+sys.path.insert(0, str(FOLDER))
+
+import mutants  # noqa: E402
+
+FAMILY = """
+namespace {
+
+void check(const Operand &out, int64_t dim) {
+    if (dim < 0) fail("parameter dim is {}", dim);
+}
+
+void scaled(at::Tensor &out, const at::Tensor &self, double factor, bool keep) {
+    if (self.numel() == 0) return;
+    const at::Tensor sum = at::sum(self, 1, keep);  // one, two
+    if (factor < 0) fail("parameter factor is {}", factor);
+    out.copy_(sum.masked_fill(sum > 3, 0) * factor);
+}
+
+}  // namespace
+
+#define SCALED(NAME, CHECK, ...) OP(NAME, CHECK(out, 1 + 1), __VA_ARGS__)
+
+SCALED(aclnnScaled, check, scaled(out, self, alpha, keepDim))
+OP(aclnnSub, check(out, 2), at::sub_out(out, self, other, alpha))
+"""
+SIGNATURES = {
+    "aclnnScaled": {
+        "params": [["double", "alpha", 0], ["bool", "keepDim", 0], ["const aclTensor*", "self", 0]]
+    },
+    "aclnnSub": {"params": [["const aclScalar*", "alpha", 0]]},
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[mutants.Mutant]:
+    folder = tmp_path_factory.mktemp("opapi")
+    (folder / "family.cpp").write_text(FAMILY, encoding="utf-8")
+    (folder / "check.cpp").write_text("void same(int a) { a = a + 1; }\n", encoding="utf-8")
+    (folder / "signatures.json").write_text(json.dumps(SIGNATURES), encoding="utf-8")
+    everything = mutants.candidates(folder)
+    assert set(everything) == {"family.cpp"}
+    return everything["family.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "original", "mutated"),
+    [
+        ("swap arguments", "at::sub_out(out, self, other, alpha)", "at::sub_out(out, other, self, alpha)"),
+        ("drop argument", "at::sub_out(out, self, other, alpha)", "at::sub_out(out, self, other)"),
+        ("other function", "at::sub_out(out, self, other, alpha)", "at::add_out(out, self, other, alpha)"),
+        ("other function", "at::sum(self, 1, keep)", "at::mean(self, 1, keep)"),
+        ("ignore number", "alpha", "at::Scalar(1)"),
+        ("ignore number", "factor", "1"),
+        ("flip boolean", "keepDim", "!keepDim"),
+        ("flip boolean", "keep", "!keep"),
+        ("wrong constant", "3", "4"),
+        ("negate condition", "self.numel() == 0", "!(self.numel() == 0)"),
+        ("other comparison", "sum > 3", "sum >= 3"),
+        ("other arithmetic", "sum.masked_fill(sum > 3, 0) * factor", "sum.masked_fill(sum > 3, 0) / factor"),
+        ("drop call", "sum.masked_fill(sum > 3, 0)", "at::Tensor(sum)"),
+        ("drop statement", "out.copy_(sum.masked_fill(sum > 3, 0) * factor)", ""),
+    ],
+)
+def test_kernels_are_changed(found: list[mutants.Mutant], operator: str, original: str, mutated: str) -> None:
+    assert (operator, original, mutated) in {
+        (mutant.change.operator, mutant.change.original, mutant.change.mutated) for mutant in found
+    }
+
+
+def test_first_phases_and_messages_are_not_changed(found: list[mutants.Mutant]) -> None:
+    assert {mutant.function for mutant in found} == {"aclnnScaled", "aclnnSub", "scaled"}
+    assert [mutant for mutant in found if mutant.change.original in {"2", "dim < 0", "factor < 0"}] == []
+
+
+def test_all_mutants_stand_in_one_text_each_in_its_line(found: list[mutants.Mutant]) -> None:
+    chosen = dict(enumerate(mutants.chosen(found, 1, 100), 1))
+    text, lines = mutants.rewritten(FAMILY, chosen)
+    assert len(chosen) >= 5 and set(lines.values()) == set(chosen)
+    for line, number in lines.items():
+        assert text.splitlines()[line - 1].count(f"::torchport::mutant({number})") == 1
+    assert len(text) > len(FAMILY) and "// one, two" in text
+
+
+def test_choice_depends_on_the_seed_and_not_on_other_lines(found: list[mutants.Mutant]) -> None:
+    first = mutants.chosen(found, 1, 3)
+    assert [m.key for m in first] == [m.key for m in mutants.chosen(found[::-1], 1, 3)]
+    assert len({tuple(m.key for m in mutants.chosen(found, seed, 3)) for seed in range(5)}) > 1
+
+
+def test_last_run_killed_85_percent() -> None:
+    status = json.loads((FOLDER / "status.json").read_text(encoding="utf-8"))
+    assert status["mutants"] >= 100
+    assert status["killed"] >= 0.85 * status["mutants"]
+    assert status["killed"] + len(status["survivors"]) == status["mutants"]
+    assert set(status["survivors"].values()) <= {"survived", "not reached"}
+    for table in ("by_operator", "by_file"):
+        assert sum(sum(row.values()) for row in status[table].values()) == status["mutants"]
+    # Few: what the tests do not see has to be proven the same, one by one.
+    reasons = tomllib.loads((FOLDER / "equivalent.toml").read_text(encoding="utf-8"))["row"]
+    assert status["equivalent"] <= len(reasons) <= 0.1 * status["mutants"]
+    assert all(len(row["reason"]) > 20 for row in reasons)
