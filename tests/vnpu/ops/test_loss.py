@@ -205,3 +205,19 @@ def test_first_phase_refuses():
     ):
         assert refused[0] == aclnn.INVALID_ARGUMENT
         assert text in refused[1]
+
+
+def test_ctc_loss_with_more_room_than_states():
+    """CANN aligns what passes from forward to backward."""
+    probs = random(4, 2, 5).float().log_softmax(-1)
+    targets, steps, sizes = torch.tensor([[1, 2], [3, 3]]), [4, 4], [2, 2]
+    loss, gradient = torch.zeros(2, device="npu"), torch.zeros(4, 2, 5, device="npu")
+    room = torch.zeros(2, 6, 8, device="npu")
+    call = (probs.npu(), targets.npu(), steps, sizes)
+    aclnn.run("aclnnCtcLoss", *call, 0, False, loss, room)
+    aclnn.run("aclnnCtcLossBackward", torch.ones(2, device="npu"), *call, loss, room, 0, False, gradient)
+    leaf = probs.double().requires_grad_()
+    expected = functional.ctc_loss(leaf, targets, tuple(steps), tuple(sizes), reduction="none")
+    expected.sum().backward()
+    assert torch.allclose(loss.cpu().double(), expected, rtol=1e-5)
+    assert torch.allclose(gradient.cpu().double(), leaf.grad, atol=1e-5)
