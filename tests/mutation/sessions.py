@@ -188,7 +188,7 @@ def judge(mutants: dict[int, Mutant], jobs: int) -> Iterator[tuple[int, str]]:
             yield number, "not reached"
             continue
         tests[number].sort(key=seconds.__getitem__)  # a quick one may be enough
-        work.append((number, tests[number], 20 + 5 * sum(seconds[test] for test in tests[number])))
+        work.append((number, tests[number], 60 + 5 * sum(seconds[test] for test in tests[number])))
     for _, child in _each(work, jobs):
         answer = child.answer()
         if answer is None:
