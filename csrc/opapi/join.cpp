@@ -1,5 +1,8 @@
 // Tensors put together, taken apart and rearranged: cat, stack, split, flip, roll, repeat, unfold.
+#include <ATen/Parallel.h>
 #include <ATen/WrapDimUtils.h>
+
+#include <algorithm>
 
 #include "device/fault.h"
 #include "opapi/op.h"
@@ -255,6 +258,55 @@ void as_many_axes(const Ints &perm, int64_t axes) {
         fail(FaultKind::InvalidArgument, "parameter perm has {} axes, expected {}", perm.size(), axes);
 }
 
+// Row by row of the last dimension. ATen's flip has no form that writes into an output.
+template <class Element>
+void flip_rows(at::Tensor &out, const at::Tensor &self, const std::vector<bool> &flipped) {
+    const int64_t last = self.dim() - 1, length = self.size(last), from_step = self.stride(last),
+                  to_step = out.stride(last);
+    const bool backwards = flipped[static_cast<size_t>(last)];
+    const Element *from = static_cast<const Element *>(self.const_data_ptr());
+    Element *to = static_cast<Element *>(out.mutable_data_ptr());
+    at::parallel_for(0, self.numel() / length, at::internal::GRAIN_SIZE / length + 1, [&](int64_t row, int64_t end) {
+        for (; row < end; ++row) {
+            int64_t rest = row, read = 0, written = 0;
+            for (int64_t dim = last - 1; dim >= 0; --dim) {
+                const int64_t size = self.size(dim), i = rest % size;
+                read += (flipped[static_cast<size_t>(dim)] ? size - 1 - i : i) * self.stride(dim);
+                written += i * out.stride(dim);
+                rest /= size;
+            }
+            const Element *source = from + read;
+            Element *target = to + written;
+            if (from_step == 1 && to_step == 1) {
+                backwards ? std::reverse_copy(source, source + length, target) : std::copy_n(source, length, target);
+            } else {
+                const int64_t step = backwards ? -from_step : from_step;
+                source += backwards ? (length - 1) * from_step : 0;
+                for (int64_t i = 0; i < length; ++i) target[i * to_step] = source[i * step];
+            }
+        }
+    });
+}
+
+void flip(at::Tensor &out, const at::Tensor &self, const Ints &dims) {
+    if (self.numel() == 0) return;
+    if (self.dim() == 0) return void(out.copy_(self));
+    std::vector<bool> flipped(static_cast<size_t>(self.dim()));
+    for (const int64_t dim : dims) flipped[static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()))] = true;
+    switch (self.element_size()) {
+        case 1:
+            return flip_rows<uint8_t>(out, self, flipped);
+        case 2:
+            return flip_rows<uint16_t>(out, self, flipped);
+        case 4:
+            return flip_rows<uint32_t>(out, self, flipped);
+        case 8:
+            return flip_rows<uint64_t>(out, self, flipped);
+        default:  // complex128
+            return flip_rows<c10::complex<double>>(out, self, flipped);
+    }
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -263,8 +315,8 @@ OP(aclnnChunkCat, chunks_and_concatenates(tensors, dim, numChunks, out),
    at::_chunk_cat_out(out, tensors.tensors(), dim, numChunks))
 OP(aclnnStack, stacks(tensors, dim, out), at::stack_out(out, tensors.tensors(), dim))
 OP(aclnnSplitWithSize, splits(self, splitSize, dim, out), split(self, splitSize, dim, out))
-// Flip and roll pass through a temporary of the output's size: ATen has no kernel that writes into an output.
-OP(aclnnFlip, flips_once(out, self, dims), out.copy_(at::flip(self, dims)))
+OP(aclnnFlip, flips_once(out, self, dims), flip(out, self, dims))
+// Through a temporary of the output's size: ATen has no kernel that writes into an output.
 OP(aclnnRoll, rolls(out, x, shifts, dims), out.copy_(at::roll(x, shifts, dims)))
 OP(aclnnRepeat, repeats_to(out, self, repeats), repeat(out, self))
 OP(aclnnRepeatInterleave, repeats_each(out, self, repeats, outputSize), out.copy_(each(self.flatten(), repeats, 0)))

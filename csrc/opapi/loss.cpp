@@ -43,10 +43,18 @@ void nll_check(const Operand &self, const Operand &target, const Operand &weight
 
 void nll_loss(at::Tensor &out, at::Tensor &total_weight, const at::Tensor &self, const at::Tensor &target,
               const at::Tensor &weight, int64_t reduction, int64_t ignore_index) {
-    const bool planes = self.dim() > 2;
-    const auto [loss, total] =
-        planes ? at::nll_loss2d_forward(widened(self), classes(target), widened(weight), reduction, ignore_index)
-               : at::nll_loss_forward(widened(self), classes(target), widened(weight), reduction, ignore_index);
+    const bool planes = self.dim() > 2, summed = reduction != at::Reduction::None || self.dim() == 1;
+    const at::Tensor x = widened(self), places = classes(target), weights = widened(weight);
+    const auto as_aten = [&](const at::Tensor &result, bool number) {
+        return result.scalar_type() == x.scalar_type() && (!number || result.dim() == 0);
+    };
+    if (as_aten(out, summed) && as_aten(total_weight, true)) {
+        planes ? at::nll_loss2d_forward_out(out, total_weight, x, places, weights, reduction, ignore_index)
+               : at::nll_loss_forward_out(out, total_weight, x, places, weights, reduction, ignore_index);
+        return;
+    }
+    const auto [loss, total] = planes ? at::nll_loss2d_forward(x, places, weights, reduction, ignore_index)
+                                      : at::nll_loss_forward(x, places, weights, reduction, ignore_index);
     give(out, loss.reshape(out.sizes()));
     give(total_weight, total.reshape(total_weight.sizes()));
 }

@@ -119,6 +119,27 @@ void sum_into(at::Tensor &out, const at::Tensor &self, at::OptionalIntArrayRef d
         out.copy_(at::sum(self, dims, keep, result));
 }
 
+void mean_into(at::Tensor &out, const at::Tensor &self, at::OptionalIntArrayRef dims, bool keep,
+               at::ScalarType result) {
+    if (out.scalar_type() == result)
+        at::mean_out(out, self, dims, keep, result);
+    else
+        out.copy_(at::mean(self, dims, keep, result));
+}
+
+// ATen's result of bytes is a byte, any other a bool.
+bool written_by_aten(const at::Tensor &truth, const at::Tensor &self) {
+    return truth.scalar_type() == (self.scalar_type() == at::kByte ? at::kByte : at::kBool);
+}
+
+void all_into(at::Tensor &out, const at::Tensor &self, at::OptionalIntArrayRef dims, bool keep) {
+    written_by_aten(out, self) ? at::all_out(out, self, dims, keep) : out.copy_(at::all(self, dims, keep));
+}
+
+void any_into(at::Tensor &out, const at::Tensor &self, at::OptionalIntArrayRef dims, bool keep) {
+    written_by_aten(out, self) ? at::any_out(out, self, dims, keep) : out.copy_(at::any(self, dims, keep));
+}
+
 void norm_into(at::Tensor &out, const at::Tensor &self, const at::Scalar &order, at::OptionalIntArrayRef dims,
                bool keep, at::ScalarType result) {
     if (out.scalar_type() == result && self.scalar_type() == result)
@@ -185,12 +206,12 @@ void renormalises(const Operand &out, const Operand &self, const ScalarArgument 
 OP(aclnnReduceSum, sums(out, self, dims, keepDims, dtype, kSummed), sum_into(out, self, all_or(dims), keepDims, dtype))
 OP(aclnnReduceNansum, sums(out, self, dim, keepDim, dtype, kNative | kIntsAndBool),
    out.copy_(at::nansum(self, all_or(dim), keepDim, dtype)))
-OP(aclnnMean, averages(out, self, dim, keepDim, dtype), out.copy_(at::mean(self, all_or(dim), keepDim, dtype)))
+OP(aclnnMean, averages(out, self, dim, keepDim, dtype), mean_into(out, self, all_or(dim), keepDim, dtype))
 OP(aclnnProd, sums(out, self, {}, false, dtype, kAll), out.copy_(at::prod(widened(self), wide(dtype))))
 OP(aclnnProdDim, sums(out, self, dim, keepDim, dtype, kAll),
    out.copy_(at::prod(widened(self), dim, keepDim, wide(dtype))))
-OP(aclnnAll, truths(out, self, dim, keepdim), out.copy_(at::all(self, all_or(dim), keepdim)))
-OP(aclnnAny, truths(out, self, dim, keepdim), out.copy_(at::any(self, all_or(dim), keepdim)))
+OP(aclnnAll, truths(out, self, dim, keepdim), all_into(out, self, all_or(dim), keepdim))
+OP(aclnnAny, truths(out, self, dim, keepdim), any_into(out, self, all_or(dim), keepdim))
 
 OP(aclnnMax, extremes(out, self, {}, false), at::amax_out(out, self, at::IntArrayRef(), false))
 OP(aclnnMin, extremes(out, self, {}, false), at::amin_out(out, self, at::IntArrayRef(), false))

@@ -71,8 +71,8 @@ OP(aclnnSign, same(self, result, kFloats | kComplex | at::kInt | at::kLong | at:
 OP(aclnnSignbit, to_bool(self, out, kReals | at::kBool), at::signbit_out(out, self))
 OP(aclnnIsPosInf, to_bool(self, out, kFloats), at::isposinf_out(out, self))
 OP(aclnnIsNegInf, to_bool(self, out, kFloats), at::isneginf_out(out, self))
-// Two temporaries: ATen composes it of |self| != inf and self == self.
-OP(aclnnIsFinite, to_bool(self, out, kFloats), out.copy_(at::isfinite(self)))
+// One temporary, where ATen's composition of |self| != inf and self == self has three.
+OP(aclnnIsFinite, to_bool(self, out, kFloats), at::eq_out(out, self - self, 0))
 
 UNARY(aclnnNeg, self, kFloats | kComplex | at::kChar | at::kInt | at::kLong, at::neg_out)
 UNARY(aclnnBitwiseNot, self, kIntsAndBool, at::bitwise_not_out)

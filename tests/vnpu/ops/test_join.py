@@ -18,6 +18,8 @@ FUNCTIONS: list[Callable[..., Any]] = [
     lambda x, y: torch.stack([x, y], 1),
     lambda x, y: x.flip(0),
     lambda x, y: x.flip(0, 1),
+    lambda x, y: x.flip(-1),
+    lambda x, y: torch.stack([x, y]).flip(0, 2),
     lambda x, y: x.roll(1, 0),
     lambda x, y: x.roll((2, -1), (0, 1)),
     lambda x, y: x.roll(3),
@@ -45,12 +47,26 @@ def test_values_and_gradients(function: Callable[..., Any]) -> None:
         check(function, view, y.t().contiguous().t(), dtypes=[torch.float32], grad=False)
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int64, torch.float64, torch.complex64, torch.complex128]
+)
+def test_flips_move_elements_of_every_size(dtype: torch.dtype) -> None:
+    x = random(3, 50, low=0, high=100).to(dtype)
+    out = torch.empty_like(x, device=DEVICE).t()  # rows of it are columns in memory
+    run("aclnnFlip", x.to(DEVICE), [1], out.t())
+    assert torch.equal(out.t().cpu(), x.flip(1))
+    run("aclnnFlip", x.t().to(DEVICE), [0, 1], out)
+    assert torch.equal(out.cpu(), x.t().flip(0, 1))
+
+
 def test_zero_size() -> None:
     check(lambda x, y: torch.cat([x, y]), random(0, 4), random(2, 4))
     check(lambda x, y: torch.cat([x, y]), random(0), random(2, 4))
     check(lambda x: torch.stack([x, x]), random(0, 4))
     check(lambda x: torch.stack([x, x]), random())
     check(lambda x: x.flip(0), random(0, 4))
+    check(lambda x: x.flip(0), random(4, 0), grad=False)
+    check(lambda x: torch.flip(x, ()), random())
     check(lambda x: x.repeat(2, 0), random(3, 4), grad=False)
     check(lambda x: x.repeat(3), random())
 
