@@ -1,5 +1,6 @@
 // Activation functions and their gradients.
 #include "device/fault.h"
+#include "opapi/number.h"
 #include "opapi/op.h"
 #include "opapi/philox.h"
 #include "opapi/precision.h"
@@ -130,14 +131,16 @@ void rrelu_check(const Operand &self, const Operand &noise, const ScalarArgument
 
 ACTIVATION(aclnnRelu, ordered, at::clamp_min_out(out, self, 0))
 ACTIVATION_INPLACE(aclnnInplaceRelu, ordered, at::clamp_min_out(selfRef, selfRef, 0))
-ACTIVATION(aclnnThreshold, ordered, at::threshold_out(out, self, threshold, value))
-ACTIVATION_INPLACE(aclnnInplaceThreshold, ordered, at::threshold_out(selfRef, selfRef, threshold, value))
-GRADIENT(aclnnThresholdBackward, self, out, at::threshold_backward_out(out, gradOutput, self, threshold))
+ACTIVATION(aclnnThreshold, ordered, at::threshold_out(out, self, computed(threshold, self), computed(value, self)))
+ACTIVATION_INPLACE(aclnnInplaceThreshold, ordered,
+                   at::threshold_out(selfRef, selfRef, computed(threshold, selfRef), computed(value, selfRef)))
+GRADIENT(aclnnThresholdBackward, self, out,
+         at::threshold_backward_out(out, gradOutput, self, computed(threshold, self)))
 
-ACTIVATION(aclnnLeakyRelu, unary, at::leaky_relu_out(out, self, negativeSlope))
-ACTIVATION_INPLACE(aclnnInplaceLeakyRelu, unary, at::leaky_relu_out(selfRef, selfRef, negativeSlope))
+ACTIVATION(aclnnLeakyRelu, unary, at::leaky_relu_out(out, self, computed(negativeSlope, self)))
+ACTIVATION_INPLACE(aclnnInplaceLeakyRelu, unary, at::leaky_relu_out(selfRef, selfRef, computed(negativeSlope, selfRef)))
 GRADIENT(aclnnLeakyReluBackward, self, out,
-         at::leaky_relu_backward_out(out, gradOutput, self, negativeSlope, selfIsResult))
+         at::leaky_relu_backward_out(out, gradOutput, self, computed(negativeSlope, self), selfIsResult))
 OP(aclnnPrelu, prelu_check(self, weight, out),
    out.copy_(at::_prelu_kernel(widened(self), slopes(widened(weight), self).expand_as(self))))
 OP(aclnnPreluBackward, prelu_check(self, weight, gradInput); same_shape(gradOutput, self);
@@ -159,8 +162,9 @@ OP(aclnnLogSigmoidBackward, backward(gradOutput, self, gradInput);
 
 // CANN documents the tanh form for aclnnGelu and its gradient, and torch_npu calls them whatever `approximate` says.
 // The exact mode of the virtual NPU has the CPU's numbers for F.gelu's default: the erf form.
-ACTIVATION(aclnnGelu, unary, at::gelu_out(out, self, "none"))
-OP(aclnnGeluV2, unary(x, y); gelu_number(approximate), at::gelu_out(y, x, approximate == 1 ? "tanh" : "none"))
+OP(aclnnGelu, unary(self, out); same_dtype(out, self), at::gelu_out(out, self, "none"))
+OP(aclnnGeluV2, unary(x, y); same_dtype(y, x);
+   gelu_number(approximate), at::gelu_out(y, x, approximate == 1 ? "tanh" : "none"))
 OP(aclnnGeluBackward, gelu_backward_check(gradOutput, self, gradInput),
    gelu_backward(gradInput, gradOutput, self, "none"))
 OP(aclnnGeluBackwardV2, gelu_backward_check(gradOutput, self, gradInput);

@@ -3,6 +3,7 @@
 #include <ATen/native/BinaryOps.h>
 
 #include "device/fault.h"
+#include "opapi/number.h"
 #include "opapi/op.h"
 
 #define BINARY(NAME, DTYPES, ...) OP(NAME, binary(out, self, other, DTYPES), __VA_ARGS__)
@@ -92,26 +93,29 @@ void shifts(const Operand &out, const Operand &in, const Operand &bits) { binary
 }  // namespace
 }  // namespace vnpu::opapi
 
-SUM(aclnnAdd, out, binary(out, self, other, kAll), at::add_out(out, self, other, alpha))
-SUM(aclnnAdds, out, with_number(out, self, other, kAll), at::add_out(out, self, other.number(), alpha))
+SUM(aclnnAdd, out, binary(out, self, other, kAll), at::add_out(out, self, other, computed(alpha, out)))
+SUM(aclnnAdds, out, with_number(out, self, other, kAll), at::add_out(out, self, other.number(), computed(alpha, out)))
 SUM(aclnnAddV3, out, with_number(out, other, self, kNative | at::kInt | at::kChar),
-    at::add_out(out, self.number(), other, alpha))
-SUM(aclnnInplaceAdd, selfRef, binary(selfRef, selfRef, other, kAll), at::add_out(selfRef, selfRef, other, alpha))
+    at::add_out(out, self.number(), other, computed(alpha, out)))
+SUM(aclnnInplaceAdd, selfRef, binary(selfRef, selfRef, other, kAll),
+    at::add_out(selfRef, selfRef, other, computed(alpha, selfRef)))
 SUM(aclnnInplaceAdds, selfRef, with_number(selfRef, selfRef, other, kAll),
-    at::add_out(selfRef, selfRef, other.number(), alpha))
-SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts), at::add_out(out, self, other, alpha).clamp_min_(0))
+    at::add_out(selfRef, selfRef, other.number(), computed(alpha, selfRef)))
+SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts),
+    at::add_out(out, self, other, computed(alpha, out)).clamp_min_(0))
 SUM(aclnnInplaceAddRelu, selfRef, binary(selfRef, selfRef, other, kNative | kInts),
-    at::add_out(selfRef, selfRef, other, alpha).clamp_min_(0))
+    at::add_out(selfRef, selfRef, other, computed(alpha, selfRef)).clamp_min_(0))
 
-SUM(aclnnSub, out, binary(out, self, other, kNumbers), at::sub_out(out, self, other, alpha))
+SUM(aclnnSub, out, binary(out, self, other, kNumbers), at::sub_out(out, self, other, computed(alpha, out)))
 SUM(aclnnSubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    at::sub_out(out, self, other.number(), alpha))
-SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kNumbers), at::sub_out(selfRef, selfRef, other, alpha))
+    at::sub_out(out, self, other.number(), computed(alpha, out)))
+SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kNumbers),
+    at::sub_out(selfRef, selfRef, other, computed(alpha, selfRef)))
 SUM(aclnnInplaceSubs, selfRef, (with_number(selfRef, selfRef, other, kNumbers), no_truth(other)),
-    at::sub_out(selfRef, selfRef, other.number(), alpha))
-SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, alpha))
+    at::sub_out(selfRef, selfRef, other.number(), computed(alpha, selfRef)))
+SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, computed(alpha, out)))
 SUM(aclnnRsubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    at::sub_out(out, other.number(), self, alpha))
+    at::sub_out(out, other.number(), self, computed(alpha, out)))
 
 BINARY(aclnnMul, kAll, at::mul_out(out, self, other))
 BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, other.number()))

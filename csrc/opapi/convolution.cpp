@@ -18,6 +18,8 @@ struct Geometry {
 // (top, bottom, left, right), which ATen does not know.
 Geometry geometry(const Operand &weight, const Ints &stride, const Ints &padding, const Ints &dilation, bool transposed,
                   const Ints &output_padding, int64_t groups) {
+    require(weight);
+    rank(weight, {3, 4, 5});
     const auto spatial = static_cast<size_t>(weight.dim() - 2);
     const auto each = [&](const std::vector<int64_t> &list) {
         return list.size() == 1 ? std::vector<int64_t>(spatial, list[0]) : list;
@@ -45,7 +47,6 @@ void at_least(const char *name, const std::vector<int64_t> &list, int64_t least,
 
 // `input` and `output` are those of the forward pass.
 void check(const Operand &input, const Operand &weight, const Operand &output, const Geometry &g) {
-    rank(weight, {3, 4, 5});
     rank(input, {weight.dim()});
     network(input, weight);
     const auto spatial = static_cast<size_t>(weight.dim() - 2);

@@ -21,7 +21,11 @@ c10::List<std::optional<at::Tensor>> subscripts(const Operands &indices) {
     list.reserve(indices.size());
     for (const Operand &index : indices) {
         const bool none = !index.defined() || (index.dim() == 1 && index.numel() == 0);
-        list.push_back(none ? std::optional<at::Tensor>() : std::optional<at::Tensor>(index));
+        // ATen's short ways to fill at a mask want it to be bool.
+        if (none)
+            list.push_back(std::optional<at::Tensor>());
+        else
+            list.push_back(index.scalar_type() == at::kByte ? index.to(at::kBool) : at::Tensor(index));
     }
     return list;
 }
@@ -97,6 +101,15 @@ void reads(const Operand &out, const Operand &self, const Operands &indices) {
     if (const auto sizes = subscripted_shape(self, indices)) shape(out, *sizes);
 }
 
+// How many places a mask has is found by the kernel; what lies behind its dimensions is known.
+void fits_behind(const Operand &values, const Operand &self, const Operand &mask) {
+    const at::IntArrayRef behind = self.sizes().slice(static_cast<size_t>(mask.dim()));
+    const size_t rank = values.sizes().size(), shared = std::min(rank, behind.size());
+    if (rank > behind.size() + 1 || !at::is_expandable_to(values.sizes().slice(rank - shared), behind))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, which does not fit the places of the mask {} in {}",
+             values.parameter(), describe(values), describe(mask), describe(self));
+}
+
 void writes(const Operand &self, const Operands &indices, const Operand &values) {
     dtype(self, kAll);
     same_dtype(values, self);
@@ -106,6 +119,7 @@ void writes(const Operand &self, const Operands &indices, const Operand &values)
     if (sizes && !at::is_expandable_to(values.sizes(), *sizes))
         fail(FaultKind::InvalidArgument, "parameter {} is {}, which does not broadcast to the {} places of indices",
              values.parameter(), describe(values), c10::multiply_integers(*sizes));
+    if (!sizes && indices.size() == 1) fits_behind(values, self, indices.front());
 }
 
 // `index` selects along `dim` of `self`: the same rank, no longer than self elsewhere.

@@ -60,6 +60,10 @@ at::Tensor smooth(const at::Tensor &self, const at::Tensor &target, double beta)
     return at::smooth_l1_loss(widened(self), widened(target), at::Reduction::None, beta);
 }
 
+void beta_check(float beta) {
+    if (!(beta >= 0)) fail(FaultKind::InvalidArgument, "parameter beta is {}, allowed are 0 and more", beta);
+}
+
 at::Tensor smooth_slope(const at::Tensor &self, const at::Tensor &target, double beta) {
     const at::Tensor d = difference(self, target);
     return beta == 0 ? d.sign() : d.div(beta).clamp_(-1, 1);
@@ -123,8 +127,11 @@ LOSS(aclnnL1Loss, out, difference(self, target).abs_())
 LOSS_BACKWARD(aclnnL1LossBackward, gradOutput, gradInput, difference(self, target).sign_())
 LOSS(aclnnMseLoss, out, difference(self, target).square_())
 LOSS_BACKWARD(aclnnMseLossBackward, gradOutput, out, difference(self, target).mul_(2))
-LOSS(aclnnSmoothL1Loss, result, smooth(self, target, beta))
-LOSS_BACKWARD(aclnnSmoothL1LossBackward, gradOut, gradInput, smooth_slope(self, target, beta))
+OP(aclnnSmoothL1Loss, beta_check(beta);
+   loss_check(self, target, reduction, result), reduced(result, smooth(self, target, beta), reduction))
+OP(aclnnSmoothL1LossBackward, beta_check(beta);
+   gradient_check(gradOut, self, target, gradInput),
+   chained(gradInput, smooth_slope(self, target, beta), gradOut, reduction))
 LOSS(aclnnSoftMarginLoss, out, at::softplus(widened(self) * widened(target).neg()))
 LOSS_BACKWARD(aclnnSoftMarginLossBackward, gradOutput, out,
               (widened(self) * widened(target)).neg_().sigmoid_().mul(widened(target)).neg_())

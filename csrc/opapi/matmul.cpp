@@ -4,6 +4,7 @@
 
 #include "device/fault.h"
 #include "opapi/format.h"
+#include "opapi/number.h"
 #include "opapi/op.h"
 #include "opapi/precision.h"
 
@@ -146,18 +147,24 @@ PRODUCT(aclnnMatmulWeightNz, out, fractal_nz(mat2);
 PRODUCT(aclnnBatchMatMulWeightNz, out, fractal_nz(mat2);
         bmm_check(self, mat2, out), at::bmm_out(target, widened(self), widened(unpacked(mat2))))
 PRODUCT(aclnnAddmmWeightNz, out, fractal_nz(mat2); mm_check(mat1, mat2, out);
-        addend(self, out), at::addmm_out(target, widened(self), widened(mat1), widened(unpacked(mat2)), beta, alpha))
+        addend(self, out), at::addmm_out(target, widened(self), widened(mat1), widened(unpacked(mat2)),
+                                         computed(beta, target), computed(alpha, target)))
 PRODUCT(aclnnMv, out, mv_check(self, vec, out), at::mv_out(target, widened(self), widened(vec)))
 PRODUCT(aclnnAddmm, out, mm_check(mat1, mat2, out);
-        addend(self, out), at::addmm_out(target, widened(self), widened(mat1), widened(mat2), beta, alpha))
+        addend(self, out), at::addmm_out(target, widened(self), widened(mat1), widened(mat2), computed(beta, target),
+                                         computed(alpha, target)))
 PRODUCT(aclnnInplaceAddmm, selfRef, mm_check(mat1, mat2, selfRef),
-        at::addmm_out(target, widened(selfRef), widened(mat1), widened(mat2), beta, alpha))
+        at::addmm_out(target, widened(selfRef), widened(mat1), widened(mat2), computed(beta, target),
+                      computed(alpha, target)))
 PRODUCT(aclnnAddmv, out, mv_check(mat, vec, out);
-        addend(self, out), at::addmv_out(target, widened(self), widened(mat), widened(vec), beta, alpha))
+        addend(self, out), at::addmv_out(target, widened(self), widened(mat), widened(vec), computed(beta, target),
+                                         computed(alpha, target)))
 PRODUCT(aclnnBaddbmm, out, bmm_check(batch1, batch2, out);
-        addend(self, out), at::baddbmm_out(target, widened(self), widened(batch1), widened(batch2), beta, alpha))
+        addend(self, out), at::baddbmm_out(target, widened(self), widened(batch1), widened(batch2),
+                                           computed(beta, target), computed(alpha, target)))
 PRODUCT(aclnnAddbmm, out, addbmm_check(self, batch1, batch2, out),
-        at::addbmm_out(target, widened(self), widened(batch1), widened(batch2), beta, alpha))
+        at::addbmm_out(target, widened(self), widened(batch1), widened(batch2), computed(beta, target),
+                       computed(alpha, target)))
 PRODUCT(aclnnDot, out, dot_check(self, tensor, out), at::dot_out(target, widened(self), widened(tensor)))
 PRODUCT(aclnnAddr, out, outer_check(vec1, vec2, out);
         expands(out, self),

@@ -1,5 +1,6 @@
 // Three operands and more, element by element: clamp, where, lerp, addcmul, addcdiv.
 #include "device/fault.h"
+#include "opapi/number.h"
 #include "opapi/op.h"
 
 namespace vnpu::opapi {
@@ -108,18 +109,21 @@ OP(aclnnInplaceClampMaxTensor, bound(selfRef, selfRef, max), at::clamp_max_out(s
 
 OP(aclnnLerp, (lerps(out, self, end), same_dtype(weight, self), broadcasts(out, {&self, &end, &weight})),
    at::lerp_out(out, self, end, weight))
-OP(aclnnLerps, (lerps(out, self, end), broadcasts(out, {&self, &end})), at::lerp_out(out, self, end, weight.get()))
+OP(aclnnLerps, (lerps(out, self, end), broadcasts(out, {&self, &end})),
+   at::lerp_out(out, self, end, computed(weight, out)))
 OP(aclnnInplaceLerp,
    (lerps(selfRef, selfRef, end), same_dtype(weight, selfRef), broadcasts(selfRef, {&selfRef, &end, &weight})),
    at::lerp_out(selfRef, selfRef, end, weight))
 OP(aclnnInplaceLerps, (lerps(selfRef, selfRef, end), broadcasts(selfRef, {&selfRef, &end})),
-   at::lerp_out(selfRef, selfRef, end, weight.get()))
+   at::lerp_out(selfRef, selfRef, end, computed(weight, selfRef)))
 
-OP(aclnnAddcmul, three(out, self, tensor1, tensor2, kMulAdd), at::addcmul_out(out, self, tensor1, tensor2, value))
+OP(aclnnAddcmul, three(out, self, tensor1, tensor2, kMulAdd),
+   at::addcmul_out(out, self, tensor1, tensor2, computed(value, out)))
 OP(aclnnInplaceAddcmul, three(selfRef, selfRef, tensor1, tensor2, kMulAdd),
-   at::addcmul_out(selfRef, selfRef, tensor1, tensor2, value))
-OP(aclnnAddcdiv, divides(out, self, tensor1, tensor2), at::addcdiv_out(out, self, tensor1, tensor2, value))
+   at::addcmul_out(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
+OP(aclnnAddcdiv, divides(out, self, tensor1, tensor2),
+   at::addcdiv_out(out, self, tensor1, tensor2, computed(value, out)))
 OP(aclnnInplaceAddcdiv, divides(selfRef, selfRef, tensor1, tensor2),
-   at::addcdiv_out(selfRef, selfRef, tensor1, tensor2, value))
+   at::addcdiv_out(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
 
 OP(aclnnSWhere, chooses(out, condition, self, other), choose(out, condition, self, other))

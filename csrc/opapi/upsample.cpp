@@ -19,6 +19,10 @@ void check(const Operand &in, const Ints &output_size, const Operand &out, int64
              spatial);
     for (const int64_t size : output_size)
         if (size <= 0) fail(FaultKind::InvalidArgument, "parameter outputSize has the value {}, allowed is > 0", size);
+    for (int64_t i = 2; i < in.dim(); ++i)
+        if (in.size(i) == 0)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}: there is nothing to resize", in.parameter(),
+                 describe(in));
     std::vector<int64_t> sizes{in.size(0), in.size(1)};
     sizes.insert(sizes.end(), output_size.begin(), output_size.end());
     shape(out, sizes);

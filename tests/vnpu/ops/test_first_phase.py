@@ -1,18 +1,24 @@
 """What the first phase knows to be wrong does not reach the second, where it would stop the stream.
 
-One call for each operator, and what must not be changed in it: found by changing every argument of the operators
-that models use (dtypes, ranks, sizes, null, lists) and looking for failures of the kernel.
+Every argument of a right call of each operator that models use (calls.py) is changed: dtypes, ranks, sizes, null,
+lists, numbers. The first phase refuses, with CANN's code and a sentence, or the kernel does the work. (All of it takes
+a minute: `pytest tests/vnpu/ops/test_first_phase.py -m slow`.)
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from aclnn import INVALID_ARGUMENT, NULL_ARGUMENT, SIGNATURES, first_phase, run
+from aclnn import DTYPES, INVALID_ARGUMENT, NULL_ARGUMENT, SIGNATURES, first_phase, run
+from calls import CALLS
 
-HALF, LONG, BOOL, DOUBLE = torch.float16, torch.int64, torch.bool, torch.float64
+from torchport import vnpu
+
+HALF, LONG, BOOL, BYTE, DOUBLE = torch.float16, torch.int64, torch.bool, torch.uint8, torch.float64
 
 
 def npu(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -22,46 +28,6 @@ def npu(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 def index(*shape: int) -> torch.Tensor:
     return torch.zeros(*shape, dtype=LONG, device="npu")
 
-
-CALLS: dict[str, Any] = {
-    "aclnnAdd": lambda: [npu(2, 3), npu(3), 1, npu(2, 3)],
-    "aclnnSubs": lambda: [npu(2, 3), 1, 1, npu(2, 3)],
-    "aclnnAll": lambda: [npu(2, 3, dtype=BOOL), [1], False, npu(2, dtype=BOOL)],
-    "aclnnMean": lambda: [npu(2, 3), [1], False, torch.float32, npu(2)],
-    "aclnnLinalgVectorNorm": lambda: [npu(2, 3), 2.0, [1], False, torch.float32, npu(2)],
-    "aclnnFlip": lambda: [npu(2, 3), [0], npu(2, 3)],
-    "aclnnArange": lambda: [0, 2, 0.5, npu(4)],
-    "aclnnAmpUpdateScale": lambda: [
-        npu(1), npu(1, dtype=torch.int32), npu(1), 2.0, 0.5, 3, npu(1), npu(1, dtype=torch.int32),
-    ],
-    "aclnnBatchNorm": lambda: [
-        npu(2, 3, 4), npu(3), npu(3), npu(3), npu(3), True, 0.1, 1e-5, npu(2, 3, 4), npu(3), npu(3),
-    ],
-    "aclnnBatchNormBackward": lambda: [
-        npu(2, 3, 4), npu(2, 3, 4), npu(3), npu(3), npu(3), npu(3), npu(3), True, 1e-5, [True] * 3,
-        npu(2, 3, 4), npu(3), npu(3),
-    ],
-    "aclnnLayerNormBackward": lambda: [
-        npu(2, 3), npu(2, 3), [3], npu(2, 1), npu(2, 1), npu(3), npu(3), [True] * 3,
-        npu(2, 3), npu(3), npu(3),
-    ],
-    "aclnnEmbedding": lambda: [npu(4, 3), index(2), npu(2, 3)],
-    "aclnnGather": lambda: [npu(4, 3), 0, index(2, 3), npu(2, 3)],
-    "aclnnGeluBackward": lambda: [npu(2, 3), npu(2, 3), npu(2, 3)],
-    "aclnnRelu": lambda: [npu(2, 3), npu(2, 3)],
-    "aclnnThresholdBackward": lambda: [npu(2, 3), npu(2, 3), 0.0, npu(2, 3)],
-    "aclnnSoftmaxBackward": lambda: [npu(2, 3), npu(2, 3), 1, npu(2, 3)],
-    "aclnnIndex": lambda: [npu(4, 5, 6), [index(2, 1), index(3)], npu(2, 3, 6)],
-    "aclnnIndexPutImpl": lambda: [npu(4, 5), [index(3)], npu(3, 5), False, False],
-    "aclnnL1Loss": lambda: [npu(2, 3), npu(2, 3), 1, npu()],
-    "aclnnNLLLossBackward": lambda: [
-        npu(), npu(2, 3), index(2), npu(3), 1, -100, npu(), npu(2, 3),
-    ],
-    "aclnnMaxPool2dWithMask": lambda: [
-        npu(1, 2, 4, 4), [2, 2], [2, 2], [0, 0], [1, 1], False, npu(1, 2, 2, 2),
-        torch.zeros(1, 2, 4, 64, dtype=torch.int8).npu(),
-    ],
-}  # fmt: skip
 
 # operator, the parameter to change, what to, words of the message
 WRONG: list[tuple[str, str, Any, str]] = [
@@ -92,6 +58,13 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("aclnnIndexPutImpl", "values", torch.ones(2, 5), "does not broadcast to the 15 places"),
     ("aclnnL1Loss", "target", torch.ones(2, 4), "does not broadcast with self"),
     ("aclnnNLLLossBackward", "gradOutput", torch.ones((), dtype=LONG), "gradOutput has dtype int64"),
+    ("aclnnForeachAddListV2", "alpha", True, "alpha is true, allowed is a number"),
+    ("aclnnGelu", "out", torch.ones(2, 3, dtype=HALF), "out has dtype float16"),
+    ("aclnnConvolution", "weight", None, "weight is null"),
+    ("aclnnUpsampleBilinear2d", "self", torch.ones(1, 2, 3, 0), "there is nothing to resize"),
+    ("aclnnSmoothL1Loss", "beta", -1.0, "beta is -1"),
+    ("aclnnLinspace", "end", 1e300, "numbers that float32 holds"),
+    ("aclnnFlashAttentionScore", "scaleValue", 1e300, "numbers that float32 holds"),
     ("aclnnMaxPool2dWithMask", "out", torch.ones(1, 2, 2, 2, dtype=HALF), "out has dtype float16"),
 ]  # fmt: skip
 
@@ -102,9 +75,122 @@ def on_npu(value: Any) -> Any:
     return value.npu() if isinstance(value, torch.Tensor) else value
 
 
+def other_tensors(tensor: torch.Tensor) -> Iterator[torch.Tensor | None]:
+    """What may stand in `tensor`'s place, right or wrong."""
+    yield None
+    for dtype in DTYPES:
+        if dtype != tensor.dtype:
+            yield tensor.to(dtype)
+    yield tensor.unsqueeze(0)
+    yield tensor.new_ones(())
+    if tensor.dim():
+        yield tensor[0]
+        yield tensor[..., :0]
+        yield torch.cat([tensor, tensor], -1)
+        yield torch.cat([tensor, tensor], 0)
+        yield tensor.transpose(0, -1)
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_the_call_itself_is_right(name: str) -> None:
     run(name, *CALLS[name]())
+
+
+NUMBERS = (True, False, 0, 1, -1, 3, 2**62, 0.0, 0.5, -2.5, 1e300, -1e300, math.inf, math.nan)
+INTEGERS = (-(2**40), -100, -3, -2, -1, 0, 1, 2, 3, 100, 2**40)
+BYTES = (-1, 0, 1, 2, 3, 100)
+REALS = (-1.0, 0.0, 0.25, 1.0, 2.0, 1e300, math.inf, math.nan)
+PLAIN: dict[str, tuple[Any, ...]] = {
+    "aclScalar*": (None, *NUMBERS),
+    "int64_t": INTEGERS,
+    "int": BYTES,
+    "int32_t": BYTES,
+    "int8_t": BYTES,
+    "uint64_t": (0, 2**63),
+    "double": REALS,
+    "float": REALS,
+    "bool": (True, False),
+    "aclDataType": tuple(DTYPES),
+    "char*": ("", "TND", "SBH", "nonsense"),
+}
+
+
+def other_values(kind: str, value: Any) -> Iterator[Any]:
+    """What may be given instead of `value` for a parameter of CANN's type `kind`."""
+    kind = kind.removeprefix("const ").strip()
+    if kind in PLAIN:
+        yield from PLAIN[kind]
+    elif kind == "aclTensor*":
+        yield from other_tensors(torch.ones(2, 3, device="npu") if value is None else value)
+    elif kind == "aclTensorList*":
+        if value is None:
+            return
+        yield from (None, [], value[1:], [*value, value[-1]])
+        for i, tensor in enumerate(value):
+            yield from ([*value[:i], other, *value[i + 1 :]] for other in other_tensors(tensor))
+    elif kind == "aclScalarList*":
+        yield from (None, [], value[1:], *([number] * len(value) for number in NUMBERS))
+    else:
+        yield from (None, [], [*value, value[-1]] if value else [1])
+        if value and kind == "aclIntArray*":
+            yield from ([number] * len(value) for number in INTEGERS)
+
+
+def test_there_is_a_call_for_each_operator_that_models_use() -> None:
+    assert {row["name"] for row in vnpu.operators() if row["tier"] == 1} == CALLS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_whatever_is_given_does_not_stop_the_stream(name: str) -> None:
+    for place, (kind, parameter, _) in enumerate(SIGNATURES[name]["params"]):
+        for value in list(other_values(kind, CALLS[name]()[place])):
+            arguments = CALLS[name]()
+            arguments[place] = value
+            status, message = first_phase(name, *arguments)
+            if status == 0:
+                run(name, *arguments)
+            else:
+                assert status in (INVALID_ARGUMENT, NULL_ARGUMENT), (parameter, value, message)
+                assert "parameter" in message, (parameter, value, message)
+
+
+NUMBERED = [name for name in CALLS if any("aclScalar" in kind for kind, *_ in SIGNATURES[name]["params"])]
+
+
+def in_dtype(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, list):
+        return [in_dtype(one, dtype) for one in value]
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [HALF, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize("name", NUMBERED)
+def test_numbers_beside_other_dtypes_do_not_stop_the_stream(name: str, dtype: torch.dtype) -> None:
+    for place, (kind, _, _) in enumerate(SIGNATURES[name]["params"]):
+        if "aclScalar" not in kind:
+            continue
+        for value in list(other_values(kind, CALLS[name]()[place])):
+            arguments = in_dtype(CALLS[name](), dtype)
+            arguments[place] = value
+            status, message = first_phase(name, *arguments)
+            if status == 0:
+                run(name, *arguments)
+            else:
+                assert status in (INVALID_ARGUMENT, NULL_ARGUMENT) and "parameter" in message, message
+
+
+def test_a_number_past_the_range_becomes_an_infinity() -> None:
+    """As the hardware's cast does; ATen stops."""
+    for dtype in (torch.float32, HALF):
+        x, out = npu(3, dtype=dtype), npu(3, dtype=dtype)
+        run("aclnnAdd", x, x, -1e300, out)
+        assert out.tolist() == [-math.inf] * 3
+        run("aclnnForeachAddListV2", [x], [x], 1e300, [out])
+        assert out.tolist() == [math.inf] * 3
+        run("aclnnThresholdBackward", x, x, 1e300, out)
+        assert out.tolist() == [0] * 3
 
 
 @pytest.mark.parametrize(("name", "parameter", "value", "words"), WRONG)
@@ -114,6 +200,17 @@ def test_the_first_phase_says_what_is_wrong(name: str, parameter: str, value: An
     status, message = first_phase(name, *arguments)
     assert status in (INVALID_ARGUMENT, NULL_ARGUMENT), message
     assert words in message, message
+
+
+@pytest.mark.parametrize("dtype", [BOOL, BYTE])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1), (3, 5)])
+def test_values_that_fit_the_places_of_a_mask(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    mask = torch.tensor([1, 0, 1, 1], dtype=dtype, device="npu")
+    x = torch.zeros(4, 5, device="npu")
+    run("aclnnIndexPutImpl", x, [mask], npu(*shape), False, False)
+    assert x.sum(1).tolist() == [5, 0, 5, 5]
+    status, message = first_phase("aclnnIndexPutImpl", x, [mask], npu(3, 2), False, False)
+    assert status == INVALID_ARGUMENT and "does not fit the places of the mask" in message, message
 
 
 def test_results_of_another_dtype() -> None:
