@@ -10,6 +10,7 @@ The operator page needs the built virtual NPU (operators.json).
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -25,7 +26,9 @@ from torchport.rules.catalogue import catalogue
 from torchport.vnpu.chips import chips
 from torchport.vnpu.variables import VARIABLES
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs" / "reference"
+TESTS = ROOT / "tests"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -108,6 +111,55 @@ def operators() -> str:
         "`torchport vnpu ops` lists everything, with reasons.",
         summary,
         done,
+    )
+
+
+def why_allocated(function: str) -> str:
+    """Why a kernel's call of an ATen function allocates, by the function's name."""
+    name, _, overload = function.partition(".")
+    if name in ("to", "_to_copy", "bool", "float"):
+        return "other dtype"
+    if name in ("contiguous", "clone", "reshape", "flatten"):
+        return "other layout"
+    if name in ("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "full", "arange"):
+        return "work area"
+    if overload.endswith("out") or name.endswith("_"):
+        return "inside of ATen"
+    return "step"
+
+
+def workspace() -> str:
+    """What operators allocate besides their operands."""
+    measured = json.loads((TESTS / "vnpu/ops/workspace.json").read_text(encoding="utf-8"))
+    why = {name: dict.fromkeys(map(why_allocated, row["in"])) for name, row in measured.items()}
+    rows = (
+        [f"`{name}`", row["most"], ", ".join(why[name]), ", ".join(f"`{one}`" for one in row["in"])]
+        for name, row in measured.items()
+    )
+    return page(
+        "Host memory that operators need",
+        "`tests/vnpu/ops/workspace.json`, which the operators' tests measure",
+        "The first phase of every operator answers that it needs no workspace on the device: what a kernel needs "
+        "besides its operands it takes from the host's memory while it runs. Those that are not listed need none. "
+        "Over all dtypes and layouts of the tests, *most* is the largest amount held at one time, relative to the "
+        "bytes of all operands, and *in* names the ATen functions, called by the kernel, that allocate.",
+        table(
+            ["why", "means", "operators"],
+            (
+                [reason, meaning, sum(reason in reasons for reasons in why.values())]
+                for reason, meaning in {
+                    "other dtype": "a copy in the dtype that is computed in: float32 for float16 and bfloat16, which "
+                    "are rounded once; int64 for indices",
+                    "other layout": "a strided operand put in order for a kernel that wants it so; `VNPU_TRACE` "
+                    "counts these as `contiguous(...)`",
+                    "work area": "memory that the algorithm needs: partial sums, blocks of scores, permutations",
+                    "step": "a result on the way: of a composed formula, or of an ATen function that has no form "
+                    "that writes into a given output",
+                    "inside of ATen": "ATen's own needs, in a function that writes into the output",
+                }.items()
+            ),
+        ),
+        table(["operator", "most", "why", "in"], rows),
     )
 
 
@@ -246,6 +298,7 @@ PAGES = {
     "variables": variables,
     "chips": chip_profiles,
     "operators": operators,
+    "workspace": workspace,
 }
 
 

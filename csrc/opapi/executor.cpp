@@ -1,8 +1,8 @@
 #include <ATen/Parallel.h>
-#include <ATen/record_function.h>
 #include <fmt/ranges.h>
 
 #include "device/machine.h"
+#include "opapi/footprint.h"
 #include "opapi/gap.h"
 #include "opapi/op.h"
 
@@ -13,27 +13,11 @@ std::atomic<Executor *> retired{nullptr};
 
 constexpr aclnnStatus kFindKernelError = 561003;  // ACLNN_ERR_INNER_FIND_KERNEL_ERROR: no kernel for the operator
 
-// How many strided tensors the running operator has put in order, ours or ATen's doing: contiguous() reaches the
-// dispatcher only where it copies. (What ATen copies on the other threads of a kernel is not seen.)
-thread_local uint64_t copies = 0;
-
-std::unique_ptr<at::ObserverContext> count_copy(const at::RecordFunction &function) {
-    if (std::string_view(function.name()) == "aten::contiguous") ++copies;
-    return nullptr;
-}
-
-// From here on, in this thread; for the trace alone, since ATen then tells of every call.
-void count_copies() {
-    copies = 0;
-    [[maybe_unused]] thread_local const at::CallbackHandle handle =
-        at::addThreadLocalCallback(at::RecordFunctionCallback(count_copy));
-}
-
 }  // namespace
 
 void Executor::retire() noexcept {
-    if (const uint64_t made = std::exchange(copies, 0); made > 0) [[unlikely]]
-        Trace::call("contiguous", fmt::format("{}, tensors={}", name_, made), "ok");
+    if (Trace::enabled()) [[unlikely]]
+        footprint::report(name_, arguments_);
     next_retired_ = retired.load(std::memory_order_relaxed);
     while (!retired.compare_exchange_weak(next_retired_, this, std::memory_order_release, std::memory_order_relaxed)) {
     }
@@ -50,7 +34,7 @@ KernelScope::KernelScope() {
     // first operator would not reach it.
     at::init_num_threads();
     if (Trace::enabled()) [[unlikely]]
-        count_copies();
+        footprint::watch();
 }
 
 aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noexcept {

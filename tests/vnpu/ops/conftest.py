@@ -1,4 +1,7 @@
-"""The operators are traced while their tests run; test_coverage.py reads the trace at the end."""
+"""The operators are traced while their tests run; test_coverage.py reads the trace at the end.
+
+`--update-workspace` stores what they allocated, after a change that was meant.
+"""
 
 import os
 import tempfile
@@ -10,6 +13,14 @@ import pytest
 if "VNPU_TRACE" not in os.environ:
     # Before torch_npu is imported: the machine opens the trace when it is made.
     os.environ["VNPU_TRACE"] = str(Path(tempfile.mkdtemp(prefix="vnpu-ops-")) / "trace")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-workspace",
+        action="store_true",
+        help="store what this run's operators allocate as workspace.json",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
