@@ -3,7 +3,6 @@
 #include <ATen/ScalarOps.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "device/fault.h"
 #include "device/machine.h"
@@ -55,9 +54,6 @@ at::ScalarType own(aclDataType dtype) {
     }
     fail(FaultKind::InvalidArgument, "The virtual NPU does not offer aclDataType {}.", static_cast<int>(dtype));
 }
-
-Named::Named(const char *parameter)
-    : parameter_(parameter), may_be_null_(std::strstr(parameter, "Optional") != nullptr) {}
 
 void Operand::set_data_dependent() {
     if (source_ == nullptr) return;  // the null check names it

@@ -64,7 +64,9 @@ at::ScalarType own(aclDataType dtype);
 // What an argument is called, and whether it may be null.
 class Named {
   public:
-    explicit Named(const char *parameter);
+    // Of a literal the compiler knows the answer.
+    explicit Named(const char *parameter)
+        : parameter_(parameter), may_be_null_(__builtin_strstr(parameter, "Optional") != nullptr) {}
     const char *parameter() const noexcept { return parameter_; }
     bool may_be_null() const noexcept { return may_be_null_; }
     void allow_null() noexcept { may_be_null_ = true; }
