@@ -28,7 +28,7 @@ from mutants import Mutant  # noqa: E402
 import build  # noqa: E402
 
 STATUS, EQUIVALENT, RESULTS = HERE / "status.json", HERE / "equivalent.toml", build.FOLDER / "results.json"
-SEED, PER_FILE, COUNT, THRESHOLD = 2026, 2, 120, 0.85
+SEED, PER_FILE, COUNT, THRESHOLD = 2026, 2, 150, 0.85
 LIVED = ("survived", "not reached")
 
 

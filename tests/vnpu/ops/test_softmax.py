@@ -3,7 +3,7 @@
 import aclnn
 import pytest
 import torch
-from oracle import check, layouts, random
+from oracle import check, compare, layouts, random
 
 
 @pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
@@ -60,3 +60,12 @@ def test_first_phase_refuses():
         assert "self has dtype int64" in aclnn.first_phase(name, zeros.long(), 1, zeros)[1]
     for name in ("aclnnSoftmaxBackward", "aclnnLogSoftmaxBackward"):
         assert "gradOutput has shape [3]" in aclnn.first_phase(name, zeros[:, 0], zeros, 1, zeros)[1]
+
+
+@pytest.mark.parametrize("name", ["aclnnSoftmax", "aclnnLogSoftmax"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_narrow_input_with_a_wide_output(name, dtype):
+    x, out = random(3, 5).to(dtype), torch.zeros(3, 5, device="npu")
+    aclnn.run(name, x.npu(), 1, out)
+    exact = torch.softmax(x.double(), 1) if name == "aclnnSoftmax" else torch.log_softmax(x.double(), 1)
+    compare(out, exact, torch.float32, ulps=4)
