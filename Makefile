@@ -61,7 +61,7 @@ fuzz: $(VENV)/.packages ## convert 20,000 generated programs (half an hour); CAS
 conformance: setup ## PyTorch's operator database against status.json (20 minutes; NAMES="add relu" for some)
 	$(BIN)/python tests/conformance/run.py $(NAMES)
 
-mutation: setup ## faults put into the kernels, and how many the tests notice (40 minutes; AGAIN=1 after adding a test)
+mutation: setup ## faults put into the kernels, and how many the tests notice (30 minutes; AGAIN=1 after adding a test)
 	$(BIN)/python tests/mutation/run.py --jobs $(JOBS) $(if $(AGAIN),--again)
 
 libraries: setup build/libraries/.installed ## scripts with accelerate, transformers, lightning and timm under `torchport run`
