@@ -93,6 +93,23 @@ def test_audit_names_each_place_once(tmp_path: Path) -> None:
         assert part in ended.stderr
 
 
+def test_places_are_the_script_s_own(tmp_path: Path) -> None:
+    """Not those of what stands between it and torch: a context manager's machinery, a deprecation's wrapper."""
+    script, log = tmp_path / "train.py", tmp_path / "audit.jsonl"
+    script.write_text(
+        "import torch\nwith torch.cuda.nvtx.range('x'):\n    pass\ntorch.cuda.amp.GradScaler()\n"
+        "import torch.cuda.comm\ntry:\n    torch.cuda.comm.scatter(torch.ones(2), [0])\n"
+        "except NotImplementedError as error:\n    print(error)\n"
+    )
+    ended = run("--audit", log, script)
+    assert "torch.cuda.comm.scatter does not exist on the NPU: use torch.distributed" in ended.stdout
+    found = {(event.kind, event.line) for event in audit.read(log) if event.file == str(script)}
+    assert {event.file for event in audit.read(log)} == {str(script)}
+    assert found == {
+        *((audit.Kind.REDIRECTED, line) for line in (2, 4)), (audit.Kind.UNSUPPORTED, 7),
+    }  # fmt: skip
+
+
 def test_the_program_is_not_disturbed(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

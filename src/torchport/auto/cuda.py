@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import importlib.util
 import os
 import pkgutil
 import re
@@ -15,6 +17,7 @@ from torchport.auto.log import Log
 from torchport.auto.views import is_script, sees_cuda
 from torchport.errors import TorchportError
 from torchport.knowledge.api import Api, Status, apis
+from torchport.on_import import after_import
 from torchport.patches import Patches, disguise
 
 # Functions that ask whether there is CUDA. torch itself asks too, and means it.
@@ -102,6 +105,7 @@ class Cuda:
         self._answer(backends.cuda, "is_built", True)
         self._answer(backends.cudnn, "is_available", True)
         self._answer(backends.cudnn, "version", CUDNN_VERSION)
+        self._answer(self._torch.cuda.amp.common, "amp_definitely_not_available", False)
 
     def _version(self) -> str | None:
         # _getframe: this, compute's __getattr__, whoever reads the attribute
@@ -159,16 +163,32 @@ class Cuda:
         return disguise(call, target)
 
     def _refuse(self, place: Any, row: Api) -> None:
+        """Let a script's calls say what to do instead: of a function, or of all functions of a submodule."""
         last = row.name.rpartition(".")[2]
         original = vars(place).get(last)
-        if original is None or isinstance(original, (ModuleType, type)) or not callable(original):
-            return  # submodules are gone through by their own rows; classes only matter once they are used
+        if isinstance(original, ModuleType):
+            self._refuse_all(row, original)
+            return
+        if original is None and hasattr(place, "__path__") and importlib.util.find_spec(row.name):
+            wait = after_import(row.name, functools.partial(self._refuse_all, row))  # torch.cuda.comm
+            self._patches.on_undo(wait)
+            return
+        if original is None or isinstance(original, type) or not callable(original):
+            return  # classes only matter once they are used
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if not sees_cuda():
+                return original(*args, **kwargs)
             self._log.unsupported(row.name, row.note)
             raise UnsupportedError(f"{row.name} does not exist on the NPU: {row.note}")
 
         self._replace(place, last, disguise(call, original))
+
+    def _refuse_all(self, row: Api, module: ModuleType) -> None:
+        for name in getattr(module, "__all__", ()):
+            full = f"{row.name}.{name}"
+            if full not in apis():  # those with a row are gone through by it
+                self._refuse(module, dataclasses.replace(row, name=full))
 
     def _replace(self, place: Any, last: str, value: Any) -> None:
         original = vars(place).get(last)

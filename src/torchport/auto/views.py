@@ -17,6 +17,8 @@ from torchport.knowledge.libraries import libraries
 TRUTHFUL = frozenset(
     {"torch", "torch_npu", "torchport", "torchvision", "torchaudio", "torchair", "importlib"}
 )
+# Its `deprecated` stands between a script and what torch marks so, such as torch.cuda.amp.autocast.
+WRAPPER = "typing_extensions"
 # dynamo asks on behalf of the function that it compiles; it knows no other texts than plain ones.
 _FOR_THE_SCRIPT = "torch._dynamo.variables"
 TRACED = 2
@@ -73,13 +75,13 @@ def sees_cuda(depth: int = 2) -> int:
 
 
 def is_script(frame: FrameType) -> bool:
-    """Whether a frame is neither torch's code nor ours nor Python's own library."""
+    """Whether a frame is neither torch's code nor ours nor Python's own library, nor a wrapper around torch's."""
     package = frame.f_globals.get("__name__", "").partition(".")[0]
-    return package not in TRUTHFUL and package not in sys.stdlib_module_names
+    return package not in TRUTHFUL and package not in sys.stdlib_module_names and package != WRAPPER
 
 
 def script_frame(frame: FrameType | None) -> FrameType | None:
-    """The nearest of `frame` and its callers that is neither torch's code nor ours; None where there is none."""
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in TRUTHFUL:
+    """The nearest of `frame` and its callers that `is_script`; None where there is none."""
+    while frame is not None and not is_script(frame):
         frame = frame.f_back
     return frame
