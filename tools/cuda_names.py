@@ -83,7 +83,7 @@ def names(module: ModuleType) -> Iterator[str]:
         if (
             not name.startswith("_")
             and not isinstance(value, ModuleType)
-            and (getattr(module, "__all__", ()) or own)
+            and (getattr(module, "__all__", None) or own)
         ):
             yield name
 
