@@ -23,12 +23,14 @@ void check_routing(const Operand &x, const Operand &expert, const Operand &row) 
              expert.numel());
 }
 
-void no_padding(int64_t mode, int64_t experts, int64_t capacity) {
+void check_mode(int64_t mode, int64_t experts, int64_t capacity, int64_t form = 0) {
     if (mode != 0 && mode != 1)
         fail(FaultKind::InvalidArgument, "parameter dropPadMode is {}, allowed are 0 and 1", mode);
     if (mode == 1 && (experts <= 0 || capacity <= 0))
         fail(FaultKind::InvalidArgument, "expertNum is {} and expertCapacity is {}, which dropPadMode 1 needs", experts,
              capacity);
+    if (form > 0 && experts <= 0)
+        fail(FaultKind::InvalidArgument, "parameter expertNum is {}, expected > 0 where tokens are counted", experts);
 }
 
 // Where each expanded row comes from.
@@ -109,9 +111,8 @@ void init_routing_v2(const at::Tensor &x, const at::Tensor &expert, int64_t expe
                      int64_t form, bool before, at::Tensor &rows, at::Tensor &place, at::Tensor &counts,
                      at::Tensor &counts_before) {
     const bool padded = mode == 1;
-    const int64_t last = experts > 0 ? experts : std::numeric_limits<int32_t>::max();
-    const Expansion found = expand(expert, 0, padded || form > 0 ? last : expert.max().item().toLong() + 1,
-                                   padded ? capacity : 0, rows.dim() == 2 ? rows.size(0) : 0);
+    const int64_t last = padded || form > 0 ? experts : expert.max().item().toLong() + 1;
+    const Expansion found = expand(expert, 0, last, padded ? capacity : 0, rows.dim() == 2 ? rows.size(0) : 0);
     give_rows(rows, gathered(x, found, expert.size(1)));
     place.copy_(found.place.view(place.sizes()));
     if (!padded && counts.defined()) give_counts(counts, found.counts, form);
@@ -245,7 +246,7 @@ OP(aclnnMoeInitRouting, check_routing(x, expertIdx, expandedRowIdxOut); same_sha
    init_routing(x, rowIdx, expertIdx, expandedXOut, expandedRowIdxOut, expandedExpertIdxOut))
 OP(aclnnMoeInitRoutingV2, optional(expertTokensCountOrCumsumOutOptional, expertTokensBeforeCapacityOutOptional);
    check_routing(x, expertIdx, expandedRowIdxOut);
-   no_padding(dropPadModeOptional, expertNumOptional, expertCapacityOptional);
+   check_mode(dropPadModeOptional, expertNumOptional, expertCapacityOptional, expertTokensCountOrCumsumFlagOptional);
    fits(expandedXOut,
         expanded_rows(expertIdx, activeNumOptional, dropPadModeOptional, expertNumOptional, expertCapacityOptional), x),
    init_routing_v2(x, expertIdx, expertNumOptional, expertCapacityOptional, dropPadModeOptional,
@@ -253,7 +254,8 @@ OP(aclnnMoeInitRoutingV2, optional(expertTokensCountOrCumsumOutOptional, expertT
                    expandedRowIdxOut, expertTokensCountOrCumsumOutOptional, expertTokensBeforeCapacityOutOptional))
 OP(aclnnMoeInitRoutingQuantV2,
    optional(expertTokensCountOrCumsumOutOptional, expertTokensBeforeCapacityOutOptional, dynamicQuantScaleOutOptional);
-   check_routing(x, expertIdx, expandedRowIdxOut); no_padding(dropPadMode, expertNum, expertCapacity);
+   check_routing(x, expertIdx, expandedRowIdxOut);
+   check_mode(dropPadMode, expertNum, expertCapacity, expertTokensCountOrCumsumFlag);
    check_quant(quantMode, scaleOptional, offsetOptional, expandedXOut, x);
    fits(expandedXOut, expanded_rows(expertIdx, activeNum, dropPadMode, expertNum, expertCapacity), x),
    at::Tensor rows = at::empty(expandedXOut.sizes(), at::kFloat);
@@ -266,7 +268,7 @@ OP(aclnnMoeInitRoutingQuantV2,
                  expertIdx.size(1), quantMode, scaleOptional, offsetOptional, expandedXOut,
                  dynamicQuantScaleOutOptional))
 OP(aclnnMoeInitRoutingV3, optional(expertTokensCountOrCumsumOut, expandedScaleOut);
-   check_routing(x, expertIdx, expandedRowIdxOut); no_padding(dropPadMode, expertNum, expertCapacity);
+   check_routing(x, expertIdx, expandedRowIdxOut); check_mode(dropPadMode, expertNum, expertCapacity);
    check_v3({expertCapacity, expertNum, dropPadMode, expertTokensNumType, expertTokensNumFlag, quantMode,
              activeExpertRangeOptional, rowIdxType},
             x, scaleOptional, offsetOptional, expandedXOut);

@@ -383,6 +383,11 @@ def test_refusals() -> None:
             (x, expert, 0, 0, 5, 1, 0, False, x, expert, None, None),
             "expertCapacity is 0",
         ),
+        (
+            "aclnnMoeInitRoutingV2",
+            (x, expert, 0, 0, 0, 0, 1, False, x, expert, None, None),
+            "expertNum is 0, expected > 0 where tokens are counted",
+        ),
     ]
     for name, arguments, words in cases:
         status, message = first_phase(name, *arguments)
