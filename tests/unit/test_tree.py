@@ -80,7 +80,7 @@ def test_chip_profile_is_complete(name: str) -> None:
     chip = chips()[name]
     assert set(chip) == {
         *("cube_cores", "vector_cores", "clock_ghz", "memory_gib", "bandwidth_gbs", "l2_mib"),
-        *("bf16", "nd_native", "unified", "source"),
+        *("bf16", "inf_nan", "nd_native", "unified", "source"),
     }
     assert all(chip[field] > 0 for field in ("cube_cores", "vector_cores", "clock_ghz", "memory_gib"))
 

@@ -3,6 +3,7 @@ element by element in NumPy."""
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import itertools
 import os
@@ -266,6 +267,49 @@ def test_convolution_of_blocked_operands(weight_blocked: bool) -> None:
     torch.testing.assert_close(found.detach().cpu().double(), expected.detach(), rtol=1e-5, atol=1e-5)
     for leaf, reference in ((a, leaves[0]), (b, leaves[1])):
         torch.testing.assert_close(leaf.grad.cpu().double(), reference.grad, rtol=1e-4, atol=1e-3)
+
+
+def test_reductions_and_softmax() -> None:
+    x = random(20, 30).half()
+    a = torch_npu.npu_format_cast(x.to(DEVICE), FRACTAL_NZ)
+    for name, function in {
+        "ReduceSum": lambda t: t.sum(0),
+        "ReduceMean": lambda t: t.mean(1, keepdim=True),
+        "ReduceMax": lambda t: t.max(),
+        "SoftmaxV2": lambda t: t.softmax(-1),
+    }.items():
+        before = calls(name)
+        compare(function(a), function(x.double()), torch.float16)
+        assert calls(name) == before + 1, name
+
+
+def test_training_where_internal_formats_are_allowed() -> None:
+    """Convolutions then take the old API, whatever the format of their operands."""
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 20, 3, padding=1),
+        torch.nn.BatchNorm2d(20),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(20, 4, 3, stride=2, bias=False),
+        torch.nn.Flatten(),
+        torch.nn.Linear(36, 5),
+    )
+    reference = copy.deepcopy(model).double()
+    model = model.to(DEVICE)
+    x, target = random(4, 3, 8, 8), torch.tensor([0, 1, 2, 3])
+    before = calls("Conv2DBackpropFilter")
+    for _ in range(2):
+        for module, image, label in (
+            (model, x.float().to(DEVICE), target.to(DEVICE)),
+            (reference, x, target),
+        ):
+            module.zero_grad()
+            torch.nn.functional.cross_entropy(module(image), label).backward()
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    parameter -= 0.1 * parameter.grad
+    assert calls("Conv2DBackpropFilter") == before + 4
+    for found, expected in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(found.detach().cpu().double(), expected.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_refusals() -> None:
