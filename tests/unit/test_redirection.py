@@ -178,10 +178,10 @@ def test_several_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--nproc", "0"], "0 is not 1 or more"),
+        (["--nproc", "0"], "0 is no number of processes: 1 or more"),
         (["--nproc", "auto"], "needs a --device-list"),
         (["--device-list", "1,1"], "no list of different device numbers"),
-        (["--device-list", "1,x"], "invalid"),
+        (["--device-list", "1,x"], "no list of different device numbers"),
         (["--nproc", "3", "--device-list", "0,1"], "3 processes cannot share the 2 NPUs"),
         (["--as-is", "--audit", "x"], "--as-is redirects nothing"),
         (["--audit", "/no/such/folder/x"], "cannot be written: No such file"),

@@ -140,7 +140,7 @@ def _processes(word: str) -> int:
 
 def _positive(word: str) -> int:
     if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word} is not a number, 1 or more")
+        raise argparse.ArgumentTypeError(f"{word} is no number of processes: 1 or more")
     return int(word)
 
 
