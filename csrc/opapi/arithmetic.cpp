@@ -88,34 +88,42 @@ void exponent_of(const Operand &base, const ScalarArgument &exponent) {
              exponent.get().toLong(), base.parameter());
 }
 
+// What a term is multiplied by. ATen's sums take it as float16 beside float16, where others compute in float32.
+at::Scalar weight(const ScalarArgument &alpha, const at::Tensor &out) {
+    constexpr double kLargestHalf = 65504;
+    const at::Scalar &value = alpha.get();
+    const bool past = out.scalar_type() == at::kHalf && !value.isComplex() && std::abs(value.toDouble()) > kLargestHalf;
+    return past ? alpha.as(at::kHalf) : computed(alpha, out);
+}
+
 void shifts(const Operand &out, const Operand &in, const Operand &bits) { binary(out, in, bits, kInts); }
 
 }  // namespace
 }  // namespace vnpu::opapi
 
-SUM(aclnnAdd, out, binary(out, self, other, kAll), at::add_out(out, self, other, computed(alpha, out)))
-SUM(aclnnAdds, out, with_number(out, self, other, kAll), at::add_out(out, self, other.number(), computed(alpha, out)))
+SUM(aclnnAdd, out, binary(out, self, other, kAll), at::add_out(out, self, other, weight(alpha, out)))
+SUM(aclnnAdds, out, with_number(out, self, other, kAll), at::add_out(out, self, other.number(), weight(alpha, out)))
 SUM(aclnnAddV3, out, with_number(out, other, self, kNative | at::kInt | at::kChar),
-    at::add_out(out, self.number(), other, computed(alpha, out)))
+    at::add_out(out, self.number(), other, weight(alpha, out)))
 SUM(aclnnInplaceAdd, selfRef, binary(selfRef, selfRef, other, kAll),
-    at::add_out(selfRef, selfRef, other, computed(alpha, selfRef)))
+    at::add_out(selfRef, selfRef, other, weight(alpha, selfRef)))
 SUM(aclnnInplaceAdds, selfRef, with_number(selfRef, selfRef, other, kAll),
-    at::add_out(selfRef, selfRef, other.number(), computed(alpha, selfRef)))
+    at::add_out(selfRef, selfRef, other.number(), weight(alpha, selfRef)))
 SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts),
-    at::add_out(out, self, other, computed(alpha, out)).clamp_min_(0))
+    at::add_out(out, self, other, weight(alpha, out)).clamp_min_(0))
 SUM(aclnnInplaceAddRelu, selfRef, binary(selfRef, selfRef, other, kNative | kInts),
-    at::add_out(selfRef, selfRef, other, computed(alpha, selfRef)).clamp_min_(0))
+    at::add_out(selfRef, selfRef, other, weight(alpha, selfRef)).clamp_min_(0))
 
-SUM(aclnnSub, out, binary(out, self, other, kNumbers), at::sub_out(out, self, other, computed(alpha, out)))
+SUM(aclnnSub, out, binary(out, self, other, kNumbers), at::sub_out(out, self, other, weight(alpha, out)))
 SUM(aclnnSubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    at::sub_out(out, self, other.number(), computed(alpha, out)))
+    at::sub_out(out, self, other.number(), weight(alpha, out)))
 SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kNumbers),
-    at::sub_out(selfRef, selfRef, other, computed(alpha, selfRef)))
+    at::sub_out(selfRef, selfRef, other, weight(alpha, selfRef)))
 SUM(aclnnInplaceSubs, selfRef, (with_number(selfRef, selfRef, other, kNumbers), no_truth(other)),
-    at::sub_out(selfRef, selfRef, other.number(), computed(alpha, selfRef)))
-SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, computed(alpha, out)))
+    at::sub_out(selfRef, selfRef, other.number(), weight(alpha, selfRef)))
+SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, weight(alpha, out)))
 SUM(aclnnRsubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    at::sub_out(out, other.number(), self, computed(alpha, out)))
+    at::sub_out(out, other.number(), self, weight(alpha, out)))
 
 BINARY(aclnnMul, kAll, at::mul_out(out, self, other))
 BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, other.number()))
