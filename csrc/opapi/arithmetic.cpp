@@ -88,12 +88,12 @@ void exponent_of(const Operand &base, const ScalarArgument &exponent) {
              exponent.get().toLong(), base.parameter());
 }
 
-// What a term is multiplied by. ATen's sums take it as float16 beside float16, where others compute in float32.
-at::Scalar weight(const ScalarArgument &alpha, const at::Tensor &out) {
+// As sums and powers take a number: float16 beside float16, where ATen's other kernels compute in float32.
+at::Scalar fitted(const ScalarArgument &number, const at::Tensor &out) {
     constexpr double kLargestHalf = 65504;
-    const at::Scalar &value = alpha.get();
+    const at::Scalar &value = number.get();
     const bool past = out.scalar_type() == at::kHalf && !value.isComplex() && std::abs(value.toDouble()) > kLargestHalf;
-    return past ? alpha.as(at::kHalf) : computed(alpha, out);
+    return past ? number.as(at::kHalf) : computed(number, out);
 }
 
 void shifts(const Operand &out, const Operand &in, const Operand &bits) { binary(out, in, bits, kInts); }
@@ -101,29 +101,29 @@ void shifts(const Operand &out, const Operand &in, const Operand &bits) { binary
 }  // namespace
 }  // namespace vnpu::opapi
 
-SUM(aclnnAdd, out, binary(out, self, other, kAll), at::add_out(out, self, other, weight(alpha, out)))
-SUM(aclnnAdds, out, with_number(out, self, other, kAll), at::add_out(out, self, other.number(), weight(alpha, out)))
+SUM(aclnnAdd, out, binary(out, self, other, kAll), at::add_out(out, self, other, fitted(alpha, out)))
+SUM(aclnnAdds, out, with_number(out, self, other, kAll), at::add_out(out, self, other.number(), fitted(alpha, out)))
 SUM(aclnnAddV3, out, with_number(out, other, self, kNative | at::kInt | at::kChar),
-    at::add_out(out, self.number(), other, weight(alpha, out)))
+    at::add_out(out, self.number(), other, fitted(alpha, out)))
 SUM(aclnnInplaceAdd, selfRef, binary(selfRef, selfRef, other, kAll),
-    at::add_out(selfRef, selfRef, other, weight(alpha, selfRef)))
+    at::add_out(selfRef, selfRef, other, fitted(alpha, selfRef)))
 SUM(aclnnInplaceAdds, selfRef, with_number(selfRef, selfRef, other, kAll),
-    at::add_out(selfRef, selfRef, other.number(), weight(alpha, selfRef)))
+    at::add_out(selfRef, selfRef, other.number(), fitted(alpha, selfRef)))
 SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts),
-    at::add_out(out, self, other, weight(alpha, out)).clamp_min_(0))
+    at::add_out(out, self, other, fitted(alpha, out)).clamp_min_(0))
 SUM(aclnnInplaceAddRelu, selfRef, binary(selfRef, selfRef, other, kNative | kInts),
-    at::add_out(selfRef, selfRef, other, weight(alpha, selfRef)).clamp_min_(0))
+    at::add_out(selfRef, selfRef, other, fitted(alpha, selfRef)).clamp_min_(0))
 
-SUM(aclnnSub, out, binary(out, self, other, kNumbers), at::sub_out(out, self, other, weight(alpha, out)))
+SUM(aclnnSub, out, binary(out, self, other, kNumbers), at::sub_out(out, self, other, fitted(alpha, out)))
 SUM(aclnnSubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    at::sub_out(out, self, other.number(), weight(alpha, out)))
+    at::sub_out(out, self, other.number(), fitted(alpha, out)))
 SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kNumbers),
-    at::sub_out(selfRef, selfRef, other, weight(alpha, selfRef)))
+    at::sub_out(selfRef, selfRef, other, fitted(alpha, selfRef)))
 SUM(aclnnInplaceSubs, selfRef, (with_number(selfRef, selfRef, other, kNumbers), no_truth(other)),
-    at::sub_out(selfRef, selfRef, other.number(), weight(alpha, selfRef)))
-SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, weight(alpha, out)))
+    at::sub_out(selfRef, selfRef, other.number(), fitted(alpha, selfRef)))
+SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, fitted(alpha, out)))
 SUM(aclnnRsubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    at::sub_out(out, other.number(), self, weight(alpha, out)))
+    at::sub_out(out, other.number(), self, fitted(alpha, out)))
 
 BINARY(aclnnMul, kAll, at::mul_out(out, self, other))
 BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, other.number()))
@@ -167,13 +167,13 @@ OP(aclnnPowTensorTensor,
    (dtype(self, kAll), dtype(exponent, kAll), broadcasts(out, {&self, &exponent}), promotes(out, {&self, &exponent})),
    at::pow_out(out, self, exponent))
 OP(aclnnPowTensorScalar, (with_number(out, self, exponent, kAll), exponent_of(self, exponent)),
-   at::pow_out(out, self, exponent.get()))
+   at::pow_out(out, self, fitted(exponent, out)))
 OP(aclnnPowScalarTensor, with_number(out, exponent, self, kReals | kComplex), at::pow_out(out, self.get(), exponent))
 OP(aclnnInplacePowTensorTensor,
    (dtype(self, kAll), dtype(exponent, kAll), broadcasts(self, {&self, &exponent}), promotes(self, {&self, &exponent})),
    at::pow_out(self, self, exponent))
 OP(aclnnInplacePowTensorScalar, (with_number(self, self, exponent, kAll), exponent_of(self, exponent)),
-   at::pow_out(self, self, exponent.get()))
+   at::pow_out(self, self, fitted(exponent, self)))
 
 BINARY(aclnnMaximum, kReals | at::kBool, at::maximum_out(out, self, other))
 BINARY(aclnnMinimum, kReals | at::kBool, at::minimum_out(out, self, other))

@@ -2,7 +2,6 @@
 // use.
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <c10/util/accumulate.h>
 
 #include "device/fault.h"
 #include "opapi/op.h"
@@ -12,7 +11,7 @@
 namespace vnpu::opapi {
 namespace {
 
-int64_t mask_bytes(int64_t elements) { return (elements + 127) / 128 * 16; }
+int64_t mask_bytes(int64_t elements) { return (elements / 128 + (elements % 128 != 0)) * 16; }
 
 void mask_check(const Operand &mask, int64_t elements) {
     dtype(mask, {at::kByte});
@@ -67,20 +66,25 @@ void apply(at::Tensor &out, const at::Tensor &self, const at::Tensor &mask, doub
     if (!result.is_same(out)) out.copy_(result);
 }
 
+int64_t elements(const Ints &shape) {
+    int64_t count = 1;
+    for (const int64_t size : shape)
+        if (size < 0 || __builtin_mul_overflow(count, size, &count))
+            fail(FaultKind::InvalidArgument, "parameter shape is {}, expected the sizes of a tensor", show(shape));
+    return count;
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
 OP(aclnnDropoutGenMask, probability(prob);
-   mask_check(out, c10::multiply_integers(shape)),
-   generate(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
+   mask_check(out, elements(shape)), generate(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
 OP(aclnnDropoutGenMaskV2, probability(prob);
-   mask_check(out, c10::multiply_integers(shape)),
-   generate(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
+   mask_check(out, elements(shape)), generate(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
 OP(aclnnDropoutGenMaskV2Tensor, probability(prob); dtype(seedTensor, {at::kLong}); dtype(offsetTensor, {at::kLong});
    one_element(seedTensor); one_element(offsetTensor);
-   mask_check(out, c10::multiply_integers(shape)),
-   generate(out, prob, static_cast<uint64_t>(seedTensor.item().toLong()),
-            static_cast<uint64_t>(offsetTensor.item().toLong()) + offset))
+   mask_check(out, elements(shape)), generate(out, prob, static_cast<uint64_t>(seedTensor.item().toLong()),
+                                              static_cast<uint64_t>(offsetTensor.item().toLong()) + offset))
 // Mask and use in one operator.
 OP(aclnnDropoutV3, optional(optionalNoiseShape); probability(p); network(input, out); same_shape(out, input);
    mask_check(maskOut, input.numel());

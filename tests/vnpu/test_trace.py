@@ -82,7 +82,8 @@ def test_a_task_that_crashes_is_named_by_its_stream(tmp_path: Path) -> None:
 import ascendcl, ctypes
 ascendcl.acl("aclrtSetDevice", 0)
 with ascendcl.stream() as queue:
-    ascendcl.acl("aclrtLaunchHostFunc", queue, ctypes.c_void_p(8), 0)
+    strlen = ctypes.cast(ctypes.CDLL(None).strlen, ctypes.c_void_p)
+    ascendcl.acl("aclrtLaunchHostFunc", queue, strlen, 8)  # 8: nothing is there
 """,
         VNPU_TRACE=str(path),
     )
