@@ -88,14 +88,6 @@ void exponent_of(const Operand &base, const ScalarArgument &exponent) {
              exponent.get().toLong(), base.parameter());
 }
 
-// As sums and powers take a number: float16 beside float16, where ATen's other kernels compute in float32.
-at::Scalar fitted(const ScalarArgument &number, const at::Tensor &out) {
-    constexpr double kLargestHalf = 65504;
-    const at::Scalar &value = number.get();
-    const bool past = out.scalar_type() == at::kHalf && !value.isComplex() && std::abs(value.toDouble()) > kLargestHalf;
-    return past ? number.as(at::kHalf) : computed(number, out);
-}
-
 void shifts(const Operand &out, const Operand &in, const Operand &bits) { binary(out, in, bits, kInts); }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Tensors from numbers: ranges, identities, triangles, one-hot, diagonals.
+#include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -48,6 +49,18 @@ void ranges(const Operand &out, const ScalarArgument &start, const ScalarArgumen
     shape(out, {steps_between(start, end, step, out.scalar_type(), closed)});
 }
 
+// Refuses a number that an output of integers cannot hold: ATen's kernels stop at it.
+void held(const Operand &out, const ScalarArgument &number) {
+    if (!at::isIntegralType(out.scalar_type(), false)) return;
+    AT_DISPATCH_INTEGRAL_TYPES(out.scalar_type(), "held", [&] {
+        const double value = number.to<double>();
+        if (!(value >= static_cast<double>(std::numeric_limits<scalar_t>::lowest()) &&
+              value <= static_cast<double>(std::numeric_limits<scalar_t>::max())))
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, which {} ({}) cannot hold", number.parameter(), value,
+                 out.parameter(), describe(out));
+    });
+}
+
 void spaces(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, int64_t steps, DTypes dtypes) {
     require(start);
     require(end);
@@ -56,6 +69,8 @@ void spaces(const Operand &out, const ScalarArgument &start, const ScalarArgumen
         in_float_range(start.to<double>(), "start");
         in_float_range(end.to<double>(), "end");
     }
+    held(out, start);
+    held(out, end);
     if (steps < 0) fail(FaultKind::InvalidArgument, "parameter steps is {}, allowed are 0 and more", steps);
     shape(out, {steps});
 }

@@ -86,6 +86,11 @@ at::Scalar value(const at::Tensor &scalar) { return scalar.item(); }
 at::Scalar value(const ScalarArgument &scalar, const Operands &list) {
     return list.empty() ? scalar.get() : computed(scalar, list.front());
 }
+// ... as sums take it.
+at::Scalar summed(const ScalarArgument &scalar, const Operands &list) {
+    return list.empty() ? scalar.get() : fitted(scalar, list.front());
+}
+at::Scalar summed(const at::Tensor &scalar, const Operands &) { return scalar.item(); }
 at::Scalar value(const at::Tensor &scalar, const Operands &) { return scalar.item(); }
 
 // A scalar as a 0-dim tensor: ATen's binary out variants take tensors, and a 0-dim one does not change the dtype.
@@ -186,10 +191,10 @@ FOREACH_LIST(aclnnForeachMinimumList, kWithInt, at::minimum_out(result, a, b))
 FOREACH_LIST(aclnnForeachPowList, kWithInt, at::pow_out(result, a, b))
 
 // Two lists and a scalar: `result`, `a`, `b`, `s`.
-#define FOREACH_WEIGHED(NAME, DTYPES, SCALAR, ...)                                                                   \
-    OP(NAME, alike(DTYPES, out, x1, x2);                                                                             \
-       weighs(SCALAR, out),                                                                                          \
-       each([s = value(SCALAR, out)](at::Tensor &result, const at::Tensor &a, const at::Tensor &b) { __VA_ARGS__; }, \
+#define FOREACH_WEIGHED(NAME, DTYPES, SCALAR, ...)                                                                    \
+    OP(NAME, alike(DTYPES, out, x1, x2);                                                                              \
+       weighs(SCALAR, out),                                                                                           \
+       each([s = summed(SCALAR, out)](at::Tensor &result, const at::Tensor &a, const at::Tensor &b) { __VA_ARGS__; }, \
             out, x1, x2))
 
 FOREACH_WEIGHED(aclnnForeachAddList, kWithInt, alpha, at::add_out(result, a, b, s))

@@ -20,6 +20,14 @@ inline at::Scalar computed(const ScalarArgument &number, const at::Tensor &tenso
     return every_dtype_holds_it || stays ? value : number.as(at::toOpMathType(tensor.scalar_type()));
 }
 
+// As sums and powers take a number: float16 beside float16, where ATen's other kernels compute in float32.
+inline at::Scalar fitted(const ScalarArgument &number, const at::Tensor &out) {
+    constexpr double kLargestHalf = 65504;
+    const at::Scalar &value = number.get();
+    const bool past = out.scalar_type() == at::kHalf && !value.isComplex() && std::abs(value.toDouble()) > kLargestHalf;
+    return past ? number.as(at::kHalf) : computed(number, out);
+}
+
 // Refuses a finite number that float32 cannot hold.
 inline void in_float_range(double number, const char *parameter) {
     if (std::isfinite(number) && std::abs(number) > std::numeric_limits<float>::max())

@@ -162,6 +162,8 @@ def test_refused() -> None:
     assert "step is 0" in refused("aclnnArange", 0, 3, 0, out)
     assert "does not lead from start 3 to end 0" in refused("aclnnArange", 3, 0, 1, out)
     assert "expected [4]" in refused("aclnnLinspace", 0, 3, 4, out)
+    whole = torch.empty(5, dtype=torch.int32, device=DEVICE)
+    assert "parameter end is 10000000000, which out" in refused("aclnnLinspace", 0, 1e10, 5, whole)
     assert "expected [2, 3]" in refused("aclnnEye", 2, 3, out)
     assert "has 1 dimensions, allowed are 2 and more" in refused("aclnnTriu", out, 0, out)
     assert "does not broadcast to [5]" in refused("aclnnInplaceCopy", out, torch.ones(3, device=DEVICE))

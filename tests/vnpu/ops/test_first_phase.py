@@ -194,6 +194,8 @@ def test_a_number_past_the_range_becomes_an_infinity() -> None:
     x, out = npu(3, dtype=HALF), npu(3, dtype=HALF)
     run("aclnnSub", x, x, 2**62, out)  # an integer that float32 holds
     assert out.tolist() == [-math.inf] * 3
+    run("aclnnForeachAddListV2", [x], [x], 2**62, [out])
+    assert out.tolist() == [math.inf] * 3
 
 
 @pytest.mark.parametrize(("name", "parameter", "value", "words"), WRONG)
