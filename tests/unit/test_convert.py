@@ -167,6 +167,14 @@ def test_a_file_asked_for_by_name_is_read_whatever_it_holds(tmp_path: Path) -> N
     assert preview_tree(tmp_path).findings == ()  # in a tree, what does not name CUDA is left unread
 
 
+@pytest.mark.parametrize("use", ["x.cuda()", "x.is_cuda", "x.to('cuda')"])
+def test_names_that_only_a_star_import_can_bring(use: str) -> None:
+    """Found by fuzzing: they were torch's under `torch.cuda` and anybody's under `torch_npu.npu`."""
+    conversion = convert_source(f"from torch.cuda import *\n{use}\n".encode(), "a.py")
+    assert conversion.output.startswith(b"from torch_npu.npu import *\n")
+    assert "TP903" not in [finding.code for finding in conversion.findings]
+
+
 def test_one_file(tmp_path: Path) -> None:
     root = project(tmp_path)
     result = convert_tree(root / "train.py", tmp_path / "out")

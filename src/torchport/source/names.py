@@ -199,7 +199,7 @@ class Names:
         if not found:
             if hasattr(builtins, node.id):
                 return f"builtins.{node.id}"
-            torch_stars = [star for star in self.stars if star.partition(".")[0] == "torch"]
+            torch_stars = [star for star in self.stars if star.partition(".")[0] in ("torch", "torch_npu")]
             return f"{torch_stars[0]}.{node.id}" if len(torch_stars) == 1 else None
         meanings = set()
         for binding in found:
