@@ -49,11 +49,9 @@ VNPU_UNSUPPORTED(aclprofDestroyStepInfo, kProfiling)
 VNPU_UNSUPPORTED_POINTER(aclprofCreateConfig, kProfiling)
 VNPU_UNSUPPORTED_POINTER(aclprofCreateStepInfo, kProfiling)
 
-// --- dumps (ACL_DUMP_DATA=1 and the operators' argument dump); torchport records tensors itself
-constexpr const char *kDump = "The virtual NPU writes no CANN dumps; record the run with torchport.";
-VNPU_UNSUPPORTED(aclmdlInitDump, kDump)
-VNPU_UNSUPPORTED(aclmdlSetDump, kDump)
-VNPU_UNSUPPORTED(aclmdlFinalizeDump, kDump)
+// --- dumps of what operators are compiled from (ACL_DUMP_DATA=1); their tensors are in dump.h
+constexpr const char *kDump =
+    "Operators of the virtual NPU are not compiled for each call, so there is no graph and no argument block to dump.";
 VNPU_UNSUPPORTED(aclopStartDumpArgs, kDump)
 VNPU_UNSUPPORTED(aclopStopDumpArgs, kDump)
 VNPU_UNSUPPORTED(aclGenGraphAndDumpForOp, kDump)

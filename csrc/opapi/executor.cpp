@@ -47,6 +47,8 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
             fail(FaultKind::NullArgument,
                  "parameter executor is null: the first phase did not succeed or was not called");
         std::unique_ptr<Task> owned(task);
+        if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]
+            owned = dumping(static_cast<Executor *>(owned.release()), std::move(dump));
         Machine::instance().stream(stream).submit(std::move(owned));
     };
 }

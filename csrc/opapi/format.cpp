@@ -165,6 +165,10 @@ void pack(const at::Tensor &storage, Layout layout, const at::Tensor &tensor) {
     tiles(storage, shape).copy_(whole.reshape(split));
 }
 
+at::Tensor stored(const at::Tensor &tensor, Layout layout) {
+    return tensor.as_strided({c10::multiply_integers(storage_shape(layout, tensor.sizes()))}, {1}, 0);
+}
+
 void fractal_nz(Operand &operand) {
     operand.allow_layout();
     if (!operand.defined() || !operand.layout()) return;
@@ -181,6 +185,8 @@ void fractal_nz(Operand &operand) {
 
 at::Tensor unpacked(const Operand &operand) {
     if (!operand.layout()) return operand;
+    if (operand.is_contiguous() && operand.storage_offset() == 0)
+        return unpacked(stored(operand, operand.layout()), operand.layout(), operand.sizes());
     const bool transposed = !operand.is_contiguous();
     const at::Tensor rows = transposed ? operand.transpose(-1, -2) : at::Tensor(operand);
     const std::vector<int64_t> one = storage_shape(operand.layout(), rows.sizes().slice(rows.sizes().size() - 2));

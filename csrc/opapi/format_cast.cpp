@@ -43,15 +43,10 @@ void check(Operand &src, Operand &dst) {
              static_cast<int>(from), static_cast<int>(to));
 }
 
-at::Tensor storage_of(const at::Tensor &tensor, Layout layout) {
-    return tensor.as_strided({c10::multiply_integers(storage_shape(layout, tensor.sizes()))}, {1}, 0);
-}
-
 void cast(const Operand &src, const Operand &dst) {
-    const at::Tensor rows =
-        src.layout() ? unpacked(storage_of(src, src.layout()), src.layout(), src.sizes()) : at::Tensor(src);
+    const at::Tensor rows = unpacked(src);
     if (dst.layout())
-        pack(storage_of(dst, dst.layout()), dst.layout(), rows);
+        pack(stored(dst, dst.layout()), dst.layout(), rows);
     else
         dst.copy_(rows);
 }

@@ -5,8 +5,8 @@ parameter on Ascend 910B; where it lists none, nothing is checked), unexported.t
 and the operator lines of SOURCE_DIR/*.cpp: a macro in capitals at the start of a line whose first argument
 is the operator, `OP(aclnnAdd, ...)`. Writes
 
-    aclnn.h          per operator its parameters, how they are owned, their dtypes and which are results, used by the
-                     macros of op.h
+    aclnn.h          per operator its parameters, how they are owned, their dtypes and what it reads and writes, used
+                     by the macros of op.h
     dtypes.cpp       the dtypes
     gaps.cpp         an entry point for every operator without a line, which answers that it is missing
     operators.json   the support table: name, tier, status, family, reason, torch_ops
@@ -131,6 +131,8 @@ def header(
             f"#define OPERANDS_{name} {', '.join(checked)}",
             f"#define DTYPES_{name} {offered}",
             f"#define RESULTS_{name} {', '.join(results)}",
+            f"#define INPUTS_{name} {', '.join(param for param, way in tensors(row).items() if way != 'out')}",
+            f"#define OUTPUTS_{name} {', '.join(param for param, way in tensors(row).items() if way != 'in')}",
             f'#define NAMES_{name} "{",".join(names)}", {", ".join(names)}',
         ]
     return "\n".join([*lines, ""])

@@ -67,17 +67,23 @@ bool execute(const acl::LegacyCall &call) {
         arguments.out.push_back(operand(*call.output_descs[i], *call.outputs[i], packed_out));
     arguments.attributes = call.attributes;
     found->second(Phase::Check, arguments);
-    call.stream.submit(make_task(found->first.data(),
-                                 [type = found->first, kernel = found->second, own = std::move(arguments),
-                                  packed_in = std::move(packed_in), packed_out = std::move(packed_out)]() mutable {
-                                     const KernelScope scope;
-                                     for (const Packed &in : packed_in)
-                                         in.rows.copy_(unpacked(in.storage, in.layout, in.rows.sizes()));
-                                     kernel(Phase::Run, own);
-                                     if (saturates() && !moves(type))
-                                         for (const at::Tensor &out : own.out) keep_finite(out);
-                                     for (const Packed &out : packed_out) pack(out.storage, out.layout, out.rows);
-                                 }));
+    call.stream.submit(make_task(
+        found->first.data(),
+        [type = found->first, kernel = found->second, own = std::move(arguments), packed_in = std::move(packed_in),
+         packed_out = std::move(packed_out), dump = acl::Dump::current()]() mutable {
+            const KernelScope scope;
+            const auto run = [&] {
+                kernel(Phase::Run, own);
+                if (saturates() && !moves(type))
+                    for (const at::Tensor &out : own.out) keep_finite(out);
+            };
+            for (const Packed &in : packed_in) in.rows.copy_(unpacked(in.storage, in.layout, in.rows.sizes()));
+            if (dump == nullptr)
+                run();
+            else
+                run_dumping(*dump, type, run, [&](Snapshot &taken) { taken.take(own.in, own.out); });
+            for (const Packed &out : packed_out) pack(out.storage, out.layout, out.rows);
+        }));
     return true;
 }
 

@@ -19,6 +19,7 @@
 #include "device/overflow.h"
 #include "device/stream.h"
 #include "opapi/check.h"
+#include "opapi/dump.h"
 #include "opapi/tensor.h"
 
 struct aclOpExecutor;
@@ -26,13 +27,15 @@ using aclnnStatus = int32_t;
 
 namespace vnpu::opapi {
 
-enum class Phase { Check, Run };
+enum class Phase { Check, Run, Dump };
 
 // Made by the first phase, run by the stream's worker in the second.
 class Executor : public Task {
   public:
     Executor(const char *name, std::string arguments) : name_(name), arguments_(std::move(arguments)) {}
     std::string name() const override { return name_; }
+    // Copies the operator's tensors for a dump.
+    virtual void snapshot(Snapshot &into) = 0;
     const std::string &arguments() const noexcept { return arguments_; }
 
     // An executor is a dozen small allocations. They are freed where they were made, by the next first phase: freed by
@@ -57,9 +60,9 @@ class KernelScope {
 
 // ATen's errors as one sentence: what() carries fifty lines of C++ frames.
 template <class Op>
-std::string in_phase(Phase phase, Op &op) {
+std::string in_phase(Phase phase, Op &op, Snapshot *into = nullptr) {
     try {
-        return op(phase);
+        return op(phase, into);
     } catch (const c10::Error &error) {
         throw std::runtime_error(error.what_without_backtrace());
     }
@@ -73,6 +76,10 @@ class OpExecutor final : public Executor {
     void run() override {
         const KernelScope scope;
         in_phase(Phase::Run, op_);
+    }
+    void snapshot(Snapshot &into) override {
+        const KernelScope scope;
+        in_phase(Phase::Dump, op_, &into);
     }
 
   private:
@@ -137,12 +144,16 @@ std::string show_call(std::string_view names, const T &...values) {
     OP_EXPORT aclnnStatus NAME##GetWorkspaceSize(PARAMS_##NAME, uint64_t *workspaceSize, aclOpExecutor **executor) { \
         using namespace vnpu::opapi;                                                                                 \
         return VNPU_OPERATOR_API() {                                                                                 \
-            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase) mutable -> std::string {                  \
+            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Snapshot *into) mutable -> std::string {  \
                 if (phase == Phase::Check) {                                                                         \
                     CHECK;                                                                                           \
                     required(OPERANDS_##NAME);                                                                       \
                     DTYPES_##NAME;                                                                                   \
                     return vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string();                         \
+                }                                                                                                    \
+                if (phase == Phase::Dump) {                                                                          \
+                    into->take({INPUTS_##NAME}, {OUTPUTS_##NAME});                                                   \
+                    return {};                                                                                       \
                 }                                                                                                    \
                 __VA_ARGS__;                                                                                         \
                 if (vnpu::saturates()) [[unlikely]]                                                                  \

@@ -68,6 +68,11 @@ void Operand::publish(const at::Tensor &result) {
     result_->sizes = result.sizes().vec();
 }
 
+at::Tensor Operand::filled() const {
+    if (result_ == nullptr) return *this;
+    return as_strided(result_->sizes, c10::contiguous_strides(result_->sizes));
+}
+
 Operands::Operands(const aclTensorList *source, const char *name) : Named(name), null_(source == nullptr) {
     if (source == nullptr) return;
     reserve(source->tensors.size());

@@ -99,6 +99,8 @@ class Operand : public at::Tensor, public Named {
     void set_data_dependent();
     // Writes the result into this output and keeps its shape for aclGetViewShape.
     void publish(const at::Tensor &result);
+    // What the kernel has written: the tensor, or as much of it as it has published.
+    at::Tensor filled() const;
 
   private:
     Layout layout_;

@@ -49,8 +49,8 @@ def test_last_error() -> None:
 
 
 UNSUPPORTED = [
-    "aclmdlInitDump",
     "aclmdlRIDebugPrint",
+    "aclopStartDumpArgs",
     "aclprofInit",
     "aclrtBinaryLoadFromData",
     "aclrtDeviceTaskAbort",
@@ -82,7 +82,7 @@ def test_no_function_crashes_on_null_or_pretends() -> None:
         "aclrtSetOpWaitTimeout", "aclrtSetOpExecuteTimeOut", "aclrtSetOpExecuteTimeOutWithMs",
         "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt", "aclrtSetStreamFailureMode", "aclrtSetStreamOverflowSwitch",
         "aclrtResetStreamResLimit", "aclrtResetDeviceResLimit", "aclrtUseStreamResInCurrentThread",
-        "aclrtUnuseStreamResInCurrentThread", "aclGetCompileoptSize", "MsprofSysCycleTime", "aclAppLog",
+        "aclrtUnuseStreamResInCurrentThread", "aclGetCompileoptSize", "aclmdlInitDump", "MsprofSysCycleTime", "aclAppLog",
         "aclrtSetDeviceSatMode",
     }  # fmt: skip
     pointers = {

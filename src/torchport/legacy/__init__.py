@@ -5,7 +5,7 @@
 Restored are torch.npu.profile and the prof_* and iteration_* functions, profileConfig,
 torch.autograd.profiler.profile(use_npu=, use_npu_simple=), torch.utils.dumper, torch.npu_* functions,
 Tensor.npu_format_cast, and assertEqual(prec=) of torch's own TestCase. What torch_npu still has is left alone,
-but for init_dump, set_dump and finalize_dump on the virtual NPU.
+but for set_dump and finalize_dump, which wait for the operators that torch_npu has not launched yet.
 `torchport.legacy.uninstall()` takes everything away again. `torchport.legacy.read_dump(file)` gives the tensors of one
 of CANN's dump files.
 """

@@ -15,32 +15,17 @@ from typing import Any
 import torch
 
 # OutputDataType of dump_task.proto.
-TYPES = {
-    torch.float32: 1, torch.float16: 2, torch.int8: 3, torch.uint8: 4, torch.int16: 5, torch.uint16: 6,
-    torch.int32: 7, torch.int64: 8, torch.uint32: 9, torch.uint64: 10, torch.bool: 11, torch.float64: 12,
-    torch.complex64: 16, torch.complex128: 17, torch.bfloat16: 27, torch.complex32: 32, torch.float8_e5m2: 34,
-    torch.float8_e4m3fn: 35,
+DTYPES = {
+    1: torch.float32, 2: torch.float16, 3: torch.int8, 4: torch.uint8, 5: torch.int16, 6: torch.uint16,
+    7: torch.int32, 8: torch.int64, 9: torch.uint32, 10: torch.uint64, 11: torch.bool, 12: torch.float64,
+    16: torch.complex64, 17: torch.complex128, 27: torch.bfloat16, 32: torch.complex32, 34: torch.float8_e5m2,
+    35: torch.float8_e4m3fn,
 }  # fmt: skip
-DTYPES = {number: dtype for dtype, number in TYPES.items()}
-ND = 2  # OutputFormat: no special order of the dimensions
 # Numbers of the fields in message DumpData, and in its parts OpOutput and OpInput, whose sizes differ in theirs.
-VERSION, TIME, NAME = 1, 2, 6
 PARTS = {"output": 3, "input": 4}
-DATA_TYPE, FORMAT, SHAPE = 1, 2, 3
+DATA_TYPE, SHAPE = 1, 3
 SIZE = {"output": 6, "input": 5}
 Tensors = dict[str, list[torch.Tensor]]  # by "input" and "output"
-
-
-def write(path: pathlib.Path, name: str, microseconds: int, tensors: Tensors) -> None:
-    """Write what the operator `name` read and wrote at that time; the tensors are on the host.
-
-    Raises ValueError for a dtype that CANN's dumps have no number for.
-    """
-    header = b"".join(_header(name, microseconds, tensors))
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        for tensor in (*tensors["input"], *tensors["output"]):
-            file.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 
 
 def read(path: str | os.PathLike[str]) -> Tensors:
@@ -80,37 +65,6 @@ def _tensors(path: str | os.PathLike[str], header: bytes, data: bytes) -> Tensor
             flat = torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0, dtype=dtype)
             found[part].append(flat.view(shape))
     return found
-
-
-def _header(name: str, now: int, tensors: Tensors) -> Iterator[bytes]:
-    yield _field(VERSION, b"2.0")
-    yield _field(TIME, now)
-    for part, number in PARTS.items():
-        for tensor in tensors[part]:
-            if tensor.dtype not in TYPES:
-                raise ValueError(f"CANN's dumps have no number for {tensor.dtype}")
-            shape = _field(1, b"".join(map(_varint, tensor.shape)))
-            yield _field(number, b"".join((
-                _field(DATA_TYPE, TYPES[tensor.dtype]), _field(FORMAT, ND), _field(SHAPE, shape),
-                _field(SIZE[part], tensor.nbytes),
-            )))  # fmt: skip
-    yield _field(NAME, name.encode())
-
-
-def _field(number: int, value: int | bytes) -> bytes:
-    """A field of a protobuf message: an integer, or bytes with their length."""
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    """Seven bits a byte, lowest first; the highest bit says that more follow."""
-    groups = bytearray()
-    while value >= 0x80:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*groups, value))
 
 
 def _varints(data: int | bytes) -> Iterator[int]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from torchport import vnpu
 from torchport.on_import import after_import
 from torchport.patches import Patches
 
@@ -31,7 +30,7 @@ def uninstall() -> None:
 
 
 def _restore(torch: ModuleType) -> None:
-    from torchport.legacy import dumper, operator_dump, profiling  # here: they import torch
+    from torchport.legacy import dumper, profiling  # here: they import torch
 
     npu = getattr(torch, "npu", None)
     if npu is None:
@@ -46,10 +45,22 @@ def _restore(torch: ModuleType) -> None:
         if name.startswith("npu_"):  # torch_npu 2.13 has put a function there that refuses
             _patches.set(torch, name, getattr(torch_npu, name))
     _patches.set(torch.utils, "dumper", dumper.Dumper)
-    if vnpu.detect().kind is vnpu.Kind.VNPU:
-        operator_dump.patch(npu, _patches)
+    for name in ("set_dump", "finalize_dump"):
+        _patches.wrap(npu, name, _after_queued)
     if not hasattr(torch.Tensor, "npu_format_cast"):
         _patches.set(torch.Tensor, "npu_format_cast", _format_cast)
+
+
+def _after_queued(original: Callable[..., None]) -> Callable[..., None]:
+    """A dump begins and ends between operators as written: torch_npu 2.13 launches them from a queue of its own."""
+
+    def change(*args: Any) -> None:
+        import torch
+
+        torch.npu.synchronize()
+        original(*args)
+
+    return change
 
 
 def _format_cast(tensor: Any, acl_format: Any) -> Any:
