@@ -76,15 +76,6 @@ VNPU_UNSUPPORTED(aclrtMemUceRepair, kRecovery)
 VNPU_UNSUPPORTED(aclrtGetErrorVerbose, kRecovery)
 VNPU_UNSUPPORTED(aclrtRepairError, kRecovery)
 
-// --- operators whose names do not begin with aclnn (those are accounted for by csrc/opapi): torch.stft. libopapi
-// depends on this library, so torch_npu finds them where it looks.
-#define VNPU_GAP(name)                                                                                         \
-    VNPU_UNSUPPORTED_AS(Operator, void, int, name##GetWorkspaceSize,                                           \
-                        "The virtual NPU does not implement " #name                                            \
-                        " yet; this is a gap of the virtual NPU, not of the hardware. Compute it on the CPU.") \
-    VNPU_UNSUPPORTED_AS(Operator, void, int, name, "The virtual NPU does not implement " #name " yet.")
-VNPU_GAP(aclStft)
-
 // Deliberately absent, because to torch_npu their presence is a promise. tests/vnpu/test_error.py has them by name.
 //   aclrtIpcGetEventHandle, aclrtIpcOpenEventHandle   "events can be shared between processes"
 //   aclRfft1D                 without it torch.fft.rfft multiplies by a matrix, which works

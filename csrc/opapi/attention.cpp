@@ -372,10 +372,14 @@ void backward(const Arguments &arguments, const Gradients &gradients, Settings s
 ATTENTION(aclnnFlashAttentionScore, prefixOptional)
 ATTENTION(aclnnFlashAttentionScoreV2, prefixOptional, nullptr, nullptr, false, pseType)
 ATTENTION(aclnnFlashAttentionVarLenScore, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional)
+ATTENTION(aclnnFlashAttentionVarLenScoreV2, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional, false,
+          pseType)
 ATTENTION(aclnnFlashAttentionVarLenScoreV4, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional,
           softmaxOutLayout == "same_as_input")
 ATTENTION_GRAD(aclnnFlashAttentionScoreGrad, prefixOptional)
 ATTENTION_GRAD(aclnnFlashAttentionScoreGradV2, prefixOptional, nullptr, nullptr, false, pseType)
 ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGrad, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional)
+ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV2, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional,
+               false, pseType)
 ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV4, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional,
                softmaxInLayout == "same_as_input")

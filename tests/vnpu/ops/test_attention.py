@@ -349,8 +349,10 @@ def test_dropout_keeps_what_its_bits_say() -> None:
         compare(a, e, torch.float32, ulps=16)
 
 
+@pytest.mark.parametrize("version", ["", "_v2"])
 @pytest.mark.parametrize(("mode", "softmax_layout"), [(0, ""), (2, ""), (3, "TND"), (7, ""), (8, "")])
-def test_packed_sequences(mode: int, softmax_layout: str) -> None:
+def test_packed_sequences(mode: int, softmax_layout: str, version: str) -> None:
+    fused_attention = getattr(torch_npu, f"npu_fusion_attention{version}")
     query_lengths, key_lengths = [2, 0, 3, 4], [3, 1, 3, 6]
     qkv = [
         random(sum(query_lengths), HEADS, WIDTH, low=-1, high=1, seed=1),
@@ -361,12 +363,13 @@ def test_packed_sequences(mode: int, softmax_layout: str) -> None:
     if mode:
         options["atten_mask"] = triangle()
     if mode in (7, 8):
-        options |= {"pre_tockens": 6, "next_tockens": -1 if mode == 7 else 1}
+        before, after = ("pre_tokens", "next_tokens") if version else ("pre_tockens", "next_tockens")
+        options |= {before: 6, after: -1 if mode == 7 else 1}
 
     def on_npu(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         ends = [torch.tensor(lengths).cumsum(0).tolist() for lengths in (query_lengths, key_lengths)]
         options["actual_seq_qlen"], options["actual_seq_kvlen"] = ends
-        return torch_npu.npu_fusion_attention(query, key, value, HEADS, "TND", scale=0.4, **options)[0]
+        return fused_attention(query, key, value, HEADS, "TND", scale=0.4, **options)[0]
 
     def left_out(sequence: int, queries: int, keys: int) -> torch.Tensor | None:
         if mode == 0:
