@@ -58,7 +58,7 @@ fuzz: $(VENV)/.packages ## convert 20,000 generated programs (half an hour); CAS
 	$(PIP) install --quiet $(INDEX) 'hypothesmith>=0.3.3'
 	TORCHPORT_FUZZ_CASES=$(or $(CASES),20000) $(BIN)/python -m pytest tests/fuzz --timeout=20000 -o faulthandler_timeout=0
 
-conformance: setup ## PyTorch's operator database against status.json (20 minutes; NAMES="add relu" for some)
+conformance: setup ## PyTorch's operator database against status.json (5 minutes; NAMES="add relu" for some)
 	$(BIN)/python tests/conformance/run.py $(NAMES)
 
 mutation: setup ## faults put into the kernels, and how many the tests notice (30 minutes; AGAIN=1 after adding a test)
