@@ -128,6 +128,9 @@ def test_running(dim: int) -> None:
     check(lambda t: tuple(t.cummin(dim)), DISTINCT)
     check(lambda t: t.cumsum(dim), torch.tensor([[1, 2], [3, 4]]), grad=False)
     check(lambda t: t.cumsum(dim, dtype=torch.float32), x, dtypes=[torch.float16])
+    check(
+        lambda t: t.cumsum(dim), torch.tensor([[True, False], [True, True]]), grad=False
+    )  # transformers does that
     for view in layouts(x):
         check(lambda t: t.cumsum(dim), view, dtypes=[torch.float32], grad=False)
     check(lambda t: t.cumsum(0), random())
