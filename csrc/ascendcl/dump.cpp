@@ -61,7 +61,7 @@ void Dump::write(std::string_view type, std::vector<DumpedTensor> inputs, std::v
         const std::string name = fmt::format("{}_{}", type, task);
         std::filesystem::create_directories(folder);
         write_whole(folder / fmt::format("{}.{}.{}.{}.{}", type, name, task, stream->id(), microseconds),
-                    dump_file({std::string(type), name, microseconds, std::move(inputs), std::move(outputs)}));
+                    dump_file({name, microseconds, std::move(inputs), std::move(outputs)}));
     } catch (const std::exception &failure) {
         missing(type, failure.what());
     }

@@ -23,7 +23,7 @@ struct DumpedTensor {
 };
 
 struct DumpedOperator {
-    std::string type, name;
+    std::string name;
     int64_t microseconds;  // since 1970
     std::vector<DumpedTensor> inputs, outputs;
 };

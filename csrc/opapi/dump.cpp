@@ -44,6 +44,13 @@ int number_of(at::ScalarType dtype) {
     }
 }
 
+// The tensor's elements as a dump keeps them.
+acl::DumpedTensor dumped(const at::Tensor &tensor) {
+    const at::Tensor rows = tensor.contiguous();
+    return {number_of(rows.scalar_type()), rows.sizes().vec(),
+            rows.numel() == 0 ? "" : std::string(static_cast<const char *>(rows.const_data_ptr()), rows.nbytes())};
+}
+
 class DumpingTask final : public Task {
   public:
     DumpingTask(Executor *executor, std::shared_ptr<acl::Dump> dump) : executor_(executor), dump_(std::move(dump)) {}
@@ -63,12 +70,6 @@ class DumpingTask final : public Task {
 };
 
 }  // namespace
-
-acl::DumpedTensor dumped(const at::Tensor &tensor) {
-    const at::Tensor rows = tensor.contiguous();
-    return {number_of(rows.scalar_type()), rows.sizes().vec(),
-            rows.numel() == 0 ? "" : std::string(static_cast<const char *>(rows.const_data_ptr()), rows.nbytes())};
-}
 
 void Snapshot::take(std::initializer_list<Part> inputs, std::initializer_list<Part> outputs) {
     const auto one = [&](const Operand &tensor) {

@@ -34,9 +34,6 @@ class Snapshot {
     const Of of_;
 };
 
-// The tensor's elements as a dump keeps them. Fault Unsupported for a dtype that no operator has.
-acl::DumpedTensor dumped(const at::Tensor &tensor);
-
 // Runs an operator in between two snapshots, as far as the dump wants them, and leaves its file. What goes wrong with
 // the dump does not touch the operator.
 void run_dumping(acl::Dump &dump, std::string_view type, const std::function<void()> &run,

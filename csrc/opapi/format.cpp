@@ -166,7 +166,9 @@ void pack(const at::Tensor &storage, Layout layout, const at::Tensor &tensor) {
 }
 
 at::Tensor stored(const at::Tensor &tensor, Layout layout) {
-    return tensor.as_strided({c10::multiply_integers(storage_shape(layout, tensor.sizes()))}, {1}, 0);
+    const int64_t length = c10::multiply_integers(storage_shape(layout, tensor.sizes())),
+                  before = tensor.storage_offset();
+    return tensor.as_strided({length}, {1}, before == 0 ? 0 : before * length / tensor.numel());
 }
 
 void fractal_nz(Operand &operand) {
@@ -185,16 +187,9 @@ void fractal_nz(Operand &operand) {
 
 at::Tensor unpacked(const Operand &operand) {
     if (!operand.layout()) return operand;
-    if (operand.is_contiguous() && operand.storage_offset() == 0)
-        return unpacked(stored(operand, operand.layout()), operand.layout(), operand.sizes());
     const bool transposed = !operand.is_contiguous();
     const at::Tensor rows = transposed ? operand.transpose(-1, -2) : at::Tensor(operand);
-    const std::vector<int64_t> one = storage_shape(operand.layout(), rows.sizes().slice(rows.sizes().size() - 2));
-    const int64_t stored = c10::multiply_integers(one);
-    const int64_t matrix = rows.size(-1) * rows.size(-2);
-    const at::Tensor storage =
-        operand.as_strided({stored * (rows.numel() / matrix)}, {1}, operand.storage_offset() / matrix * stored);
-    const at::Tensor tensor = unpacked(storage, operand.layout(), rows.sizes());
+    const at::Tensor tensor = unpacked(stored(rows, operand.layout()), operand.layout(), rows.sizes());
     return transposed ? tensor.transpose(-1, -2) : tensor;
 }
 

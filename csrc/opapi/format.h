@@ -24,7 +24,8 @@ std::string name_of(Layout layout);
 // that many dimensions.
 std::vector<int64_t> storage_shape(Layout layout, at::IntArrayRef sizes);
 
-// The elements that a whole tensor in that layout is stored as, in one dimension.
+// The elements that a whole tensor in that layout, or whole matrices of a stack, are stored as, in one dimension. What
+// lies before them takes as much more room as they do.
 at::Tensor stored(const at::Tensor &tensor, Layout layout);
 // A tensor of `sizes` from the elements that lie at `storage` (one dimension), and the reverse.
 at::Tensor unpacked(const at::Tensor &storage, Layout layout, at::IntArrayRef sizes);
