@@ -54,10 +54,8 @@ def inspect_source(
         if kind is Kind.NOTEBOOK:
             return _in_order(_inspect_notebook(path, data, style, project, ignore))
         return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style, ignore)))
-    except SourceError as error:
-        return (about_file(error.code, path, error.message, line=error.line, column=error.column),)
-    except (RecursionError, MemoryError):
-        return (about_file("TP901", path, "the code is nested too deeply to be analysed"),)
+    except (SourceError, RecursionError, MemoryError) as error:
+        return (_unparsed(path, error),)
 
 
 @functools.cache
@@ -72,16 +70,20 @@ def _of_interest() -> re.Pattern[bytes]:
     return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
 
 
+def _unparsed(path: str, error: SourceError | RecursionError | MemoryError) -> Finding:
+    if isinstance(error, SourceError):
+        return about_file(error.code, path, error.message, line=error.line, column=error.column)
+    return about_file("TP901", path, "the code is nested too deeply to be analysed")
+
+
 def unreadable(data: bytes, path: str) -> tuple[Finding, ...]:
     """The finding on a Python file that cannot be parsed, whether or not it names CUDA; nothing for another file."""
     if kind_of(path) not in (None, Kind.PYTHON) or len(data) > LARGEST:
         return ()
     try:
         Module(path, data)
-    except SourceError as error:
-        return (about_file(error.code, path, error.message, line=error.line, column=error.column),)
-    except (RecursionError, MemoryError):
-        return (about_file("TP901", path, "the code is nested too deeply to be analysed"),)
+    except (SourceError, RecursionError, MemoryError) as error:
+        return (_unparsed(path, error),)
     return ()
 
 

@@ -44,17 +44,9 @@ class Library:
 def libraries() -> Mapping[str, Library]:
     """All packages by import name. Raises ValueError for a row that breaks the schema in `libraries.toml`."""
     rows = tomllib.loads(resources.files(__package__).joinpath("libraries.toml").read_text("utf-8"))
+    keys = {field.name for field in dataclasses.fields(Library)} - {"name"}
     for name, row in rows.items():
-        if unknown := set(row) - {
-            "status",
-            "note",
-            "install",
-            "link",
-            "uses",
-            "knows_npu",
-            "stand_in",
-            "blocks",
-        }:
+        if unknown := set(row) - keys:
             raise ValueError(f"libraries.toml: {name} has unknown keys {sorted(unknown)}")
         if stray := [use for use in row.get("uses", {}) if not use.startswith(f"{name}.")]:
             raise ValueError(f"libraries.toml: {stray} do not belong to {name}")
