@@ -238,7 +238,7 @@ def main() -> int:
     watches: list[Watch] = []
 
     def imported(torch: Any) -> None:
-        reference.apply(torch)
+        reference.apply(torch, mixed_precision=False)
         watches.append(Watch(torch, options.steps, Path(path).resolve().parent))
         watches[0].install()
 

@@ -1,0 +1,27 @@
+"""Checkpoints: whatever device they name, they are loaded on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchport.patches import Patches
+from torchport.record.reference.places import device_to_cpu, to_cpu
+
+
+def patch(torch: Any, patches: Patches) -> None:
+    """Patch torch.load."""
+
+    def load(original: Any) -> Any:
+        def call(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if map_location is None:
+                map_location = "cpu"  # what was saved on cuda:0 would look for it
+            elif isinstance(map_location, dict):
+                map_location = {key: to_cpu(torch, value) for key, value in map_location.items()}
+            else:
+                map_location = device_to_cpu(torch, map_location)
+            return original(f, map_location, *args, **kwargs)
+
+        return call
+
+    patches.wrap(torch, "load", load)
+    patches.wrap(torch.serialization, "load", load)

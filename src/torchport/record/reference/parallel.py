@@ -1,0 +1,132 @@
+"""Several processes: NCCL becomes gloo, and a mesh of CUDA devices a mesh of CPUs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torchport.patches import Patches
+from torchport.record.reference.places import to_cpu
+
+# Public functions of torch.distributed with the argument `backend`, by its position (None: keyword only).
+TAKE_BACKEND = {
+    "init_process_group": 0,
+    "new_group": 2,
+    "new_subgroups": 4,
+    "new_subgroups_by_enumeration": 2,
+}
+_PAIR = re.compile(r"\w+:\w+", re.ASCII)
+NCCL = "nccl"
+
+
+def gloo(backend: Any) -> Any:
+    """`backend` for the CPU: gloo for NCCL in any case, for a list of pairs ("cpu:gloo,cuda:nccl"), and for None."""
+    if not isinstance(backend, str):
+        return "gloo" if backend is None else backend
+    pairs = all(map(_PAIR.fullmatch, backend.split(",")))
+    return "gloo" if pairs or backend.lower() in (NCCL, "undefined") else backend
+
+
+def patch(torch: Any, patches: Patches) -> None:
+    """Patch DataParallel, and torch.distributed where this torch has it."""
+    parallel = torch.nn.parallel
+    patches.wrap(
+        parallel.DataParallel,
+        "forward",
+        lambda _: lambda this, *args, **kwargs: this.module(*args, **kwargs),
+    )
+    if torch.distributed.is_available():
+        _patch_groups(torch, patches)
+        _patch_mesh(torch, patches)
+        patches.wrap(parallel.DistributedDataParallel, "__init__", _replicas)
+
+
+def _replicas(original: Any) -> Any:
+    def init(
+        this: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        original(this, module, None, None, *args, **kwargs)
+
+    return init
+
+
+def _patch_groups(torch: Any, patches: Patches) -> None:
+    distributed = torch.distributed
+    c10d = distributed.distributed_c10d
+    # What the script has asked for, by the group that it got: what it asks later has to be the same.
+    asked: dict[int | None, str] = {}
+
+    def everywhere(name: str, make: Any) -> None:
+        original = getattr(c10d, name)
+        patches.wrap(c10d, name, make)
+        if vars(distributed).get(name) is original:
+            patches.set(distributed, name, getattr(c10d, name))
+
+    def takes(name: str, position: int) -> Any:
+        def make(original: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                kwargs.pop("device_id", None)
+                kwargs.pop("pg_options", None)  # those of NCCL; gloo takes none
+                backend = kwargs.get("backend", args[position] if len(args) > position else None)
+                if len(args) > position:
+                    args = (*args[:position], gloo(backend), *args[position + 1 :])
+                elif backend is not None or name == "init_process_group":
+                    kwargs["backend"] = gloo(backend)
+                made = original(*args, **kwargs)
+                if isinstance(backend, str) and backend.lower() == NCCL:
+                    asked[None if name == "init_process_group" else id(made)] = NCCL
+                return made
+
+            return call
+
+        return make
+
+    def tells(original: Any) -> Any:
+        def call(group: Any = None) -> Any:
+            backend = original(group)
+            world = group is None or group is getattr(c10d.GroupMember, "WORLD", None)
+            return (
+                asked.get(None if world else id(group), asked.get(None, backend))
+                if backend == "gloo"
+                else backend
+            )
+
+        return call
+
+    def destroyed(original: Any) -> Any:
+        def call(group: Any = None) -> None:
+            original(group)
+            if group is None or not distributed.is_initialized():
+                asked.clear()
+
+        return call
+
+    for name, position in TAKE_BACKEND.items():
+        if hasattr(c10d, name):
+            everywhere(name, takes(name, position))
+    everywhere("get_backend", tells)
+    everywhere("destroy_process_group", destroyed)
+    everywhere("is_nccl_available", lambda _: lambda: True)
+
+
+def _patch_mesh(torch: Any, patches: Patches) -> None:
+    from torch.distributed import device_mesh
+
+    def mesh(position: int) -> Any:
+        def make(original: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if "device_type" in kwargs:
+                    kwargs["device_type"] = to_cpu(torch, kwargs["device_type"])
+                elif len(args) > position:
+                    args = (*args[:position], to_cpu(torch, args[position]), *args[position + 1 :])
+                return original(*args, **kwargs)
+
+            return call
+
+        return make
+
+    original = device_mesh.init_device_mesh
+    patches.wrap(device_mesh, "init_device_mesh", mesh(0))
+    if vars(torch.distributed).get("init_device_mesh") is original:
+        patches.set(torch.distributed, "init_device_mesh", device_mesh.init_device_mesh)
+    patches.wrap(device_mesh.DeviceMesh, "__init__", mesh(1))

@@ -1,0 +1,145 @@
+"""Everything that names a CUDA device, sent to the CPU: factories, moves, contexts, types."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torchport.knowledge.arguments import role
+from torchport.patches import Patches
+from torchport.record.reference import queries
+from torchport.record.reference.device_draws import RANDOM_FACTORIES
+from torchport.record.reference.tables import wrap, wrap_all
+
+# What takes a device beside the factories of the table, which the patches for the NPU use too.
+TAKE_DEVICE = {
+    "torch": ("set_default_tensor_type",),
+    "torch.Tensor": ("type",),
+    "torch.nn.Module": ("to_empty", "type"),
+    "torch.jit": ("load",),
+}
+
+# Methods whose first argument may be a device, also as a plain number.
+MOVE_TO = {"torch.Tensor": ("to",), "torch.nn.Module": ("to",), "torch.nn.utils.rnn.PackedSequence": ("to",)}
+
+# Functions that give back their first argument. TorchScript cannot see through patched functions, and the
+# reference has no need of it.
+STAY = {
+    "torch.nn.Module": ("cuda",),
+    "torch.jit": ("script",),
+    "torch.nn.utils.rnn.PackedSequence": ("cuda", "pin_memory"),
+    "torch.UntypedStorage": ("cuda", "pin_memory"),
+    "torch.TypedStorage": ("cuda", "pin_memory"),
+}
+
+TENSOR_TYPES = tuple(
+    f"{kind}Tensor"
+    for kind in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
+)
+
+
+def patch(torch: Any, patches: Patches) -> None:
+    """Send to the CPU what is asked for on a CUDA device."""
+    places = _Places(torch)
+    wrap_all(patches, STAY, lambda _: lambda this, *args, **kwargs: this)
+    wrap_all(patches, TAKE_DEVICE, places.on_cpu)
+    wrap_all(patches, _factories(), places.on_cpu)
+    wrap_all(patches, MOVE_TO, places.move)
+    patches.wrap(torch.Tensor, "cuda", lambda _: lambda this, *args, **kwargs: places.copy(this, this))
+    patches.wrap(torch.Tensor, "cpu", lambda cpu: lambda this, *args, **kwargs: places.copy(this, cpu(this)))
+    patches.wrap(torch.Tensor, "record_stream", lambda _: lambda this, stream: None)
+    for name in TENSOR_TYPES:
+        patches.set(torch.cuda, name, getattr(torch, name))
+    _patch_default_device(torch, patches)
+
+
+def to_cpu(torch: Any, value: Any) -> Any:
+    """`value` with the CUDA device that it names, if it names one, replaced by the CPU."""
+    if isinstance(value, torch.device):
+        return torch.device("cpu") if value.type == "cuda" else value
+    if isinstance(value, str):
+        if value == "cuda" or value.startswith("cuda:"):
+            return "cpu"
+        return value.replace("torch.cuda.", "torch.") if value.startswith("torch.cuda.") else value
+    return value
+
+
+def device_to_cpu(torch: Any, value: Any) -> Any:
+    """`to_cpu` of an argument that is a device if it is an integer: the CUDA device with that number."""
+    return "cpu" if isinstance(value, int) and not isinstance(value, bool) else to_cpu(torch, value)
+
+
+class _Places:
+    """Wrappers that change the devices among the arguments."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._to_cpu: Callable[[Any], Any] = functools.partial(to_cpu, torch)
+        self._device: Callable[[Any], Any] = functools.partial(device_to_cpu, torch)
+
+    def on_cpu(self, original: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if "device" in kwargs:
+                kwargs["device"] = self._device(kwargs["device"])
+            return original(*map(self._to_cpu, args), **kwargs)
+
+        return call
+
+    def move(self, original: Any) -> Any:
+        def to(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if "device" in kwargs:
+                wanted = kwargs["device"] = self._device(kwargs["device"])
+            else:
+                wanted, args = (
+                    (self._device(args[0]), (self._device(args[0]), *args[1:])) if args else (None, ())
+                )
+            moved = original(this, *args, **kwargs)
+            return self.copy(this, moved) if isinstance(wanted, (str, self._torch.device)) else moved
+
+        return to
+
+    def copy(self, before: Any, after: Any) -> Any:
+        """What a move to another device gives: never an alias of the original's data."""
+        same = after is before and isinstance(after, self._torch.Tensor)
+        return after.clone() if same and not after.requires_grad else after
+
+
+def _patch_default_device(torch: Any, patches: Patches) -> None:
+    """`with torch.device("cuda")`, set_default_device and the question what the default is."""
+    from torch.utils._device import DeviceContext as context  # not there before the first use of a device context
+
+    def init(original: Any) -> Any:
+        def call(this: Any, device: Any) -> None:
+            original(this, device_to_cpu(torch, device))
+            named = torch.device(device)
+            this._torchport_cuda = named if named.type == "cuda" else None
+
+        return call
+
+    def get(original: Any) -> Any:
+        def call() -> Any:
+            active = [
+                mode
+                for mode in torch.overrides._get_current_function_mode_stack()
+                if isinstance(mode, context)
+            ]
+            default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+            asked = active[-1] if active else default
+            cuda = getattr(asked, "_torchport_cuda", None)
+            if cuda is None:
+                return original()
+            return torch.device("cuda", queries.current_device() if cuda.index is None else cuda.index)
+
+        return call
+
+    patches.wrap(context, "__init__", init)
+    wrap(patches, torch, "get_default_device", get)
+
+
+def _factories() -> dict[str, tuple[str, ...]]:
+    """The callables with the keyword `device` that draw no random numbers from a generator of their own."""
+    return {
+        owner: tuple(name for name in names if owner != "torch" or name not in RANDOM_FACTORIES)
+        for owner, names in role("device").factories.items()
+    }

@@ -1,0 +1,32 @@
+"""Patches of functions that a table names."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from torchport.patches import Patches
+
+
+def wrap(patches: Patches, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """`patches.wrap` where there is such a name: tables name what any supported torch has, and none has all."""
+    if hasattr(owner, name):
+        patches.wrap(owner, name, make)
+
+
+def wrap_all(patches: Patches, table: Mapping[str, Iterable[str]], make: Callable[[Any], Any]) -> None:
+    """Wrap each function of a table {dotted name of the owner: names}."""
+    for owner, names in table.items():
+        for name in names:
+            wrap(patches, pkgutil.resolve_name(owner), name, make)
+
+
+def answer(patches: Patches, owner: Any, answers: Mapping[str, Any]) -> None:
+    """Make functions of `owner` give one fixed answer, whatever they are asked."""
+
+    def always(value: Any) -> Callable[[Any], Any]:
+        return lambda original: lambda *args, **kwargs: value
+
+    for name, value in answers.items():
+        wrap(patches, owner, name, always(value))
