@@ -15,7 +15,14 @@ class Stream:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.priority = kwargs.get("priority", 0)
         self.device_index = 0
-        self.cuda_stream = 0
+        self.stream_id = self.cuda_stream = 0
+
+    @property
+    def device(self) -> Any:
+        """The device that the script believes it is on."""
+        import torch  # it is loaded: only a script that has it gets here
+
+        return torch.device("cuda", self.device_index)
 
     def synchronize(self) -> None:
         """Everything asked for is done already."""
@@ -29,6 +36,10 @@ class Stream:
     def query(self) -> bool:
         """Always True: nothing is pending."""
         return True
+
+    def is_capturing(self) -> bool:
+        """Always False: there are no graphs."""
+        return False
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record `event`, or a new one, now."""

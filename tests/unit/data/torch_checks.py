@@ -162,8 +162,9 @@ def check_streams_and_events():
             pass
 
 
-def check_mixed_precision_is_fp32():
-    with Patched():
+def check_mixed_precision_can_be_switched_off():
+    patches = reference.apply(torch, mixed_precision=False)
+    try:
         scaler, old = torch.amp.GradScaler("cuda"), torch.cuda.amp.GradScaler(init_scale=8.0)
         for context in (torch.autocast("cuda", dtype=torch.float16), torch.cuda.amp.autocast()):
             with context:
@@ -174,6 +175,8 @@ def check_mixed_precision_is_fp32():
         assert not scaler.is_enabled()
         with torch.autocast("cpu", dtype=torch.bfloat16):  # what is meant for the CPU stays
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+    finally:
+        patches.undo()
 
 
 def check_checkpoints_load_on_the_cpu():

@@ -9,7 +9,7 @@ from typing import Any
 from torchport.patches import Patches
 from torchport.record import cpu_streams
 from torchport.record.reference import queries
-from torchport.record.reference.tables import wrap
+from torchport.record.reference.tables import replace
 
 NO_EFFECT = (
     "synchronize", "empty_cache", "empty_host_cache", "reset_peak_memory_stats", "reset_accumulated_memory_stats",
@@ -45,14 +45,7 @@ def patch(torch: Any, patches: Patches) -> None:
         **{name: lambda device=None: 0 for name in NO_MEMORY},
     }
     for owner in (accelerator, accelerator.memory):
-        for name, function in functions.items():
-            if name in vars(owner):
-                wrap(
-                    patches,
-                    owner,
-                    name,
-                    lambda _, call=function: lambda *args, **kwargs: call(*args, **kwargs),
-                )
+        replace(patches, owner, functions)
     if hasattr(accelerator, "device_index"):
         patches.set(accelerator, "device_index", queries.Device)
     for name, stand_in in (("Stream", cpu_streams.Stream), ("Event", cpu_streams.Event)):

@@ -107,7 +107,7 @@ class _Places:
 
 def _patch_default_device(torch: Any, patches: Patches) -> None:
     """`with torch.device("cuda")`, set_default_device and the question what the default is."""
-    from torch.utils._device import DeviceContext as context  # not there before the first use of a device context
+    from torch.utils._device import DeviceContext  # not there before the first use of a device context
 
     def init(original: Any) -> Any:
         def call(this: Any, device: Any) -> None:
@@ -122,7 +122,7 @@ def _patch_default_device(torch: Any, patches: Patches) -> None:
             active = [
                 mode
                 for mode in torch.overrides._get_current_function_mode_stack()
-                if isinstance(mode, context)
+                if isinstance(mode, DeviceContext)
             ]
             default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
             asked = active[-1] if active else default
@@ -133,7 +133,7 @@ def _patch_default_device(torch: Any, patches: Patches) -> None:
 
         return call
 
-    patches.wrap(context, "__init__", init)
+    patches.wrap(DeviceContext, "__init__", init)
     wrap(patches, torch, "get_default_device", get)
 
 

@@ -1,15 +1,102 @@
-"""Mixed precision of the script, on the CPU as on a GPU."""
+"""Mixed precision of the script, on the CPU as on a GPU.
+
+The state of autocast for CUDA is torch's own and answers as on a GPU. While it is on, autocast for the CPU is on as
+well, with kernels that cast as CUDA's do (`autocast_kernels`). The two device types are one here: scripts and
+libraries ask `autocast(tensor.device.type)`, and tensors of the device say "cpu". GradScaler needs no help: torch has
+its operators for the CPU.
+"""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record.reference import autocast_kernels
 from torchport.record.reference.places import to_cpu
+
+CUDA, CPU = "cuda", "cpu"
 
 
 def patch(torch: Any, patches: Patches) -> None:
-    pass
+    """Patch the state of autocast, its cache of weights, and the casts of custom_fwd."""
+    get_dtype, set_enabled, set_dtype = (
+        torch.get_autocast_dtype,
+        torch.set_autocast_enabled,
+        torch.set_autocast_dtype,
+    )
+
+    def dtype() -> Any:
+        return get_dtype(CUDA)
+
+    casts = autocast_kernels.Casts(torch, dtype)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning only once for all operators")  # that kernels are replaced
+        library = autocast_kernels.install(torch, casts, dtype)
+    patches.on_undo(library._destroy)
+
+    def enable(original: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> None:
+            device = kwargs.get("device_type", args[0] if len(args) > 1 else CUDA)
+            enabled = kwargs.get("enabled", args[-1] if args else None)
+            if device not in (CUDA, CPU) or not isinstance(enabled, bool):
+                original(*args, **kwargs)
+                return
+            set_enabled(CUDA, enabled)
+            set_enabled(CPU, enabled)
+
+        return call
+
+    def choose(original: Any) -> Any:
+        def call(device_type: str, value: Any) -> None:
+            set_dtype(CUDA if device_type == CPU else device_type, value)
+
+        return call
+
+    def chosen(original: Any) -> Any:
+        return lambda device_type: get_dtype(CUDA if device_type == CPU else device_type)
+
+    def clear(original: Any) -> Any:
+        def call() -> None:
+            casts.forget()
+            original()
+
+        return call
+
+    def typed(original: Any) -> Any:
+        def call(value: Any, device_type: str, dtype: Any) -> Any:
+            return original(value, to_cpu(torch, device_type), dtype)
+
+        return call
+
+    def init(original: Any) -> Any:
+        def call(this: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+            original(this, CUDA if device_type == CPU else device_type, *args, **kwargs)
+
+        return call
+
+    patches.wrap(torch, "set_autocast_enabled", enable)
+    patches.wrap(torch, "set_autocast_dtype", choose)
+    patches.wrap(torch, "get_autocast_dtype", chosen)
+    patches.wrap(torch, "clear_autocast_cache", clear)
+    patches.wrap(torch.amp.autocast_mode, "_cast", typed)
+    patches.wrap(torch.amp.autocast_mode.autocast, "__init__", init)
+    for kind, device in (("gpu", CUDA), ("cpu", CUDA)):  # the old names
+        for name, new in (
+            (f"get_autocast_{kind}_dtype", lambda _, device=device: lambda: get_dtype(device)),
+            (f"set_autocast_{kind}_dtype", lambda _, device=device: lambda value: set_dtype(device, value)),
+        ):
+            if hasattr(torch, name):
+                patches.wrap(torch, name, new)
+    for name in ("set_autocast_cpu_enabled", "is_autocast_cpu_enabled"):
+        if hasattr(torch, name):
+            patches.wrap(
+                torch,
+                name,
+                (lambda _: lambda value: torch.set_autocast_enabled(CUDA, value))
+                if name.startswith("set")
+                else (lambda _: lambda: torch.is_autocast_enabled(CUDA)),
+            )
 
 
 def switch_off(torch: Any, patches: Patches) -> None:
@@ -20,14 +107,14 @@ def switch_off(torch: Any, patches: Patches) -> None:
             this: Any, device_type: str, dtype: Any = None, enabled: bool = True, *args: Any, **kwargs: Any
         ) -> None:
             if to_cpu(torch, device_type) != device_type:
-                device_type, dtype, enabled = "cpu", None, False
+                device_type, dtype, enabled = CPU, None, False
             original(this, device_type, dtype, enabled, *args, **kwargs)
 
         return init
 
     def scaler(original: Any) -> Any:
-        def init(this: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
-            original(this, "cpu", enabled=False)
+        def init(this: Any, device: str = CUDA, *args: Any, **kwargs: Any) -> None:
+            original(this, CPU, enabled=False)
 
         return init
 

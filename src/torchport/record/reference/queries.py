@@ -12,7 +12,7 @@ from typing import Any
 
 from torchport.patches import Patches
 from torchport.record import cpu_streams
-from torchport.record.reference.tables import answer, wrap
+from torchport.record.reference.tables import answer, replace, wrap
 
 DEVICE_NAME = "CPU (reference for CUDA)"
 CAPABILITY = (8, 0)  # the least that scripts which ask for bf16 accept
@@ -152,14 +152,7 @@ def patch(torch: Any, patches: Patches) -> None:
         "get_device_properties": lambda device=None: Properties(),
         "mem_get_info": lambda device=None: (physical_memory(), physical_memory()),
     }
-    for name, function in functions.items():
-        # A wrapper of its own: what patches.wrap writes on it must not stay on the function.
-        wrap(
-            patches,
-            cuda,
-            name,
-            lambda _, function=function: lambda *args, **kwargs: function(*args, **kwargs),
-        )
+    replace(patches, cuda, functions)
     patches.set(cuda, "device", Device)
     patches.set(cuda, "device_of", DeviceOf)
     answer(patches, backends.cuda, {"is_built": True})

@@ -30,3 +30,13 @@ def answer(patches: Patches, owner: Any, answers: Mapping[str, Any]) -> None:
 
     for name, value in answers.items():
         wrap(patches, owner, name, always(value))
+
+
+def replace(patches: Patches, owner: Any, functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Replace functions that `owner` has, each by a wrapper: what `wrap` writes on it must not stay on the function."""
+
+    def wrapper(function: Callable[..., Any]) -> Callable[[Any], Any]:
+        return lambda original: lambda *args, **kwargs: function(*args, **kwargs)
+
+    for name, function in functions.items():
+        wrap(patches, owner, name, wrapper(function))
