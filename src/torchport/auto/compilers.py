@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import types
+from collections.abc import Callable
 from typing import Any
 
 from torchport.auto.devices import npu_name
@@ -41,6 +42,14 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
 
     patches.wrap(frontend, "parse_def", parse)
     patches.wrap(builtins, "_find_builtin", find)
+    patch_compile(torch, patches, lambda: log.unsupported("torch.compile", NO_INDUCTOR))
+
+
+def patch_compile(torch: Any, patches: Patches, tell: Callable[[], object]) -> None:
+    """Let torch.compile take the backend aot_eager where inductor is asked for and cannot work; `tell` is called then.
+
+    What other patches call in place of tensor methods is made known to dynamo.
+    """
     has_inductor = importlib.util.find_spec("triton") is not None
 
     def compile_(original: Any) -> Any:
@@ -49,7 +58,7 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
                 return lambda function: call(function, **kwargs)
             _teach_dynamo(torch, patches)
             if kwargs.get("backend", "inductor") == "inductor" and not has_inductor:
-                log.unsupported("torch.compile", NO_INDUCTOR)
+                tell()
                 # These two are inductor's.
                 kwargs = {key: value for key, value in kwargs.items() if key not in ("mode", "options")}
                 kwargs["backend"] = "aot_eager"

@@ -65,8 +65,7 @@ def apply(torch: ModuleType, mixed_precision: bool = True) -> Patches:
         generator = generators.patch(torch, patches)
         device_draws.patch(torch, patches, generator)
         if mixed_precision:
-            half.patch(torch, patches)
-            precision.patch(torch, patches)
+            precision.patch(torch, patches, half.patch(torch, patches))
         else:
             precision.switch_off(torch, patches)
         compiling.patch(torch, patches)

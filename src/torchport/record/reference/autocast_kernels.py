@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchport.record.reference import cast_policy
+from torchport.record.reference.operators import overload, tensor_places, with_tensors
 
 KEY = "AutocastCPU"
 Kernel = Callable[..., Any]
@@ -94,19 +95,16 @@ def install(torch: Any, casts: Casts, dtype: Callable[[], Any]) -> Any:
     return library
 
 
-def overload(torch: Any, name: str) -> Any:
-    """The operator "name" or "name.overload" of aten; None where this torch has none."""
-    operator, _, form = name.partition(".")
-    return getattr(getattr(torch.ops.aten, operator, None), form or "default", None)
-
-
 def _kernels(torch: Any, casts: Casts, half: Callable[[], Any]) -> dict[str, Kernel]:
     without_autocast = torch._C._ExcludeDispatchKeyGuard
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
     def in_dtype(operator: Any, dtype: Callable[[tuple[Any, ...]], Any]) -> Kernel:
+        places = tensor_places(operator)
+
         def kernel(*args: Any, **kwargs: Any) -> Any:
             with without_autocast(keys):
+                args = with_tensors(torch, places, args)
                 wanted = dtype((*args, *kwargs.values()))
                 args = tuple(casts.cast(one, wanted) for one in args)
                 kwargs = {name: casts.cast(one, wanted) for name, one in kwargs.items()}

@@ -9,6 +9,7 @@ its operators for the CPU.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from torchport.patches import Patches
@@ -18,8 +19,11 @@ from torchport.record.reference.places import to_cpu
 CUDA, CPU = "cuda", "cpu"
 
 
-def patch(torch: Any, patches: Patches) -> None:
-    """Patch the state of autocast, its cache of weights, and the casts of custom_fwd."""
+def patch(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
+    """Patch the state of autocast, its cache of weights, and the casts of custom_fwd.
+
+    `half` is called when autocast is switched on: half precision may begin there.
+    """
     get_dtype, set_enabled, set_dtype = (
         torch.get_autocast_dtype,
         torch.set_autocast_enabled,
@@ -42,6 +46,8 @@ def patch(torch: Any, patches: Patches) -> None:
             if device not in (CUDA, CPU) or not isinstance(enabled, bool):
                 original(*args, **kwargs)
                 return
+            if enabled:
+                half()
             set_enabled(CUDA, enabled)
             set_enabled(CPU, enabled)
 
