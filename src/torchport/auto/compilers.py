@@ -8,16 +8,12 @@ triton-ascend is inductor, and then graphs run without it.
 from __future__ import annotations
 
 import ast
-import importlib.util
-import types
-from collections.abc import Callable
 from typing import Any
 
 from torchport.auto.devices import npu_name
 from torchport.auto.log import Log
 from torchport.patches import Patches
-
-NO_INDUCTOR = "inductor needs triton-ascend, which is not installed: compiled with the backend aot_eager"
+from torchport.record.port_side import NO_INDUCTOR, patch_compile
 
 
 def patch(torch: Any, patches: Patches, log: Log) -> None:
@@ -43,45 +39,6 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
     patches.wrap(frontend, "parse_def", parse)
     patches.wrap(builtins, "_find_builtin", find)
     patch_compile(torch, patches, lambda: log.unsupported("torch.compile", NO_INDUCTOR))
-
-
-def patch_compile(torch: Any, patches: Patches, tell: Callable[[], object]) -> None:
-    """Let torch.compile take the backend aot_eager where inductor is asked for and cannot work; `tell` is called then.
-
-    What other patches call in place of tensor methods is made known to dynamo.
-    """
-    has_inductor = importlib.util.find_spec("triton") is not None
-
-    def compile_(original: Any) -> Any:
-        def call(model: Any = None, **kwargs: Any) -> Any:
-            if model is None:
-                return lambda function: call(function, **kwargs)
-            _teach_dynamo(torch, patches)
-            if kwargs.get("backend", "inductor") == "inductor" and not has_inductor:
-                tell()
-                # These two are inductor's.
-                kwargs = {key: value for key, value in kwargs.items() if key not in ("mode", "options")}
-                kwargs["backend"] = "aot_eager"
-            return original(model, **kwargs)
-
-        return call
-
-    patches.wrap(torch, "compile", compile_)
-
-
-def _teach_dynamo(torch: Any, patches: Patches) -> None:
-    """Tell dynamo that the methods which the patches call are tensor methods: it looks at what torch.Tensor has.
-
-    Here, as importing it takes two seconds.
-    """
-    from torch._dynamo import trace_rules
-
-    known = trace_rules.get_tensor_method()
-    patched = (getattr(method, "__wrapped__", None) for method in vars(torch.Tensor).values())
-    originals = {method for method in patched if isinstance(method, types.MethodDescriptorType)}
-    if not originals <= known:
-        methods = known | originals
-        patches.set(trace_rules, "get_tensor_method", lambda: methods)
 
 
 class _DeviceNames(ast.NodeTransformer):

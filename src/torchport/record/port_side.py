@@ -1,16 +1,19 @@
-"""What the port needs in its recorded process: the patches that `torchport run` would make for a converted script."""
+"""torch.compile on the NPU without inductor: for the port's recorded process and for `torchport run`."""
 
 from __future__ import annotations
 
+import importlib.util
+import types
 from collections.abc import Callable
-from types import ModuleType
+from typing import Any
 
-from torchport.auto.compilers import NO_INDUCTOR, patch_compile
 from torchport.patches import Patches
 
+NO_INDUCTOR = "inductor needs triton-ascend, which is not installed: compiled with the backend aot_eager"
 
-def apply(torch: ModuleType, tell: Callable[[str], object] = lambda text: None) -> Patches:
-    """Patch the imported `torch`: torch.compile runs without inductor where triton-ascend is missing.
+
+def apply(torch: Any, tell: Callable[[str], object] = lambda text: None) -> Patches:
+    """Patch the imported `torch` of a port: torch.compile runs without inductor where triton-ascend is missing.
 
     `tell` gets a sentence for people for each call that was given another backend. `undo()` of what is returned takes
     everything back.
@@ -18,3 +21,42 @@ def apply(torch: ModuleType, tell: Callable[[str], object] = lambda text: None) 
     patches = Patches()
     patch_compile(torch, patches, lambda: tell(NO_INDUCTOR))
     return patches
+
+
+def patch_compile(torch: Any, patches: Patches, tell: Callable[[], object]) -> None:
+    """Let torch.compile take the backend aot_eager where inductor is asked for and cannot work; `tell` is called then.
+
+    What other patches call in place of tensor methods is made known to dynamo.
+    """
+    has_inductor = importlib.util.find_spec("triton") is not None
+
+    def compile_(original: Any) -> Any:
+        def call(model: Any = None, **kwargs: Any) -> Any:
+            if model is None:
+                return lambda function: call(function, **kwargs)
+            _teach_dynamo(torch, patches)
+            if kwargs.get("backend", "inductor") == "inductor" and not has_inductor:
+                tell()
+                # These two are inductor's.
+                kwargs = {key: value for key, value in kwargs.items() if key not in ("mode", "options")}
+                kwargs["backend"] = "aot_eager"
+            return original(model, **kwargs)
+
+        return call
+
+    patches.wrap(torch, "compile", compile_)
+
+
+def _teach_dynamo(torch: Any, patches: Patches) -> None:
+    """Tell dynamo that the methods which the patches call are tensor methods: it looks at what torch.Tensor has.
+
+    Here, as importing it takes two seconds.
+    """
+    from torch._dynamo import trace_rules
+
+    known = trace_rules.get_tensor_method()
+    patched = (getattr(method, "__wrapped__", None) for method in vars(torch.Tensor).values())
+    originals = {method for method in patched if isinstance(method, types.MethodDescriptorType)}
+    if not originals <= known:
+        methods = known | originals
+        patches.set(trace_rules, "get_tensor_method", lambda: methods)

@@ -22,7 +22,8 @@ _ALL_ROUNDED = (
     "_upsample_bicubic2d_aa_backward",
     "_log_softmax", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward", "col2im",
     # Sums over repeated indices.
-    "embedding_dense_backward", "_embedding_bag_dense_backward", "_index_put_impl_", "index_add", "index_add_", "scatter_add", "scatter_add_",
+    "embedding_dense_backward", "_embedding_bag_dense_backward",
+    "_index_put_impl_", "index_add", "index_add_", "scatter_add", "scatter_add_",
 )  # fmt: skip
 
 OPERATORS: dict[str, Outputs] = {
