@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.machinery
-import importlib.metadata
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,12 +51,11 @@ def hide_npu() -> Patches:
         return call
 
     _replace_method(patches, finder, "find_spec", find_spec)
-    _hide_distributions(patches, importlib.metadata.MetadataPathFinder)
-    # Its copy on PyPI has a finder of its own, from when it is imported.
-    wait = after_import(
-        "importlib_metadata", lambda module: _hide_distributions(patches, module.MetadataPathFinder)
-    )
-    patches.on_undo(wait)
+    # Its copy on PyPI has a finder of its own. From when they are imported: they take time to be.
+    for name in ("importlib.metadata", "importlib_metadata"):
+        patches.on_undo(
+            after_import(name, lambda module: _hide_distributions(patches, module.MetadataPathFinder))
+        )
     importlib.invalidate_caches()
     return patches
 
@@ -94,9 +92,6 @@ def _hide_distributions(patches: Patches, finder: Any) -> None:
         return call
 
     _replace_method(patches, finder, "find_distributions", find)
-    if finder is importlib.metadata.MetadataPathFinder:
-        # PathFinder has it as an attribute of its own, which leads to the original.
-        _replace_method(patches, importlib.machinery.PathFinder, "find_distributions", find)
 
 
 def _others(distributions: Iterable[Any]) -> Iterator[Any]:

@@ -73,8 +73,15 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
                 elif backend is not None or name == "init_process_group":
                     kwargs["backend"] = gloo(backend)
                 made = original(*args, **kwargs)
-                if isinstance(backend, str) and backend.lower() == NCCL:
-                    asked[None if name == "init_process_group" else id(made)] = NCCL
+                world = name == "init_process_group"
+                given = (
+                    backend.lower()
+                    if isinstance(backend, str)
+                    else NCCL
+                    if world
+                    else asked.get(None, "gloo")
+                )
+                asked[None if world else id(made)] = NCCL if NCCL in given else given
                 return made
 
             return call
@@ -84,12 +91,8 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
     def tells(original: Any) -> Any:
         def call(group: Any = None) -> Any:
             backend = original(group)
-            world = group is None or group is getattr(c10d.GroupMember, "WORLD", None)
-            return (
-                asked.get(None if world else id(group), asked.get(None, backend))
-                if backend == "gloo"
-                else backend
-            )
+            world = group is None or group is c10d.GroupMember.WORLD
+            return asked.get(None if world else id(group), backend) if backend == "gloo" else backend
 
         return call
 
