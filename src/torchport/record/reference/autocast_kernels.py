@@ -26,6 +26,7 @@ class Casts:
     def __init__(self, torch: Any, dtype: Callable[[], Any]) -> None:
         self._torch = torch
         self._dtype = dtype  # of the current region
+        self.library: Any = None  # the kernels that use this
         self._weights: dict[tuple[int, Any], tuple[weakref.ref[Any], Any]] = {}
 
     def forget(self) -> None:

@@ -36,8 +36,9 @@ def patch(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
     casts = autocast_kernels.Casts(torch, dtype)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning only once for all operators")  # that kernels are replaced
-        library = autocast_kernels.install(torch, casts, dtype)
-    patches.on_undo(library._destroy)
+        # Kept by what is patched: torch drops the kernels with it, and callers may drop `patches`.
+        casts.library = autocast_kernels.install(torch, casts, dtype)
+    patches.on_undo(casts.library._destroy)
 
     def enable(original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> None:
