@@ -28,6 +28,10 @@ class BeforeImport:
             self.cancel()
             self._action()
 
+    def waits_for(self, names: tuple[str, ...]) -> bool:
+        """Whether any of `names` is among those that it waits for."""
+        return any(name in self._names for name in names)
+
     def cancel(self) -> None:
         """Stop waiting; harmless when it has come."""
         if self in sys.meta_path:

@@ -101,6 +101,19 @@ def test_other_packages_are_found(site: Path) -> None:
     assert python(code, site) == [3, 0]
 
 
+def test_an_enabled_environment_does_not_activate(site: Path) -> None:
+    """`torchport vnpu enable` makes each process wait for torch, to change its environment."""
+    (site / "torch.py").write_text("")
+    code = (
+        "import json, os\nfrom torchport.startup import activate_with_torch\nactivate_with_torch()\n"
+        "{hide}import torch\nprint(json.dumps('ASCEND_HOME_PATH' in os.environ))"
+    )
+    hide = "from torchport.record import reference\nreference.hide_npu()\n"
+    assert python(code.format(hide=hide), site) is False
+    if vnpu.detect().kind is not vnpu.Kind.NONE:
+        assert python(code.format(hide=""), site) is True
+
+
 def test_importing_torch_npu_is_told(site: Path) -> None:
     code = (
         "import json\nfrom torchport.record import reference\nbefore = reference.touched()\nimport torch_npu\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import re
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport import vnpu
-from torchport.on_import import after_import
+from torchport.on_import import BeforeImport, after_import
 from torchport.patches import Patches
 
 # Packages that only an NPU makes sense of; libraries take an installed torch_npu as the sign that there is one.
@@ -56,7 +57,12 @@ def hide_npu() -> Patches:
         patches.on_undo(
             after_import(name, lambda module: _hide_distributions(patches, module.MetadataPathFinder))
         )
-    importlib.invalidate_caches()
+    # `torchport vnpu enable` waits for torch in every process of the environment.
+    for waiting in [
+        one for one in sys.meta_path if isinstance(one, BeforeImport) and one.waits_for(PACKAGES)
+    ]:
+        waiting.cancel()
+        patches.on_undo(functools.partial(sys.meta_path.insert, 0, waiting))
     return patches
 
 
