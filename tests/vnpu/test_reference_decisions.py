@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from torchport.record import reference
+from torchport.record import port_side, reference
 
 DATA = Path(__file__).with_name("data")
 QUERIES = DATA / "device_queries.py"
@@ -70,8 +70,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("port") / "out"
     converted = execute("-m", "torchport", "convert", QUERIES, "-o", folder, environment=os.environ)
     assert (folder / QUERIES.name).exists(), converted.stderr
-    one_device = {**os.environ, "ASCEND_RT_VISIBLE_DEVICES": "0"}
-    return answers(execute(folder / QUERIES.name, environment=one_device))
+    return answers(execute(folder / QUERIES.name, environment=port_side.environment(os.environ)))
 
 
 def test_decisions_are_equal(original: dict[str, Any], port: dict[str, Any]) -> None:
@@ -101,6 +100,28 @@ def test_accelerator_script_trains_alike(tmp_path: Path) -> None:
     assert ours["shuffled"] is theirs["shuffled"] is True
     assert ours["losses"] == pytest.approx(theirs["losses"], rel=1e-5)
     assert plain["losses"] != pytest.approx(theirs["losses"], rel=1e-2)
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_there_are_as_many_devices_as_processes(processes: int) -> None:
+    code = "import torch; print({'devices': torch.accelerator.device_count()})"
+    local = {"LOCAL_WORLD_SIZE": str(processes)}
+    theirs = execute("-c", code, environment={**port_side.environment(os.environ, processes), **local})
+    pretend = "import torch\nfrom torchport.record import reference\npatches = reference.apply(torch)\n"
+    ours = execute("-c", pretend + code, environment={**reference.environment(os.environ), **local})
+    assert ours.stdout.strip() == f"{{'devices': {processes}}}", ours.stderr
+    assert theirs.stdout.strip().endswith(ours.stdout.strip()), theirs.stderr
+
+
+def test_visible_devices_are_kept() -> None:
+    def visible(given: str, processes: int) -> str:
+        return port_side.environment({"ASCEND_RT_VISIBLE_DEVICES": given}, processes)[
+            "ASCEND_RT_VISIBLE_DEVICES"
+        ]
+
+    assert visible("5,2,7", 2) == "5,2"
+    assert visible("5", 2) == "5"
+    assert visible("", 2) == "0,1"
 
 
 def test_reference_that_imports_torch_npu_is_told() -> None:

@@ -1,15 +1,31 @@
-"""torch.compile on the NPU without inductor: for the port's recorded process and for `torchport run`."""
+"""What the port's recorded process needs: as many devices as the reference shows, and torch.compile without inductor.
+
+The patch of torch.compile is also that of `torchport run`.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchport.patches import Patches
 
 NO_INDUCTOR = "inductor needs triton-ascend, which is not installed: compiled with the backend aot_eager"
+
+
+VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+
+
+def environment(environ: Mapping[str, str], processes: int = 1) -> dict[str, str]:
+    """`environ` with one visible NPU for each of the `processes` of a run: those that are visible to it first.
+
+    The reference shows a script as many devices; with more, `if device_count() > 1:` would go another way.
+    """
+    visible = [name for name in environ.get(VISIBLE, "").split(",") if name.strip()]
+    chosen = visible[:processes] if visible else [str(index) for index in range(processes)]
+    return {**environ, VISIBLE: ",".join(chosen)}
 
 
 def apply(torch: Any, tell: Callable[[str], object] = lambda text: None) -> Patches:
