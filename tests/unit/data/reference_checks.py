@@ -246,7 +246,14 @@ def check_autocast_state_answers_as_on_a_gpu():
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
         assert not torch.is_autocast_enabled("cpu")
         with torch.cuda.amp.autocast():
+            assert torch.is_autocast_cpu_enabled()
             assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float16
+        torch.set_autocast_gpu_dtype(torch.bfloat16)
+        assert torch.get_autocast_cpu_dtype() == torch.get_autocast_dtype(CUDA) == torch.bfloat16
+        torch.set_autocast_dtype(CUDA, torch.float16)
+        torch.set_autocast_enabled(True)  # without a device: CUDA
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float16
+        torch.set_autocast_enabled("cuda", False)
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from torchport.patches import Patches
 from torchport.record.reference import autocast_kernels
 from torchport.record.reference.places import to_cpu
+from torchport.record.reference.tables import replace
 
 CUDA, CPU = "cuda", "cpu"
 
@@ -55,8 +56,8 @@ def patch(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
         return call
 
     def choose(original: Any) -> Any:
-        def call(device_type: str, value: Any) -> None:
-            set_dtype(CUDA if device_type == CPU else device_type, value)
+        def call(device_type: str, dtype: Any) -> None:
+            set_dtype(CUDA if device_type == CPU else device_type, dtype)
 
         return call
 
@@ -88,22 +89,18 @@ def patch(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
     patches.wrap(torch, "clear_autocast_cache", clear)
     patches.wrap(torch.amp.autocast_mode, "_cast", typed)
     patches.wrap(torch.amp.autocast_mode.autocast, "__init__", init)
-    for kind, device in (("gpu", CUDA), ("cpu", CUDA)):  # the old names
-        for name, new in (
-            (f"get_autocast_{kind}_dtype", lambda _, device=device: lambda: get_dtype(device)),
-            (f"set_autocast_{kind}_dtype", lambda _, device=device: lambda value: set_dtype(device, value)),
-        ):
-            if hasattr(torch, name):
-                patches.wrap(torch, name, new)
-    for name in ("set_autocast_cpu_enabled", "is_autocast_cpu_enabled"):
-        if hasattr(torch, name):
-            patches.wrap(
-                torch,
-                name,
-                (lambda _: lambda value: torch.set_autocast_enabled(CUDA, value))
-                if name.startswith("set")
-                else (lambda _: lambda: torch.is_autocast_enabled(CUDA)),
-            )
+    replace(  # the old names
+        patches,
+        torch,
+        {
+            "get_autocast_gpu_dtype": dtype,
+            "get_autocast_cpu_dtype": dtype,
+            "set_autocast_gpu_dtype": lambda value: set_dtype(CUDA, value),
+            "set_autocast_cpu_dtype": lambda value: set_dtype(CUDA, value),
+            "set_autocast_cpu_enabled": lambda value: torch.set_autocast_enabled(CUDA, value),
+            "is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled(CUDA),
+        },
+    )
 
 
 def switch_off(torch: Any, patches: Patches) -> None:
