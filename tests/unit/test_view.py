@@ -214,7 +214,7 @@ def test_originals_changed_through_links_are_named(tmp_path: Path) -> None:
     for name in ("one.png", "two.png"):
         (folder / "pictures" / name).write_text("")
     (folder / "big.dat").write_bytes(b"x" * 100)
-    view = make(folder, budget=Budget(small=10, clones=False, folders=1))
+    view = make(folder, budget=Budget(small=10, clones=False, entries=6))
     assert (view.place / "pictures").is_symlink()
     assert view.changed_outside() == []
     time.sleep(0.05)
@@ -306,15 +306,15 @@ def contents(place: Path) -> object:
     )
 
 
-@given(trees, st.integers(0, 6), st.integers(0, 4), st.integers(0, 8))
+@given(trees, st.integers(0, 12), st.integers(0, 6), st.integers(0, 8))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_tree_with_any_budget(
-    tmp_path_factory: pytest.TempPathFactory, tree: object, files: int, folders: int, small: int
+    tmp_path_factory: pytest.TempPathFactory, tree: object, entries: int, files: int, small: int
 ) -> None:
     root = tmp_path_factory.mktemp("tree")
     plant(root / "folder", tree)
     view = View.make(
-        root / "folder", root / "view", root / "out", budget=Budget(files, folders, small, clones=False)
+        root / "folder", root / "view", root / "out", budget=Budget(entries, files, small, clones=False)
     )
     assert contents(view.place) == tree  # read through links too
     assert view.written() == []

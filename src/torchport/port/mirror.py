@@ -72,11 +72,11 @@ class Entry:
 
 @dataclasses.dataclass(slots=True)
 class Budget:
-    """What is left to spend on copies. Files are counted, as each costs about 0.1 ms; bytes by class."""
+    """What is left to spend. Each file, folder and link costs about 0.1 ms; bytes are counted by class."""
 
-    files: int = 4000
-    folders: int = 1500
-    small: int = 128 * MIB
+    entries: int = 6000  # of folders that are made, not linked
+    files: int = 3000  # copied
+    small: int = 64 * MIB
     writable: int = 512 * MIB
     largest: Mapping[str, int] = dataclasses.field(
         default_factory=lambda: {"code": 2 * MIB, "writable": 256 * MIB, "small": 4 * MIB}
@@ -127,13 +127,13 @@ class Mirror:
         source = os.path.join(self._folder, relative) if relative else self._folder
         must = not relative or relative in self._real
         entries = None
-        if must or self._budget.folders > 0:
+        if must or self._budget.entries > 0:
             with contextlib.suppress(PermissionError), os.scandir(source) as found:
                 entries = list(found) if must else list(itertools.islice(found, CROWDED + 1))
-        if entries is None or (len(entries) > CROWDED and not must):
+        if entries is None or (not must and len(entries) > min(CROWDED, self._budget.entries)):
             self._link(relative, None)
             return []
-        self._budget.folders -= 1
+        self._budget.entries -= 1 + len(entries)
         target = os.path.join(self._place, relative)
         os.mkdir(target)
         os.chmod(target, stat.S_IMODE(os.stat(source).st_mode) | stat.S_IRWXU)
