@@ -1,0 +1,321 @@
+"""The files that two runs of a script left, compared by name and kind."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from torchport.port.checkpoints import read_checkpoint
+from torchport.port.tensors import (
+    Tensor,
+    Unreadable,
+    read_npy,
+    read_npz,
+    read_safetensors,
+    relative_difference,
+)
+from torchport.port.texts import (
+    TIMED,
+    compare_texts,
+    masked,
+    number_difference,
+    read_json,
+    read_table,
+    read_text,
+)
+from torchport.port.view import is_byproduct
+
+# Relative: what the whole run of a float32 port is held to (compare.tolerance).
+TOLERANCE = 1e-2
+IMAGES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".pdf"))
+# What experiment trackers write for themselves: times, machines and identities of runs.
+TRACKERS = frozenset(("wandb", "mlruns", "swanlog", "mlflow.db"))
+READERS: dict[str, tuple[str, Callable[[Path], dict[str, object]]]] = {
+    **dict.fromkeys(
+        (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".tar"), ("checkpoint", read_checkpoint)
+    ),
+    ".safetensors": ("safetensors", read_safetensors),
+    ".npz": ("npz", read_npz),
+    ".npy": ("npy", lambda path: {"array": read_npy(path.read_bytes())}),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", read_json)),
+    **dict.fromkeys((".csv", ".tsv"), ("csv", read_table)),
+}
+RANDOM_STATE = re.compile(
+    r"(?:^|[._])rng(?:[._]|$)|_rng|rng_state|random_state", re.IGNORECASE
+)  # each device's own
+# Parts of names that say when, where or which time a run was.
+NAMED_BY_CHANCE = re.compile(
+    r"\d{4}-?\d\d-?\d\d|\d\d[-:]\d\d[-:]\d\d|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[\w.-]+|(?<!\d)\d{6}(?!\d)|\d{9,}"
+    r"|(?<=tfevents\.).*|(?<![0-9a-z])[0-9a-f]{8,}(?![0-9a-z])|(?<=-)[0-9a-z]{8}(?=$|/)"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileRow:
+    """One file: `reference` and `port` say what each run left (empty for nothing).
+
+    `equal` is None where the contents are not comparable; `difference` is the largest relative one of numbers,
+    of norms for tensors.
+    """
+
+    name: str
+    kind: str
+    reference: str
+    port: str
+    equal: bool | None
+    difference: float | None
+    note: str
+
+
+def compare_files(reference: Path, port: Path, tolerance: float = TOLERANCE) -> list[FileRow]:
+    """The files below two folders, by name; numbers in them may differ by `tolerance`, relative.
+
+    Hidden, temporary and cache files are left out. Names with a date or the like are those of one file where
+    the rest of the names is the same. Nothing in the files is executed. A folder that is missing has none.
+    """
+    rows = []
+    for name, one, other in _pairs(_files(reference), _files(port)):
+        if one is not None and other is not None:
+            row = _compare(name, reference / one, port / other, tolerance)
+            if one != other:
+                row = dataclasses.replace(row, note=_and(row.note, f"the port's is {other}"))
+            rows.append(row)
+            continue
+        equal = None if _kind(name) in ("events", "tracker") else False
+        left = _size(reference / one) if one is not None else ""
+        right = _size(port / other) if other is not None else ""
+        note = f"only the {'original' if left else 'port'}'s run wrote it"
+        rows.append(FileRow(name, _kind(name), left, right, equal, None, note))
+    return rows
+
+
+def _files(folder: Path) -> list[str]:
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inside = os.path.relpath(place, folder)
+        for name in names:
+            path = os.path.normpath(os.path.join(inside, name))
+            hidden = name.startswith(".") or name.endswith((".tmp", ".lock"))
+            if not hidden and not is_byproduct(path) and os.path.isfile(os.path.join(place, name)):
+                found.append(path)
+    return sorted(found)
+
+
+def _pairs(one: list[str], other: list[str]) -> list[tuple[str, str | None, str | None]]:
+    """Names that belong together, the same ones first; those of one side have None."""
+    same = set(one) & set(other)
+    pairs: list[tuple[str, str | None, str | None]] = [(name, name, name) for name in same]
+    sides: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    for side, names in enumerate((one, other)):
+        for name in names:
+            if name not in same:
+                sides[NAMED_BY_CHANCE.sub("*", name)][side].append(name)
+    for masked_name, (left, right) in sides.items():
+        if "*" in masked_name and len(left) == len(right):
+            pairs += [(a, a, b) for a, b in zip(left, right, strict=True)]
+        else:
+            pairs += [*((name, name, None) for name in left), *((name, None, name) for name in right)]
+    return sorted(pairs, key=lambda pair: pair[0])
+
+
+def _kind(name: str) -> str:
+    path = Path(name)
+    suffix = path.suffix.lower()
+    if "tfevents" in path.name:
+        return "events"
+    if not TRACKERS.isdisjoint(path.parts):
+        return "tracker"
+    if suffix in READERS:
+        return READERS[suffix][0]
+    return "image" if suffix in IMAGES else "file"
+
+
+def _compare(name: str, one: Path, other: Path, tolerance: float) -> FileRow:
+    kind = _kind(name)
+    sizes = (_size(one), _size(other))
+    try:
+        if _same_bytes(one, other):
+            return FileRow(name, kind, *sizes, True, 0.0, "")
+        if kind in ("events", "tracker"):
+            return FileRow(
+                name, kind, *sizes, None, None, "has times and names of the run in it; not compared"
+            )
+        if kind == "image":
+            return _images(name, one, other, sizes)
+        read = READERS.get(one.suffix.lower())
+        if read is not None:
+            return _contents(name, read[1], (one, other), sizes, tolerance)
+    except Unreadable as reason:
+        unreadable = str(reason)
+    else:
+        unreadable = ""
+    return _plain(name, one, other, sizes, tolerance, unreadable)
+
+
+def _contents(
+    name: str,
+    read: Callable[[Path], dict[str, object]],
+    paths: tuple[Path, Path],
+    sizes: tuple[str, str],
+    tolerance: float,
+) -> FileRow:
+    """Two files of a kind that is read. Raises Unreadable where neither can be."""
+    kind = _kind(name)
+    contents: list[dict[str, object]] = []
+    reasons: list[str] = []
+    for path in paths:
+        try:
+            contents.append(read(path))
+            reasons.append("")
+        except Unreadable as reason:
+            reasons.append(str(reason))
+    if len(contents) == 1:
+        whose, why = ("port", reasons[1]) if reasons[1] else ("original", reasons[0])
+        return FileRow(name, kind, *sizes, False, None, f"the {whose}'s cannot be read: {why}")
+    if not contents:
+        raise Unreadable(reasons[0])
+    equal, difference, note = compare_contents(contents[0], contents[1], tolerance)
+    said = [_said(content, size) for content, size in zip(contents, sizes, strict=True)]
+    return FileRow(name, kind, said[0], said[1], equal, difference, note)
+
+
+def _plain(
+    name: str, one: Path, other: Path, sizes: tuple[str, str], tolerance: float, unreadable: str
+) -> FileRow:
+    """Two files that nothing is known about, or that are not what their name says."""
+    kind = _kind(name)
+    try:
+        texts = read_text(one), read_text(other)
+    except Unreadable as reason:
+        why = unreadable or str(reason)
+        note = f"the bytes differ, and the contents are not compared: {why}"
+        return FileRow(name, kind, *sizes, None, None, note)
+    difference, place = compare_texts(*texts)
+    lines = [f"{len(text.splitlines())} lines" for text in texts]
+    note = place if place else f"numbers differ by {difference:.1e}" if difference else ""
+    kind = "text" if kind == "file" else kind
+    return FileRow(
+        name, kind, lines[0], lines[1], difference <= tolerance, _finite(difference), _and(note, unreadable)
+    )
+
+
+def compare_contents(
+    reference: Mapping[str, object], port: Mapping[str, object], tolerance: float
+) -> tuple[bool | None, float | None, str]:
+    """Whether two flat contents are equal within `tolerance`, the largest difference, and what differs first or
+    most."""
+    missing = [name for name in reference if name not in port]
+    more = [name for name in port if name not in reference]
+    if missing or more:
+        whose, which = ("original", missing) if missing else ("port", more)
+        return (
+            False,
+            None,
+            f"only the {whose}'s has {which[0]}" + f" and {len(which) - 1} more" * (len(which) > 1),
+        )
+    worst, where, unknown = 0.0, "", ""
+    for name, one in reference.items():
+        other = port[name]
+        if RANDOM_STATE.search(name) or (TIMED.search(name) and not isinstance(one, Tensor)):
+            continue
+        difference = _difference(one, other)
+        if isinstance(difference, str):
+            return False, None, f"{name}: {difference}"
+        if difference is None:
+            unknown = unknown or name
+        elif difference > worst:
+            worst, where = difference, name
+    note = f"largest difference in {where}: {worst:.1e}" if where else ""
+    if unknown:
+        note = _and(note, f"{unknown} differs and cannot be compared")
+        return (False if worst > tolerance else None), _finite(worst), note
+    return worst <= tolerance, _finite(worst), note
+
+
+def _difference(one: object, other: object) -> float | str | None:
+    """How far two values are apart; a text for those that are not of one kind, None for those not comparable."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if (one.dtype, one.shape) != (other.dtype, other.shape):
+            return f"{one} against {other}"
+        return relative_difference(one, other)
+    if isinstance(one, bool) or isinstance(other, bool):
+        return 0.0 if one is other else f"{one} against {other}"
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        try:
+            return number_difference(float(one), float(other))
+        except OverflowError:
+            return 0.0 if one == other else math.inf
+    if isinstance(one, str) and isinstance(other, str):
+        if masked(one) == masked(other):
+            return 0.0
+        difference, place = compare_texts(one, other)
+        return place if place else difference
+    if isinstance(one, bytes | bytearray) and isinstance(other, bytes | bytearray):
+        return 0.0 if one == other else None
+    same = type(one) is type(other)
+    return (0.0 if one == other else None) if same else f"{_name(one)} against {_name(other)}"
+
+
+def _images(name: str, one: Path, other: Path, sizes: tuple[str, str]) -> FileRow:
+    shapes = [_png_shape(path) for path in (one, other)]
+    if shapes[0] != shapes[1]:
+        return FileRow(
+            name,
+            "image",
+            *sizes,
+            False,
+            None,
+            f"{shapes[0] or 'no PNG'} against {shapes[1] or 'no PNG'} pixels",
+        )
+    return FileRow(name, "image", *sizes, None, None, "the bytes differ; pictures are not compared")
+
+
+def _png_shape(path: Path) -> str:
+    """Width and height of a PNG; empty for other formats."""
+    with open(path, "rb") as stream:
+        head = stream.read(24)
+    if head[:8] != b"\x89PNG\r\n\x1a\n" or head[12:16] != b"IHDR":
+        return ""
+    return f"{int.from_bytes(head[16:20], 'big')} x {int.from_bytes(head[20:24], 'big')}"
+
+
+def _same_bytes(one: Path, other: Path) -> bool:
+    if one.stat().st_size != other.stat().st_size:
+        return False
+    with open(one, "rb") as left, open(other, "rb") as right:
+        while data := left.read(1 << 20):
+            if data != right.read(1 << 20):
+                return False
+    return True
+
+
+def _said(content: Mapping[str, object], size: str) -> str:
+    tensors = sum(isinstance(value, Tensor) for value in content.values())
+    return f"{tensors} tensor{'s' * (tensors != 1)}, {size}" if tensors else f"{len(content)} values, {size}"
+
+
+def _size(path: Path) -> str:
+    size = float(path.stat().st_size)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def _name(value: object) -> str:
+    return str(value) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _and(note: str, more: str) -> str:
+    return "; ".join(part for part in (note, more) if part)
