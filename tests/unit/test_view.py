@@ -223,6 +223,20 @@ def test_originals_changed_through_links_are_named(tmp_path: Path) -> None:
     assert view.changed_outside() == [str(folder / "big.dat"), str(folder / "pictures" / "two.png")]
 
 
+def test_where_a_run_starts_is_never_a_link(tmp_path: Path) -> None:
+    folder = user_folder(tmp_path)
+    (folder / ".work" / "deep").mkdir(parents=True)
+    (folder / ".work" / "deep" / "x.dat").write_text("1")
+    (folder / ".work" / "deep" / "run").write_text("2")
+    real = [Path(".work/deep"), Path(".work/deep/run"), Path("data/latest"), Path("not there")]
+    view = make(folder, real=real, budget=Budget(entries=0, files=0, clones=False))
+    assert (view.place / ".work" / "deep").resolve() == view.place / ".work" / "deep"
+    assert not (view.place / ".work" / "deep" / "run").is_symlink()
+    assert (view.place / ".work" / "deep" / "x.dat").is_symlink()
+    assert not (view.place / "data" / "latest").is_symlink()
+    assert view.written() == []
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device", "x")])
 def test_nothing_is_left_of_a_view_that_was_not_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException

@@ -102,6 +102,17 @@ def run(view: View, code: str, **environment: str) -> str:
             "d = os.fork()\nif not d: open('b.dat', 'w').write('child'); os._exit(0)\nos.waitpid(d, 0)",
             [Written("b.dat", "changed", 5)],
         ),
+        ("open('data/../made', 'w').write('x')", [Written("made", "created", 1)]),
+        ("open('data/deep/../../a.dat', 'w')", [Written("a.dat", "changed")]),
+        ("os.chdir('data/deep'); open('d.dat', 'w')", [Written("data/deep/d.dat", "changed")]),
+        (
+            "import subprocess; subprocess.run('echo x > new', shell=True, cwd='data')",
+            [Written("data/new", "created", 2)],
+        ),
+        (
+            "os.symlink('..', '../alias'); open('../alias/out/view/data/c.dat', 'w')",
+            [Written("data/c.dat", "changed")],
+        ),
         ("import sqlite3; sqlite3.connect('data/x.db').execute('create table t(a)')", None),
     ],
 )

@@ -109,7 +109,7 @@ class Mirror:
     """One making of a mirror of `folder` (an absolute path without links) at `place`."""
 
     def __init__(self, folder: str, place: str, apart_from: str, real: set[str], budget: Budget) -> None:
-        """`real` are folders, relative, that must not be links; `apart_from` and `place` are left out."""
+        """`real` are paths, relative, that must not be links; `apart_from` and `place` are left out."""
         self._folder, self._place = folder, place
         self._left_out = {apart_from, place}
         self._real = real
@@ -151,7 +151,7 @@ class Mirror:
         name = entry.name
         if name in LEFT_OUT or entry.path in self._left_out:
             return False
-        if entry.is_symlink() and not (relative in self._real and entry.is_dir()):
+        if entry.is_symlink() and not (relative in self._real and os.path.exists(entry.path)):
             self._users_link(relative, entry)
         elif name == ".git":
             copy_repository(entry.path, os.path.join(self._place, relative))
@@ -174,7 +174,8 @@ class Mirror:
     def _file(self, relative: str, entry: os.DirEntry[str], crowded: bool) -> None:
         state = entry.stat()
         target = os.path.join(self._place, relative)
-        if crowded and os.path.splitext(entry.name)[1] not in CODE:
+        must = relative in self._real
+        if crowded and not must and os.path.splitext(entry.name)[1] not in CODE:
             self._link(relative, state)
             return
         try:
@@ -186,7 +187,7 @@ class Mirror:
                     self.entries[relative] = Entry(Kind.COPY, signature=copied)
                     return
                 self._budget.clones = False
-            if self._budget.takes(entry.name, state.st_size):
+            if must or self._budget.takes(entry.name, state.st_size):
                 self.entries[relative] = Entry(Kind.COPY, signature=copy_file(entry.path, target))
                 return
         except PermissionError:

@@ -8,7 +8,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -53,30 +53,26 @@ class View:
         place: Path,
         apart_from: Path,
         replace: Mapping[Path, Path] = NOTHING,
+        real: Iterable[Path] = (),
         budget: Budget | None = None,
     ) -> View:
         """Mirror `folder` at `place`, whose parent exists; `apart_from` (the output folder) is left out.
 
-        `replace` maps paths relative to `folder`, which need not exist, to the files that stand there instead.
+        `replace` maps paths relative to `folder`, which need not exist, to the files that stand there instead. `real`
+        are paths, relative as well, that must not be links: the script, the folder that it is started in.
         Raises TorchportError where the view cannot be made; then, and after Ctrl-C, nothing of it is left.
         """
         source, target = os.path.realpath(folder), os.path.realpath(place)
         if os.path.lexists(target):
             raise TorchportError(f"there is something at {target} already", hint="Give another with --out.")
         out = os.path.realpath(apart_from)
-        real = set()
-        for path in (
-            *(os.path.normpath(os.fspath(name)) for name in replace),
-            *_relative(source, out),
-            *_relative(source, target),
-        ):
-            if os.path.isabs(path) or path.startswith(".."):
-                raise TorchportError(f"{path} is not in the folder {source}")
-            above = os.path.dirname(path)
-            while above:
-                real.add(above)
-                above = os.path.dirname(above)
-        mirror = Mirror(source, target, out, real, budget or Budget())
+        owned = {os.path.normpath(path) for path in real}
+        for relative in (*owned, *map(os.path.normpath, replace), *_relative(source, out, target)):
+            if os.path.isabs(relative) or relative.startswith(".."):
+                raise TorchportError(f"{relative} is not in the folder {source}")
+            while relative := os.path.dirname(relative):
+                owned.add(relative)
+        mirror = Mirror(source, target, out, owned, budget or Budget())
         try:
             mirror.make()
             for name, file in replace.items():
@@ -221,9 +217,9 @@ def remove(place: str) -> None:
         shutil.rmtree(place)
 
 
-def _relative(root: str, path: str) -> Iterator[str]:
-    if path.startswith(root.rstrip("/") + "/"):
-        yield os.path.relpath(path, root)
+def _relative(root: str, *paths: str) -> list[str]:
+    """Those of the paths that are below `root`, relative to it."""
+    return [os.path.relpath(path, root) for path in paths if path.startswith(root.rstrip("/") + "/")]
 
 
 def _put(relative: str, file: str, source: str, target: str, entries: dict[str, Entry]) -> None:

@@ -49,6 +49,9 @@ EVENTS: dict[str, tuple[_Row, ...]] = {
     "sqlite3.connect": ((0, None, True, False),),
 }
 
+# Events after which paths are relative to the argument at this position: never to a link's target.
+WORKING = {"os.chdir": 0, "subprocess.Popen": 2}
+
 
 class Writes:
     """What a process, and those forked from it, write: inside of the view anything, outside remembered."""
@@ -58,6 +61,8 @@ class Writes:
         self._view = os.path.realpath(view)
         self._original = os.path.realpath(original) if original else None
         self._report = report
+        state = os.stat(self._view)
+        self._identity = state.st_dev, state.st_ino
         self._seen: dict[str, bool] = {}
         self._busy = threading.local()
         self._elsewhere = _left_alone(os.path.dirname(self._view))
@@ -69,7 +74,9 @@ class Writes:
         """
         return sorted(path for path, gone in self._seen.items() if gone or os.path.lexists(path))
 
-    def before(self, path: object, last: bool = True, content: bool = True, gone: bool = False) -> None:
+    def before(
+        self, path: object, last: bool = True, content: bool = True, gone: bool = False, remember: bool = True
+    ) -> None:
         """Call before something is written to `path`: links of the view on the way become copies.
 
         Numbers of open files and what is no path are ignored. Raises OSError where a copy cannot be made.
@@ -78,17 +85,36 @@ class Writes:
             return
         self._busy.now = True
         try:
-            absolute = os.path.abspath(os.fsdecode(path))
-            if not _below(absolute, self._view):
-                # The view by another name, where a folder above it is reached through a link.
-                folder, name = os.path.split(absolute)
-                absolute = os.path.join(os.path.realpath(folder), name)
-            if _below(absolute, self._view):
-                links.own(self._view, absolute, last, content)
-            else:
+            said = os.fsdecode(path)
+            parts = said.split(os.sep)
+            for place in (place for place, part in enumerate(parts) if part == ".." and place):
+                # The way up from a link's target is not the way up from the link.
+                above = self._in_view(os.path.abspath(os.sep.join(parts[:place]) or os.sep))
+                if above is not None:
+                    links.own(self._view, above)
+            absolute = os.path.abspath(said)
+            inside = self._in_view(absolute)
+            if inside is not None:
+                links.own(self._view, inside, last, content)
+            elif remember:
                 self._remember(os.path.realpath(absolute) if last else absolute, gone)
         finally:
             self._busy.now = False
+
+    def _in_view(self, path: str) -> str | None:
+        """An absolute path by the view's own name; None for one that is not in it."""
+        if _below(path, self._view):
+            return path
+        above = path
+        while above != os.sep:  # a folder above the view may be reached through a link
+            try:
+                state = os.stat(above)
+                if (state.st_dev, state.st_ino) == self._identity:
+                    return os.path.normpath(os.path.join(self._view, os.path.relpath(path, above)))
+            except OSError:
+                pass  # not there (yet)
+            above = os.path.dirname(above)
+        return None
 
     def _remember(self, path: str, gone: bool) -> None:
         if path in self._seen or any(part in path for part in BYTECODE):
@@ -118,7 +144,10 @@ class Writes:
                 self.before(path, content=not flags & os.O_TRUNC)
             return
         rows = EVENTS.get(event)
-        if rows is not None:
+        place = WORKING.get(event)
+        if place is not None:
+            self.before(arguments[place], remember=False)
+        elif rows is not None:
             for position, folder, last, gone in rows:
                 self.before(_at(arguments, position, folder), last=last, gone=gone)
 
