@@ -102,9 +102,9 @@ def _unfold(place: str, aside: str, state: os.stat_result) -> None:
 
 def _exchange(one: str, other: str) -> None:
     """Let two names change places at once: others who read through the link never find nothing."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None)  # glibc 2.28
     names = (os.fsencode(one), os.fsencode(other))
-    if libc.renameat2(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) != 0:
+    if exchange is None or exchange(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) != 0:
         # Not every file system can (NFS): then there is a moment without.
         os.unlink(other)
         os.rename(one, other)

@@ -157,7 +157,7 @@ def guard(view: Path, original: Path | None = None, report: Path | None = None) 
 
     `view` is the run's folder. Writes to the folder `original`, which it mirrors, are remembered even where that is
     among temporary ones. Each file written outside is added to the file `report` at once, which several
-    processes may share and `read_report` reads.
+    processes may share and `read_report` reads. Raises OSError where the view is not there.
     """
     writes = Writes(view, original, report)
     sys.addaudithook(writes._hook)
