@@ -221,6 +221,12 @@ def test_originals_changed_through_links_are_named(tmp_path: Path) -> None:
     (view.place / "big.dat").write_bytes(b"y" * 100)  # no guard here
     (view.place / "pictures" / "two.png").write_text("z")
     assert view.changed_outside() == [str(folder / "big.dat"), str(folder / "pictures" / "two.png")]
+    (folder / "big.dat").unlink()
+    for name in ("one.png", "two.png"):
+        (folder / "pictures" / name).unlink()
+    assert view.changed_outside() == [str(folder / "big.dat"), str(folder / "pictures")]
+    (folder / "pictures").rmdir()
+    assert view.changed_outside() == [str(folder / "big.dat"), str(folder / "pictures")]
 
 
 def test_where_a_run_starts_is_never_a_link(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -126,6 +125,8 @@ class View:
             if row.change == "removed":
                 continue
             source, target = self.place / row.path, place / row.path
+            if not os.access(source.parent, os.W_OK):  # made so by the script; moving out of it is writing
+                os.chmod(source.parent, stat.S_IRWXU)
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_symlink():
                 self._move_link(source, target, place)
@@ -152,10 +153,10 @@ class View:
             for found in _changed_below(entry.text, self._made):
                 left -= 1
                 if left < 0:
-                    return sorted(changed)
+                    return sorted(set(changed))
                 if found:
                     changed.append(self._users(found))
-        return sorted(changed)
+        return sorted(set(changed))
 
     def _users(self, path: str) -> str:
         return os.path.join(self.folder, os.path.relpath(path, self._real))
@@ -265,5 +266,7 @@ def _changed_below(folder: str, since: int) -> Iterator[str]:
                         waiting.append(entry.path)
                     else:
                         yield entry.path if entry.stat().st_ctime_ns > since else ""
-        except OSError as error:
-            print(f"torchport: {place} was not looked at for changes: {error.strerror}", file=sys.stderr)
+        except FileNotFoundError:
+            yield place
+        except PermissionError:
+            continue  # the script is no better off
