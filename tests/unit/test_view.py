@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from torchport.errors import TorchportError
 from torchport.port import mirror
+from torchport.port.lock import locked
 from torchport.port.mirror import Budget
 from torchport.port.view import View, Written
 
@@ -168,6 +169,21 @@ def test_the_output_folder_is_left_out_wherever_it_is(tmp_path: Path) -> None:
     view = View.make(alias, alias / ".hidden" / "deep" / "out" / "view", out)
     assert (view.place / ".hidden" / "deep" / "kept").exists()
     assert not (view.place / ".hidden" / "deep" / "out").exists()
+
+
+def test_the_output_of_other_ports_is_left_out(tmp_path: Path) -> None:
+    folder = user_folder(tmp_path)
+    other = folder / "torchport-out" / "other"
+    (other / "convert").mkdir(parents=True)
+    (folder / "torchport-out" / "notes.txt").write_text("")
+    (folder / "data" / "convert").mkdir()  # of the user's
+    with locked(other):
+        pass
+    out = folder / "torchport-out" / "train"
+    out.mkdir()
+    view = View.make(folder, out / "view", out)
+    assert os.listdir(view.place / "torchport-out") == ["notes.txt"]
+    assert (view.place / "data" / "convert").is_dir()
 
 
 def test_paths_to_the_view_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

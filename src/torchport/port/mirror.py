@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from torchport.port.git_copy import copy_repository
+from torchport.port.lock import LOCK
 
 FICLONE = 0x40049409  # linux/fs.h: make a file share another's blocks
 CROWDED = 1000  # entries from which on a folder is linked as a whole
@@ -158,6 +159,10 @@ class Mirror:
         elif entry.is_dir():
             if relative in self._real:
                 return True
+            if os.path.exists(os.path.join(entry.path, LOCK)) and os.path.isdir(
+                os.path.join(entry.path, "convert")
+            ):
+                return False  # the output of another script's port, with recordings and weights
             if (
                 name.startswith(".")
                 or name in LINKED
