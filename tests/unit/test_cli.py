@@ -73,6 +73,15 @@ def test_without_double_dash_nothing_is_passed(capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out) == {"path": "a.py", "passed": [], "json": True}
 
 
+def test_words_that_the_command_does_not_know_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sample", "a.py", "--epochs", "3", "--json", "more", "--", "--fail"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "path": "a.py",
+        "passed": ["--epochs", "3", "more", "--fail"],
+        "json": True,
+    }
+
+
 def test_user_error_prints_message_and_hint_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sample", "a", "--fail", "user"]) == 1
     output = capsys.readouterr()
@@ -148,7 +157,7 @@ def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
         (["sampel"], "did you mean 'sample'?"),
         (["qqqqq"], "the commands are"),
         (["sample"], "path"),
-        (["sample", "a", "--fial", "x"], "--fial"),
+        (["sample", "--fial", "a", "x"], "--fial"),
     ],
 )
 def test_usage_errors(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

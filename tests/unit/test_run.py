@@ -37,12 +37,28 @@ def test_arguments_and_the_device_arrive(run):
     assert ended.stdout == "['--epochs', '3', '--'] vnpu\n"
 
 
-def test_a_forgotten_separator_is_explained(run):
-    ended = run("pass", "--epochs", "3")
+def test_words_behind_the_script_that_are_not_ours_are_the_scripts(run):
+    show = "import sys\nprint(sys.argv[1:])"
+    ended = run(show, "--epochs", "3", "-q", "--lr", "-1", "--", "-q")
+    assert ended.stdout == "['--epochs', '3', '--lr', '-1', '-q']\n"
+
+
+def test_an_unknown_word_in_front_of_the_script_is_refused(tmp_path):
+    (tmp_path / "script.py").write_text("pass")
+    command = [sys.executable, "-m", "torchport", "run", "--nprok=3", "script.py"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2 and ended.stderr.endswith("unrecognized arguments: --nprok=3\n")
+
+
+def test_a_word_of_both_is_refused_with_both_spellings(run, tmp_path):
+    text = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--audit')\nprint(p.parse_args())"
+    ended = run(text, "--audit", "x")
+    script = tmp_path / "script.py"
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "unrecognized arguments: --epochs 3 (the script's own arguments follow after `--`)" in ended.stderr
-    ended = run("pass", "--nprok", "3", "--", "--epochs")
-    assert ended.returncode == 2 and ended.stderr.endswith("unrecognized arguments: --nprok 3\n")
+    assert f"--audit is an option of torchport run and of {script}" in ended.stderr
+    assert f"For torchport: torchport run --audit x {script}\n" in ended.stderr
+    assert f"For the script: torchport run {script} -- --audit x\n" in ended.stderr
+    assert run(text, "--", "--audit", "x").stdout == "Namespace(audit='x')\n"
 
 
 def test_json_is_refused_because_stdout_is_the_scripts(run):

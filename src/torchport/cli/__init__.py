@@ -5,8 +5,9 @@ A command is one module `torchport/cli/<name>.py` and is found by scanning this 
 - its docstring is the help text; the first line is the summary in `torchport --help`, examples come next;
 - `configure(parser)` adds its arguments to an `argparse.ArgumentParser`;
 - `run(arguments) -> int` does the work and returns the exit code;
-- `PASSES_ARGUMENTS = True` (optional) says that what follows the first `--` on the command line belongs to
-  somebody else, the user's script; it arrives untouched as the list `arguments.passed`.
+- `PASSES_ARGUMENTS = True` (optional) says that its first positional argument is a script of the user's (or its option
+  with the dest `module` a module) and that words behind it are the script's: those that the command's options do not
+  know, and all that follow the first `--`. They arrive in their order as the list `arguments.passed`.
 
 Every command also gets `arguments.json`, `arguments.debug` and `arguments.quiet`. Only the chosen command's
 module is imported, so that one command's imports never slow another.
@@ -143,12 +144,12 @@ def _parse(name: str, command: Command, words: list[str]) -> argparse.Namespace:
     common.add_argument("-q", "--quiet", action="store_true", help="no messages, only data and errors")
     if not getattr(command, "PASSES_ARGUMENTS", False):
         return parser.parse_intermixed_args(words)
-    own = _own_words(words)
-    arguments, unknown = parser.parse_known_args(own)
-    if unknown:
-        hint = "" if "--" in words else " (the script's own arguments follow after `--`)"
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-    arguments.passed = words[len(own) + 1 :]
+    from torchport.launch import refuse_shared, split  # here: other commands must not pay for it
+
+    parts = split(parser, words)
+    refuse_shared(name, parser, parts)
+    arguments = parser.parse_args(parts.own)
+    arguments.passed = list(parts.passed)
     return arguments
 
 

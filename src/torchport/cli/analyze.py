@@ -49,7 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.passed and not arguments.run:
-        raise TorchportError("arguments for a script that is not run", hint="Add --run.")
+        words = " ".join(arguments.passed)
+        raise TorchportError(f"arguments for a script that is not run: {words}", hint="Add --run.")
     if arguments.run:
         result = analyze_run(arguments.path, arguments.passed, arguments.steps)
     else:

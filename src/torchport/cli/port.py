@@ -1,9 +1,10 @@
 """Port a CUDA training script to the NPU and prove that the port trains like the original.
 
 examples:
-  torchport port train.py -- --epochs 1 --batch-size 32
-  torchport port train.py --timeout 600 -- --epochs 1
-  torchport port train.py --from npu -- --epochs 1        do the last two steps again
+  torchport port train.py --epochs 1 --batch-size 32
+  torchport port --timeout 600 train.py --epochs 1
+  torchport port train.py -- --out model.pt               an option that torchport knows too: behind `--` the script's
+  torchport port --from npu train.py --epochs 1           do the last two steps again
 
 Converts the script, trains the original on the CPU and the port on npu:0 (a real NPU, or the virtual one),
 both from the same weights and random seeds, and compares the loss of each step. Give the script arguments
@@ -33,7 +34,7 @@ MESSAGE_LINES = 8
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "torchport port [options] SCRIPT [-- ARGS]"
+    parser.usage = "torchport port [options] SCRIPT [ARGS]"
     parser.add_argument("script", type=Path, metavar="SCRIPT", help="the Python file that trains")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="output folder (default: torchport-out/<script name>)"

@@ -1,11 +1,20 @@
 """Run a CUDA script on the NPU of this machine, real or virtual, without touching it.
 
 examples:
-  torchport run train.py -- --epochs 1
+  torchport run train.py --epochs 1
+  torchport run -m package.train --epochs 1      as `python -m` runs it
+  torchport run notebook.ipynb                   the code cells, one after the other
+  cat train.py | torchport run -
   torchport run --nproc 4 train.py               one process per NPU, as torchrun starts them
   torchport run --nproc auto --device-list 2,3 train.py       on these NPUs
+  torchport run -- torchrun --nproc-per-node 2 train.py       a command line as it is: torchrun, accelerate launch,
+  torchport run -- bash train.sh                              deepspeed, python, a shell script
   torchport run --audit audit.jsonl train.py     write down each redirected call
   torchport run --as-is train_npu.py             a script that knows the NPU: nothing is redirected
+  torchport run train.py -- --audit x            behind `--` all words are the script's
+
+Behind SCRIPT, options of torchport's stay torchport's, and all other words go to the script; one that both know is
+refused. A launcher (torchrun, accelerate, deepspeed) is that of the environment in which torchport is installed.
 
 CUDA calls are redirected while the script runs (`torchport.auto`). At its end stderr says what was redirected, what ran
 on the CPU and what could not be done; -q leaves that out. Ends with the script's own exit status, or with torchrun's.
@@ -15,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -22,6 +32,7 @@ from typing import NoReturn
 import torchport
 from torchport import vnpu
 from torchport.errors import TorchportError
+from torchport.launch import STANDALONE, add_target, launch_of
 
 PASSES_ARGUMENTS = True
 # Has a sitecustomize, which Python runs at its start.
@@ -30,8 +41,10 @@ VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "torchport run [options] SCRIPT [-- ARGS]"
-    parser.add_argument("script", type=Path, metavar="SCRIPT", help="the Python file to run")
+    parser.usage = (
+        "torchport run [options] {SCRIPT | -m MODULE} [ARGS]  or  torchport run [options] -- COMMAND"
+    )
+    add_target(parser)
     parser.add_argument(
         "--audit", type=Path, metavar="FILE", help="write what was done to each call, as JSON lines"
     )
@@ -67,23 +80,22 @@ def run(arguments: argparse.Namespace) -> NoReturn:
             "--json has nothing to print: stdout is the script's own",
             hint="--audit FILE writes what was done to each call, as JSON lines.",
         )
-    if not arguments.script.is_file():
-        raise TorchportError(
-            f"there is no script {arguments.script}", hint="The script's own arguments follow after `--`."
-        )
-    environment = {**os.environ, **vnpu.environment()}
-    if arguments.device_list:
-        environment[VISIBLE] = ",".join(map(str, arguments.device_list))
-    environment.update(_patching(arguments))
+    devices = arguments.device_list or []
+    launch = launch_of(arguments, nproc=_nproc(arguments, devices), where=_where(arguments))
+    environment = {**os.environ, **dict(launch.variables)}
+    environment.update(vnpu.environment())
+    if devices:
+        environment[VISIBLE] = ",".join(map(str, devices))
+    environment.update(_patching(arguments, environment.get("PYTHONPATH", "")))
+    program = shutil.which(launch.command[0], path=environment.get("PATH")) or launch.command[0]
     sys.stdout.flush()
     # This process becomes the script: its exit status, signals and standard streams are the script's own.
-    os.execve(sys.executable, [sys.executable, *_words(arguments)], environment)  # noqa: S606
+    os.execve(program, list(launch.command), environment)  # noqa: S606
 
 
-def _words(arguments: argparse.Namespace) -> list[str]:
-    script = [str(arguments.script), *arguments.passed]
-    devices = arguments.device_list or []
-    processes = arguments.nproc
+def _nproc(arguments: argparse.Namespace, devices: list[int]) -> int | None:
+    """How many processes torchrun is to start; None where it is not needed."""
+    processes: int | None = arguments.nproc
     if processes == 0:
         processes = len(devices)
         if not devices:
@@ -93,23 +105,22 @@ def _words(arguments: argparse.Namespace) -> list[str]:
             f"{processes} processes cannot share the {len(devices)} NPUs of --device-list",
             hint="Each needs its own.",
         )
-    if processes is None and arguments.nnodes == 1:
-        return script
+    return 1 if processes is None and arguments.nnodes > 1 else processes
+
+
+def _where(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """How the processes find each other, as options of torchrun's."""
     if arguments.nnodes == 1 and arguments.master_port is None:
-        where = ["--standalone"]  # with a port that the system chooses
-    else:
-        where = [
-            f"--nnodes={arguments.nnodes}",
-            f"--node-rank={arguments.node_rank}",
-            f"--master-addr={arguments.master_addr}",
-            f"--master-port={arguments.master_port or 29500}",
-        ]
-    where.append(f"--nproc-per-node={processes or 1}")
-    # torch_npu has imported that module by then, which runpy warns of.
-    return ["-W", "ignore::RuntimeWarning:runpy", "-m", "torch.distributed.run", *where, *script]
+        return STANDALONE
+    return (
+        f"--nnodes={arguments.nnodes}",
+        f"--node-rank={arguments.node_rank}",
+        f"--master-addr={arguments.master_addr}",
+        f"--master-port={arguments.master_port or 29500}",
+    )
 
 
-def _patching(arguments: argparse.Namespace) -> dict[str, str]:
+def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]:
     if arguments.as_is:
         if arguments.audit:
             raise TorchportError(
@@ -117,9 +128,7 @@ def _patching(arguments: argparse.Namespace) -> dict[str, str]:
             )
         return {"TORCHPORT_AUTO": "0"}
     changes = {"TORCHPORT_AUTO": "1"}
-    inherited = [
-        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(START)
-    ]
+    inherited = [path for path in python_path.split(os.pathsep) if path and path != str(START)]
     changes["PYTHONPATH"] = os.pathsep.join([str(START), *inherited])
     if arguments.quiet:
         changes["TORCHPORT_SUMMARY"] = "0"

@@ -1,0 +1,21 @@
+"""Every way people start training, read into one form: what to execute, and which file it is that trains.
+
+`split` tells torchport's words from the script's, `read` says what a command line starts. Nothing is run here.
+"""
+
+from torchport.launch.command import STANDALONE, Kind, Launch, add_target, launch_of, read
+from torchport.launch.defined import defined_options
+from torchport.launch.words import Split, refuse_shared, split
+
+__all__ = [
+    "STANDALONE",
+    "Kind",
+    "Launch",
+    "Split",
+    "add_target",
+    "defined_options",
+    "launch_of",
+    "read",
+    "refuse_shared",
+    "split",
+]
