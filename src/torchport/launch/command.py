@@ -21,6 +21,7 @@ from torchport.launch.python_words import read_python
 
 Kind = Literal["script", "module", "notebook", "stdin", "launcher", "command"]
 STANDALONE = ("--standalone",)  # with a port that the system chooses
+NOTEBOOK = "torchport.launch.notebook_run"  # not imported here: it is run by its name
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?$")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _RENDEZVOUS = (
@@ -199,7 +200,7 @@ class _Reader:
             )
         if path.suffix == ".ipynb":
             notebook.check(name, path)
-            words = ("-m", notebook.__name__, name, *arguments)
+            words = ("-m", NOTEBOOK, name, *arguments)
             return self._python(python, words, path, "notebook", arguments)
         return self._python(python, (name, *arguments), path, "script", arguments)
 

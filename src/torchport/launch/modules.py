@@ -32,7 +32,7 @@ def module_file(name: str, folder: Path, environ: Mapping[str, str]) -> Path:
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         raise TorchportError(
             f"there is no module {name}",
-            hint=f"Looked for in {folder} and along PYTHONPATH; names are written with dots, without `.py`.",
+            hint=f"Looked for in {folder.resolve()} and along PYTHONPATH; names are written with dots, without `.py`.",
         )
     return Path(spec.origin)
 

@@ -1,20 +1,9 @@
-"""Notebooks as scripts: `python -m torchport.launch.notebook NB.ipynb ARGS` runs the code cells in their order.
-
-What is IPython's and not Python's (`%matplotlib inline`, `!pip install`) is left out, with a note on stderr. Places in
-tracebacks are those of the cells: `File "nb.ipynb, cell 3", line 2`. Neither Jupyter nor IPython is needed: `display`
-and `get_ipython` have stand-ins, and where IPython is not installed, so has it.
-"""
+"""Notebooks as scripts: their code cells, without what is IPython's and not Python's (`%matplotlib inline`, `!pip`)."""
 
 from __future__ import annotations
 
-import codeop
 import dataclasses
-import importlib.util
 import json
-import linecache
-import os
-import sys
-import types
 from pathlib import Path
 
 from torchport.errors import TorchportError
@@ -104,65 +93,3 @@ def check(name: str, path: Path) -> None:
         raise TorchportError(f"cannot read {name}: {error.strerror}") from error
     if not code:
         raise TorchportError(f"{name}: the notebook has no code")
-
-
-def run(name: str, data: bytes) -> None:
-    """Run the cells of the notebook `data` as the module `__main__`; `name` stands for it in tracebacks."""
-    main = types.ModuleType("__main__")
-    main.__dict__.update(display=display, get_ipython=_Shell)
-    sys.modules["__main__"] = main
-    _stand_in_for_ipython()
-    os.environ.setdefault("MPLBACKEND", "Agg")  # a window would wait for someone to close it
-    compiled = codeop.Compile()  # keeps what `from __future__` says for the cells behind it, as IPython does
-    for cell in cells(data):
-        for note in notes(cell):
-            print(f"{name}, {note}", file=sys.stderr)
-        file = f"{name}, cell {cell.number}"
-        # Without a time of change, so that nobody looks for the file.
-        linecache.cache[file] = (len(cell.code), None, cell.code.splitlines(keepends=True), file)
-        exec(compiled(cell.code, file, "exec"), main.__dict__)  # noqa: S102  the user's own code
-
-
-def display(*objects: object, **_: object) -> None:
-    """What a notebook's `display` comes to without a page: the objects as text."""
-    for shown in objects:
-        print(shown)
-
-
-class _Nothing:
-    """Any attribute of it is callable, and does nothing."""
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Nothing()
-
-    def __call__(self, *_: object, **__: object) -> object:
-        return _Nothing()
-
-
-class _Shell(_Nothing):
-    """IPython's shell, which `get_ipython()` gives."""
-
-
-def _stand_in_for_ipython() -> None:
-    if importlib.util.find_spec("IPython") is not None:
-        return
-    shown = types.ModuleType("IPython.display")
-    whole = types.ModuleType("IPython")
-    attributes = {"display": display, "__getattr__": _Nothing().__getattr__}
-    shown.__dict__.update(attributes)
-    whole.__dict__.update({**attributes, "display": shown, "get_ipython": _Shell, "__path__": []})
-    sys.modules.update({"IPython": whole, "IPython.display": shown})
-
-
-def _main() -> None:
-    name = sys.argv[1]
-    sys.argv = sys.argv[1:]
-    # `-m` has put the current folder there; a notebook imports from its own.
-    sys.path[0] = str(Path(name).resolve().parent)
-    run(name, Path(name).read_bytes())
-
-
-if __name__ == "__main__":
-    _main()
