@@ -124,13 +124,40 @@ def test_a_word_in_front_or_of_one_side_is_not_refused(tmp_path: Path) -> None:
     refuse_shared("port", parser(), split(parser(), [str(script), "--out", "x"]))
 
 
+def test_a_word_of_a_module_beside_the_script_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "cli" / "options.py").write_text(SCRIPT)
+    for text in (
+        "from cli.options import p",
+        "import cli.options",
+        "from cli import options",
+        "from .cli import options",
+    ):
+        script.write_text(text)
+        with pytest.raises(TorchportError, match="--out is an option of torchport port and of"):
+            refuse_shared("port", parser(), split(parser(), [str(script), "--out", "x"]))
+    script.write_text("from cli import other")
+    refuse_shared("port", parser(), split(parser(), [str(script), "--out", "x"]))
+
+
+def test_the_word_is_named_as_it_was_written(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("p.add_argument('-t', '--timeout')")
+    with pytest.raises(TorchportError, match=r"^--timeout is an option"):
+        refuse_shared("port", parser(), split(parser(), [str(script), "--timeout", "1"]))
+
+
 def test_a_word_of_a_module_and_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "go.py").write_text("parser.add_argument('--out')")
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "options.py").write_text("parser.add_argument('--out')")
+    (tmp_path / "pkg" / "train.py").write_text("from pkg.options import parser")
     (tmp_path / "nb.ipynb").write_text(
         '{"cells": [{"cell_type": "code", "source": ["%time\\n", "p.add_argument(\\"--out\\")"]}]}'
     )
-    for words in (["-m", "go", "--out", "x"], ["nb.ipynb", "--out", "x"]):
+    for words in (["-m", "go", "--out", "x"], ["-m", "pkg.train", "--out", "x"], ["nb.ipynb", "--out", "x"]):
         with pytest.raises(TorchportError, match="--out is an option of torchport port and of"):
             refuse_shared("port", parser(), split(parser(), words))
 

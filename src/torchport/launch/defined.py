@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 # argparse and optparse; click and typer, whose names differ in the first letter.
 _DEFINING = {"add_argument", "add_option", "option", "Option"}
@@ -21,6 +22,28 @@ def defined_options(source: bytes) -> frozenset[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     return frozenset(name for node in ast.walk(tree) if isinstance(node, ast.Call) for name in _options(node))
+
+
+def imported_beside(source: bytes, folder: Path) -> list[Path]:
+    """The Python files in `folder`, a script's own, that the import statements of the text `source` name.
+
+    Scripts keep their options in a module of their own (`from options import get_args`). Not looked into further.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    names: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level < 2:
+            module = [node.module] if node.module else []
+            names.update((".".join([*module, alias.name]), None) for alias in node.names)
+            names.update((name, None) for name in module)
+    places = [folder.joinpath(*name.split(".")) for name in names]
+    files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+    return [file for file in files if file.is_file()]
 
 
 def _options(call: ast.Call) -> Iterator[str]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchport.errors import TorchportError
-from torchport.launch.defined import defined_options
+from torchport.launch.defined import defined_options, imported_beside
 from torchport.launch.modules import module_file
 from torchport.launch.notebook import as_script
 
@@ -80,34 +80,48 @@ def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> Split:
 def refuse_shared(name: str, parser: argparse.ArgumentParser, parts: Split) -> None:
     """Raise TorchportError where an option behind the script is torchport's and the script's, with both spellings.
 
-    `name` is the command's. What the script defines is read from its source; where it has none here, nothing is known.
+    `name` is the command's. What the script defines is read from its source and from the modules beside it that it
+    imports; where there is no source, nothing is known.
     """
-    defined = defined_options(_source(parts)) if parts.shared else frozenset()
+    defined = _defined(parts) if parts.shared else frozenset()
     actions = {option: action for action in parser._actions for option in action.option_strings}
     for taken in parts.shared:
         action = _action(taken[0], actions)
-        both = [option for option in (action.option_strings if action else ()) if option in defined]
-        written = taken[0].partition("=")[0]
-        if not any(written.startswith(option) for option in both):
+        names = action.option_strings if action is not None else ()
+        word = taken[0]
+        written = (each for each in names if word.partition("=")[0] == each or _is_joined(word, each))
+        both = next((each for each in written if each in defined), None)
+        if both is None:
             continue
         started = ["-m", parts.module] if parts.module is not None else [str(parts.script)]
         command = ["torchport", name]
         raise TorchportError(
-            f"{both[0]} is an option of torchport {name} and of {parts.module or parts.script}",
+            f"{both} is an option of torchport {name} and of {parts.module or parts.script}",
             hint=f"For torchport: {shlex.join([*command, *taken, *started])}\n"
             f"  For the script: {shlex.join([*command, *started, '--', *taken])}",
         )
 
 
-def _source(parts: Split) -> bytes:
+def _is_joined(word: str, name: str) -> bool:
+    """Whether `word` is the short option `name` with its value, as `-oDIR`."""
+    return not name.startswith("--") and not word.startswith("--") and word.startswith(name)
+
+
+def _defined(parts: Split) -> frozenset[str]:
     try:
-        if parts.module is not None:
-            return module_file(parts.module, Path(), os.environ).read_bytes()
-        path = Path(parts.script or "")
+        path = (
+            Path(parts.script or "")
+            if parts.module is None
+            else module_file(parts.module, Path(), os.environ)
+        )
         data = path.read_bytes()
-        return as_script(data) if path.suffix == ".ipynb" else data
+        source = as_script(data) if path.suffix == ".ipynb" else data
+        folders = [path.parent] if parts.module is None else [path.parent, Path()]
+        files = {file for folder in folders for file in imported_beside(source, folder)}
+        texts = [source, *(file.read_bytes() for file in files)]
     except (OSError, TorchportError):
-        return b""  # starting it says what is wrong
+        return frozenset()  # starting it says what is wrong
+    return frozenset().union(*map(defined_options, texts))
 
 
 def _action(word: str, actions: dict[str, argparse.Action]) -> argparse.Action | None:
