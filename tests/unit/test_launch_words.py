@@ -111,6 +111,20 @@ def test_a_word_of_both_is_refused(tmp_path: Path, words: str, both: str) -> Non
     assert error.value.exit_code == 2
 
 
+def test_both_spellings_have_the_other_words(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    words = ["sub", "--out", "x", "-n", "3", "--", "--quiet"]
+    with pytest.raises(TorchportError) as error:
+        refuse_shared("port", parser(), split(parser(), [str(script), *words]))
+    ours, theirs = error.value.hint.split("\n  ")
+    assert ours == f"For torchport: torchport port --out x {script} -- sub -n 3 --quiet"
+    assert theirs == f"For the script: torchport port {script} -- sub --out x -n 3 --quiet"
+    for hint, passed in ((ours, "sub -n 3 --quiet"), (theirs, "sub --out x -n 3 --quiet")):
+        parts = split(parser(), hint.partition(" torchport port ")[2].split())
+        assert (" ".join(parts.passed), parts.shared) == (passed, ())
+
+
 def test_a_word_in_front_or_of_one_side_is_not_refused(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

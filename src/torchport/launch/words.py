@@ -29,7 +29,8 @@ class Split:
     """A command line taken apart: `own` is for torchport's parser, `passed` for the script.
 
     `script` and `module` are what runs, at most one of them; with neither, `passed` is a command line. `shared` has
-    torchport's options that stood behind the script, as they were written: the script might know them too.
+    torchport's options that stood behind the script, as they were written, and `places` how many words of `passed` each
+    stood behind: the script might know them too.
     """
 
     own: tuple[str, ...]
@@ -37,6 +38,7 @@ class Split:
     script: str | None = None
     module: str | None = None
     shared: tuple[tuple[str, ...], ...] = ()
+    places: tuple[int, ...] = ()
 
 
 def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> Split:
@@ -50,6 +52,7 @@ def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> Split:
     own: list[str] = []
     passed: list[str] = []
     shared: list[tuple[str, ...]] = []
+    places: list[int] = []
     script: str | None = None
     module: str | None = None
     at = 0
@@ -63,6 +66,7 @@ def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> Split:
             own += taken
             if found:
                 shared.append(tuple(taken))
+                places.append(len(passed))
             elif action.dest == MODULE:
                 module = _value(taken)
             at += len(taken)
@@ -74,7 +78,7 @@ def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> Split:
             if words[at] == "-" or not words[at].startswith("-"):
                 script = words[at]
         at += 1
-    return Split(tuple(own), (*passed, *words[end + 1 :]), script, module, tuple(shared))
+    return Split(tuple(own), (*passed, *words[end + 1 :]), script, module, tuple(shared), tuple(places))
 
 
 def refuse_shared(name: str, parser: argparse.ArgumentParser, parts: Split) -> None:
@@ -85,7 +89,7 @@ def refuse_shared(name: str, parser: argparse.ArgumentParser, parts: Split) -> N
     """
     defined = _defined(parts) if parts.shared else frozenset()
     actions = {option: action for action in parser._actions for option in action.option_strings}
-    for taken in parts.shared:
+    for taken, place in zip(parts.shared, parts.places, strict=True):
         action = _action(taken[0], actions)
         names = action.option_strings if action is not None else ()
         word = taken[0]
@@ -94,11 +98,12 @@ def refuse_shared(name: str, parser: argparse.ArgumentParser, parts: Split) -> N
         if both is None:
             continue
         started = ["-m", parts.module] if parts.module is not None else [str(parts.script)]
-        command = ["torchport", name]
+        separator = ["--"] if any(_action(other, actions) for other in parts.passed) else []
+        ours = ["torchport", name, *taken, *started, *separator, *parts.passed]
+        theirs = ["torchport", name, *started, "--", *parts.passed[:place], *taken, *parts.passed[place:]]
         raise TorchportError(
             f"{both} is an option of torchport {name} and of {parts.module or parts.script}",
-            hint=f"For torchport: {shlex.join([*command, *taken, *started])}\n"
-            f"  For the script: {shlex.join([*command, *started, '--', *taken])}",
+            hint=f"For torchport: {shlex.join(ours)}\n  For the script: {shlex.join(theirs)}",
         )
 
 
