@@ -1,12 +1,60 @@
-"""The files that belong to a script: the modules beside it that it imports, and the data beside those."""
+"""The files that belong to a script: the user's modules that it imports, and the data beside those."""
 
 from __future__ import annotations
 
 import ast
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from torchport.source.kinds import Kind, kind_of
+from torchport.source.notebook import Notebook
+from torchport.source.project import is_foreign
+from torchport.source.text import SourceError
+
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+_MARKS = (".git", "pyproject.toml")
+
+
+def project_root(path: Path) -> Path:
+    """The folder of the project that the script or folder `path` belongs to, resolved.
+
+    The nearest folder at or above it with `.git` or `pyproject.toml`; without one the script's own folder. What is
+    installed belongs to no project: a mark at or above `site-packages` does not count.
+    """
+    path = path.resolve()
+    start = path if path.is_dir() else path.parent
+    for folder in (start, *start.parents):
+        if folder.name in INSTALLED:
+            break
+        if any((folder / mark).exists() for mark in _MARKS):
+            return folder
+    return start
+
+
+def belonging(script: Path, *, module: bool, folder: Path, follow: bool, path: Sequence[str]) -> list[Path]:
+    """`script` and the files of its project that it imports, directly or through others; resolved, `script` first.
+
+    `module` says that it is started as `python -m` in `folder`, the current folder; `path` has the entries of
+    PYTHONPATH. A name is looked for where Python would: in the script's folder (with `module` in `folder`), in
+    `path`, then in the project's root and its `src`, where an editable install or a line with `sys.path` would
+    find it. What lies outside of the project's root (`project_root`), or is installed inside of it, does not
+    belong. With `follow` false the script alone does.
+
+    Only what import statements name is found, and `import_module("name")`; nothing is imported or executed. A file
+    that cannot be parsed is listed and not looked into.
+    """
+    script = script.resolve()
+    if not follow:
+        return [script]
+    folder = folder.resolve()
+    root = project_root(script)
+    first = folder if module else script.parent
+    entries = [folder / entry for entry in path if entry]
+    places = list(dict.fromkeys(place.resolve() for place in (first, *entries, root, root / "src")))
+    packages = _packages_of(script, first) if module else []
+    return _closure([script, *packages], places, lambda found: _is_of_project(found, root))
 
 
 def local_modules(script: Path) -> list[Path]:
@@ -15,14 +63,7 @@ def local_modules(script: Path) -> list[Path]:
     Only what import statements name is found; a file that cannot be parsed is listed and not looked into.
     """
     root = script.parent
-    found: dict[Path, None] = {}
-    waiting = [script]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found[path] = None
-            waiting += [target for name in _imported(path, root) for target in _files_of(name, root)]
-    return list(found)
+    return _closure([script], [root], lambda found: found.is_relative_to(root))
 
 
 def copy_modules(script: Path, target: Path) -> None:
@@ -53,27 +94,85 @@ def link_data(source: Path, target: Path, apart_from: Path) -> None:
             link_data(path, place, apart_from)
 
 
-def _imported(path: Path, root: Path) -> Iterator[str]:
+def _closure(start: Sequence[Path], places: Sequence[Path], belongs: Callable[[Path], bool]) -> list[Path]:
+    """`start` and what it imports from `places` or relatively to itself, as far as it `belongs`."""
+    found: dict[Path, None] = {}
+    waiting = list(reversed(start))
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found[path] = None
+            imported = (
+                target for name, level in _imported(path) for target in _targets(path, name, level, places)
+            )
+            waiting += [target for target in imported if belongs(target)]
+    return list(found)
+
+
+def _is_of_project(path: Path, root: Path) -> bool:
+    """Whether the file lies in the project itself, not in an environment inside of it."""
+    resolved = path.resolve()
+    return resolved.is_relative_to(root) and not is_foreign(resolved, root)
+
+
+def _packages_of(script: Path, first: Path) -> list[Path]:
+    """The `__init__.py` of the packages on the way to a module that `python -m` starts: they run before it."""
+    found: list[Path] = []
+    for folder in script.parents:
+        if folder == first or not folder.is_relative_to(first):
+            break
+        if (folder / "__init__.py").is_file():
+            found.append(folder / "__init__.py")
+    return found
+
+
+def _imported(path: Path) -> Iterator[tuple[str, int]]:
+    """The modules that a file imports: name and level (0: absolute, 1: of its own package ...)."""
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        data = path.read_bytes()
+        tree = ast.parse(Notebook(path.name, data).code if kind_of(path.name) is Kind.NOTEBOOK else data)
+    except (OSError, SyntaxError, ValueError, SourceError, RecursionError):
         return  # converting it says what is wrong with it
-    package = path.parent.relative_to(root).parts
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, 0) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join([*above, *([node.module] if node.module else [])])
-            yield module
-            yield from (f"{module}.{alias.name}" if module else alias.name for alias in node.names)
+            module = node.module or ""
+            yield module, node.level
+            yield from ((f"{module}.{alias.name}".lstrip("."), node.level) for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            function, name = ast.unparse(node.func), node.args[0].value
+            if function in ("importlib.import_module", "import_module", "__import__") and isinstance(
+                name, str
+            ):
+                yield name, 0
+
+
+def _targets(path: Path, name: str, level: int, places: Sequence[Path]) -> Iterator[Path]:
+    """Files that the import in the file `path` executes."""
+    if level:
+        package = path.parents[min(level, len(path.parents)) - 1]
+        init = package / "__init__.py"
+        yield from (init,) if init.is_file() else ()
+        yield from _files_of(name, package)
+        return
+    top = name.partition(".")[0]
+    if not top:
+        return
+    for place in places:
+        if (place / f"{top}.py").is_file() or (place / top / "__init__.py").is_file():
+            yield from _files_of(name, place)
+            return
+    for place in places:  # a package without __init__.py may have a part in each
+        yield from _files_of(name, place)
 
 
 def _files_of(name: str, root: Path) -> Iterator[Path]:
-    """Files that `import name` executes: the packages on the way and the module itself."""
+    """Files that `import name` executes below `root`: the packages on the way and the module itself."""
     place = root
     for part in name.split(".") if name else ():
         place = place / part
-        for path in (place.with_name(part + ".py"), place / "__init__.py"):
+        for path in (place / "__init__.py", place.with_name(part + ".py")):
             if path.is_file():
                 yield path
+                break  # a package hides a module of its name

@@ -1,0 +1,190 @@
+"""Which files belong to a script, and which that it imported were not converted."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from torchport.port.modules import belonging, project_root
+from torchport.port.unconverted import unconverted
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def names(
+    folder: Path, script: str, *, module: bool = False, follow: bool = True, path: Sequence[str] = ()
+) -> list[str]:
+    found = belonging(folder / script, module=module, folder=folder, follow=follow, path=path)
+    return [file.relative_to(folder).as_posix() for file in found]
+
+
+@pytest.mark.parametrize(
+    ("mark", "script", "root"),
+    [
+        (".git", "a/b/train.py", ""),
+        ("a/pyproject.toml", "a/b/train.py", "a"),
+        (None, "a/b/train.py", "a/b"),
+        (".git", "a", ""),
+        (".git", ".venv/lib/python3.11/site-packages/pkg/train.py", ".venv/lib/python3.11/site-packages/pkg"),
+    ],
+)
+def test_the_root_of_a_project(tmp_path: Path, mark: str | None, script: str, root: str) -> None:
+    write(tmp_path, {f"{script}/x" if script == "a" else script: ""})
+    if mark:
+        write(tmp_path, {mark: ""})
+    assert project_root(tmp_path / script) == tmp_path / root
+
+
+MINGPT = {
+    "projects/adder/adder.py": "from mingpt.model import GPT\nfrom mingpt.trainer import Trainer\nimport local\n",
+    "projects/adder/local.py": "",
+    "mingpt/__init__.py": "",
+    "mingpt/model.py": "from mingpt.utils import Node\nimport json\n",
+    "mingpt/trainer.py": "from . import bpe\n",
+    "mingpt/utils.py": "",
+    "mingpt/bpe.py": "",
+    "mingpt/unused.py": "import torch\n",
+}
+OF_MINGPT = {
+    "projects/adder/adder.py", "projects/adder/local.py", "mingpt/__init__.py", "mingpt/model.py",
+    "mingpt/trainer.py", "mingpt/utils.py", "mingpt/bpe.py",
+}  # fmt: skip
+
+
+def test_a_library_in_the_root_of_the_project(tmp_path: Path) -> None:
+    write(tmp_path, {**MINGPT, ".git/HEAD": ""})
+    found = names(tmp_path, "projects/adder/adder.py")
+    assert found[0] == "projects/adder/adder.py"
+    assert set(found) == OF_MINGPT
+    assert len(found) == len(set(found))
+
+
+def test_without_a_project_only_the_folder_of_the_script(tmp_path: Path) -> None:
+    write(tmp_path, MINGPT)
+    assert set(names(tmp_path, "projects/adder/adder.py")) == {
+        "projects/adder/adder.py",
+        "projects/adder/local.py",
+    }
+    # Found through PYTHONPATH it is still outside of the project.
+    assert "mingpt/model.py" not in names(tmp_path, "projects/adder/adder.py", path=["."])
+
+
+def test_not_following(tmp_path: Path) -> None:
+    write(tmp_path, {**MINGPT, ".git/HEAD": ""})
+    assert names(tmp_path, "projects/adder/adder.py", follow=False) == ["projects/adder/adder.py"]
+
+
+def test_a_library_on_the_path(tmp_path: Path) -> None:
+    library = {"app/train.py": "import mylib\n", "lib/mylib/__init__.py": "", "pyproject.toml": ""}
+    write(tmp_path, library)
+    assert names(tmp_path, "app/train.py") == ["app/train.py"]
+    for entry in ("lib", str(tmp_path / "lib")):
+        assert names(tmp_path, "app/train.py", path=["", entry]) == ["app/train.py", "lib/mylib/__init__.py"]
+
+
+def test_what_is_installed_does_not_belong(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "train.py": "import a, b\n",
+            "pyproject.toml": "",
+            "venv/lib/a.py": "",
+            "deps/site-packages/b.py": "",
+        },
+    )
+    assert names(tmp_path, "train.py", path=["venv/lib", "deps/site-packages"]) == ["train.py"]
+
+
+def test_a_package_that_is_started_as_a_module(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/sub/__init__.py": "from .. import setup\n",
+        "pkg/sub/train.py": "from ..model import net\nfrom . import other\nimport beside, helper\n",
+        "pkg/sub/other.py": "",
+        "pkg/sub/beside.py": "",
+        "pkg/model.py": "",
+        "pkg/setup.py": "",
+        "helper.py": "",
+        ".git/HEAD": "",
+    }
+    write(tmp_path, files)
+    found = names(tmp_path, "pkg/sub/train.py", module=True)
+    assert found[0] == "pkg/sub/train.py"
+    assert set(found) == {
+        "pkg/__init__.py", "pkg/sub/__init__.py", "pkg/sub/train.py", "pkg/sub/other.py", "pkg/model.py",
+        "pkg/setup.py", "helper.py",
+    }  # fmt: skip
+
+
+def test_the_script_s_folder_comes_before_the_project(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"app/train.py": "import utils\n", "app/utils.py": "", "utils.py": "", "pyproject.toml": ""}
+    )
+    assert names(tmp_path, "app/train.py") == ["app/train.py", "app/utils.py"]
+
+
+def test_notebooks_and_names_in_calls(tmp_path: Path) -> None:
+    cell = '{"cells": [{"cell_type": "code", "source": ["%matplotlib inline\\n", "import a"]}]}'
+    write(
+        tmp_path, {"nb.ipynb": cell, "a.py": "import importlib\nimportlib.import_module('b')\n", "b.py": "("}
+    )
+    assert set(names(tmp_path, "nb.ipynb")) == {"nb.ipynb", "a.py", "b.py"}
+
+
+LIBRARY = """'''Chooses cuda where it is there.'''
+import torch
+# cuda first
+def device():
+    return "cuda" if torch.cuda.is_available() else "cpu"
+"""
+
+
+def test_a_module_that_was_not_converted_is_named(tmp_path: Path) -> None:
+    write(tmp_path, {"lib/choice.py": LIBRARY, "lib/plain.py": "import torch\nx = torch.ones(2)\n"})
+    files = [tmp_path / "lib" / "choice.py", tmp_path / "lib" / "plain.py", tmp_path / "gone.py"]
+    (mention,) = unconverted(files, set())
+    assert (mention.path, mention.line, mention.changes) == (tmp_path / "lib" / "choice.py", 5, True)
+    assert "cuda" in mention.why
+    assert unconverted(files, {tmp_path / "lib" / "choice.py"}) == []
+
+
+def test_what_the_converter_leaves_and_names_cuda(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "'''On cuda only.'''\nimport cupy_cuda\n", "b.py": "# a word on cuda\nx = 1\n"})
+    (mention,) = unconverted([tmp_path / "a.py", tmp_path / "b.py"], set())
+    assert (mention.path.name, mention.line, mention.why, mention.changes) == (
+        "a.py",
+        2,
+        "it names cupy_cuda",
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "venv/lib/python3.11/site-packages/lib/a.py",
+        "usr/lib/python3/dist-packages/a.py",
+        "target/lib/sub/a.py",
+    ],
+)
+def test_installed_packages_are_not_the_user_s(tmp_path: Path, place: str) -> None:
+    write(tmp_path, {place: LIBRARY, "target/lib-1.0.dist-info/METADATA": "", "own/a.py": LIBRARY})
+    found = unconverted([tmp_path / place, tmp_path / "own" / "a.py"], set())
+    assert [mention.path.relative_to(tmp_path).as_posix() for mention in found] == ["own/a.py"]
+
+
+def test_python_s_and_torchport_s_own_files_are_not_the_user_s() -> None:
+    import torchport
+
+    own = Path(torchport.__file__).parent
+    library = Path(sysconfig.get_path("stdlib"))
+    files = [*own.rglob("*.py"), *library.glob("*.py")]
+    assert len(files) > 200
+    assert unconverted(files, set()) == []
