@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
 
+#include "device/launches.h"
 #include "device/machine.h"
 #include "opapi/footprint.h"
 #include "opapi/gap.h"
@@ -27,6 +28,10 @@ void Executor::free_retired() noexcept {
     if (retired.load(std::memory_order_relaxed) == nullptr) return;
     Executor *executor = retired.exchange(nullptr, std::memory_order_acquire);
     while (executor != nullptr) delete std::exchange(executor, executor->next_retired_);
+}
+
+void count_run(std::string_view name) noexcept {
+    if (name != "aclnnInplaceCopy" && name != "aclnnNpuFormatCast") count_launch();
 }
 
 KernelScope::KernelScope() {

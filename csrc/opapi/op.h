@@ -43,11 +43,16 @@ class Executor : public Task {
     void retire() noexcept override;
     static void free_retired() noexcept;
 
+  protected:
+    const char *const name_;
+
   private:
     Executor *next_retired_ = nullptr;
-    const char *name_;
     std::string arguments_;  // for the trace; empty when it is off
 };
+
+// Counts the operator that has just run (device/launches.h), unless it only moves bytes.
+void count_run(std::string_view name) noexcept;
 
 // ATen kernels called from our threads run below autograd, with the number of threads the program has set.
 class KernelScope {
@@ -76,6 +81,7 @@ class OpExecutor final : public Executor {
     void run() override {
         const KernelScope scope;
         in_phase(Phase::Run, op_);
+        count_run(name_);
     }
     void snapshot(Snapshot &into) override {
         const KernelScope scope;

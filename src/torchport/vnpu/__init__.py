@@ -10,9 +10,16 @@ imports neither torch nor any shared library.
 
 from torchport.vnpu.activation import activate, environment
 from torchport.vnpu.backend import Backend, Kind, detect, library_directory
-from torchport.vnpu.isolation import environment_without
+from torchport.vnpu.launches import launches
 from torchport.vnpu.operators import operators
 
 __all__ = [
-    "Backend", "Kind", "activate", "detect", "environment", "environment_without", "library_directory", "operators",
-]  # fmt: skip
+    "Backend",
+    "Kind",
+    "activate",
+    "detect",
+    "environment",
+    "launches",
+    "library_directory",
+    "operators",
+]

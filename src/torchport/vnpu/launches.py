@@ -1,0 +1,37 @@
+"""How many operators the virtual NPU has run in this process: the evidence that a program has used it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+# The SONAME of the virtual NPU's machine: a library that is loaded is found by it, one that is not stays out.
+_LIBRARY = "libvnpu.so"
+_FUNCTION = "vnpuLaunches"
+
+
+def launches() -> int | None:
+    """The operators that the NPU's streams have run since this process began; None where nobody counts them.
+
+    Counted is each operator of the current and of the legacy API that has run to its end, again in each replay of a
+    graph. Copies and casts to private formats are not, nor are collectives. A process that was forked goes on with
+    the count of the one it comes from.
+
+    The count lags behind the program: torch_npu hands operators to a thread of its own (TASK_QUEUE_ENABLE=1) and
+    streams are asynchronous. Call `torch.npu.synchronize()` first for the count of all that was asked for; without
+    it, an operator of one training step may be counted in the next.
+
+    None on hardware with CANN, and where no virtual NPU is loaded (torch_npu was not imported, or not yet). Loads
+    nothing.
+    """
+    try:
+        library = ctypes.CDLL(_LIBRARY, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return None  # not loaded
+    try:
+        function = library[_FUNCTION]
+    except AttributeError:
+        return None  # a build from before there was a count
+    function.restype = ctypes.c_uint64
+    function.argtypes = ()
+    return int(function())
