@@ -16,7 +16,7 @@ from torchport.auto.distributed import hccl_name, nccl_name
 from torchport.auto.environment import translate
 from torchport.auto.log import SHOWN, summary
 from torchport.auto.views import Name
-from torchport.convert.launcher import LAUNCHER, write_launcher
+from torchport.convert.launcher import LAUNCHER, launcher
 
 SOURCE = Path(audit.__file__).parents[1]
 torchport.auto.unpatch()  # importing it is a request, which the process of the tests does not make
@@ -216,14 +216,13 @@ def test_the_environments_own_sitecustomize_runs(tmp_path: Path) -> None:
 
 
 def test_the_generated_launcher_uses_the_visible_devices(tmp_path: Path) -> None:
-    launcher = write_launcher(tmp_path, "main.py")
+    place = tmp_path / LAUNCHER
+    launcher("main.py").write(place)
     (tmp_path / "torchrun").write_text("#!/bin/sh\necho $*\n")
     (tmp_path / "torchrun").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ASCEND_RT_VISIBLE_DEVICES": "0,1,2"}
-    ended = subprocess.run(
-        [launcher, "--lr", "1"], env=environment, capture_output=True, text=True, check=False
-    )
-    assert launcher.name == LAUNCHER and ended.returncode == 0
+    ended = subprocess.run([place, "--lr", "1"], env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0
     assert "--nproc_per_node=3" in ended.stdout and ended.stdout.endswith("./main.py --lr 1\n")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from torchport import vnpu
 from torchport.convert import Extras, convert_tree
-from torchport.convert.launcher import LAUNCHER, write_launcher
+from torchport.convert.launcher import LAUNCHER, launcher
 from torchport.rules import Style
 
 SCRIPT = Path(__file__).with_name("data") / "ddp_train.py"
@@ -58,18 +58,20 @@ def test_torchrun_works_under_activation() -> None:
 def test_the_generated_launcher_runs_as_written(tmp_path: Path) -> None:
     result = convert_tree(SCRIPT, tmp_path / "out", Style.NPU, Extras(SCRIPT.name))
     assert result.data["changed"] == [SCRIPT.name]
-    launcher = write_launcher(tmp_path / "out", SCRIPT.name)
+    place = tmp_path / "out" / LAUNCHER
+    launcher(SCRIPT.name).write(place)
     # What the script compares with "nccl" and "cuda" is converted as well.
-    ended = finish([str(launcher)], ASCEND_RT_VISIBLE_DEVICES="0,1", MASTER_PORT=str(_free_port()))
-    assert (launcher.name, ended.stdout) == (LAUNCHER, SAYS)
+    ended = finish([str(place)], ASCEND_RT_VISIBLE_DEVICES="0,1", MASTER_PORT=str(_free_port()))
+    assert ended.stdout == SAYS
 
 
 def test_a_script_for_one_gpu_runs_on_two_npus(tmp_path: Path) -> None:
     """Only the loader that is trained on is shared out, and each process trains on its own device."""
     script = SCRIPT.with_name("single_card.py")
     convert_tree(script, tmp_path / "out", Style.NPU, Extras(script.name, "net"))
-    launcher = write_launcher(tmp_path / "out", script.name)
-    ended = finish([str(launcher)], NPROC_PER_NODE="2", MASTER_PORT=str(_free_port()))
+    place = tmp_path / "out" / LAUNCHER
+    launcher(script.name).write(place)
+    ended = finish([str(place)], NPROC_PER_NODE="2", MASTER_PORT=str(_free_port()))
     # torch_npu's scaler prints text and end of line one by one: two ranks' can come in between each other.
     lines = filter(None, ended.stdout.splitlines())
     said = [line for line in lines if not line.startswith(("Gradient", "Loss scaler"))]

@@ -16,7 +16,8 @@ examples:
 
 Only what is proven to be torch is rewritten. What is not becomes a finding, with what to do about it. Nothing of the
 project is imported or run. `[tool.torchport]` in its pyproject.toml leaves out codes and paths (`torchport check -h`).
-The exit code is 1 where a finding needs a decision or blocks the port.
+An output folder is written again, but never over what somebody has changed there since (--force does). The exit code
+is 1 where a finding needs a decision or blocks the port.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from pathlib import Path
 from torchport import audit
 from torchport.convert import Extras, convert_tree, preview_tree, undo_tree, write_tree
 from torchport.convert.audited import with_audit
-from torchport.convert.launcher import main_file, write_launcher
+from torchport.convert.launcher import LAUNCHER, launcher, main_file
+from torchport.convert.output import Planned
 from torchport.errors import TorchportError
 from torchport.findings import Result, write_atomically
 from torchport.report import render
@@ -47,6 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--diff", action="store_true", help="print the changes as a patch, write nothing")
     action.add_argument("--write", action="store_true", help="convert in place")
     action.add_argument("--undo", action="store_true", help="take the last --write back")
+    parser.add_argument(
+        "--force", action="store_true", help="with -o: overwrite what was edited there since it was written"
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument(
         "--layout",
@@ -160,14 +165,20 @@ def _write_copy(arguments: argparse.Namespace, style: Style, extras: Extras | No
         suffix = "_msft_multi" if arguments.distributed else "_msft"
         source = arguments.path.resolve()
         folder = arguments.output / f"{source.name if source.is_dir() else source.stem}{suffix}"
-    result = convert_tree(arguments.path, folder, style, extras)
-    if arguments.layout == "msft":
-        texts = {**tables(result), "msFmkTranspltlog.txt": _text(result, arguments)}
-        for name, text in texts.items():
-            write_atomically(folder / name, text.encode("utf-8", "backslashreplace"))
-    if extras is not None and extras.main:
-        write_launcher(folder, extras.main)
-    return result
+
+    def beside(result: Result) -> dict[str, Planned]:
+        more: dict[str, Planned] = {}
+        if arguments.layout == "msft":
+            texts = {**tables(result), "msFmkTranspltlog.txt": _text(result, arguments)}
+            more = {
+                name: Planned(content=text.encode("utf-8", "backslashreplace"))
+                for name, text in texts.items()
+            }
+        if extras is not None and extras.main:
+            more[LAUNCHER] = launcher(extras.main)
+        return more
+
+    return convert_tree(arguments.path, folder, style, extras, force=arguments.force, beside=beside)
 
 
 def _undo(arguments: argparse.Namespace) -> int:

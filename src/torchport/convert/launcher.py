@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from torchport.convert.output import Planned
 from torchport.errors import TorchportError
-from torchport.findings import write_atomically
 from torchport.source.project import display_name, files, is_python
 
 LAUNCHER = "run_distributed_npu.sh"
@@ -60,9 +60,7 @@ def main_file(project: Path, main: Path) -> str:
     )
 
 
-def write_launcher(folder: Path, main: str) -> Path:
-    """Write the executable launcher for the script `main` into a converted project. Raises OSError."""
-    path = folder / LAUNCHER
+def launcher(main: str) -> Planned:
+    """The executable launcher for the script `main`, to be written into a converted project as `LAUNCHER`."""
     text = _TEXT.format(launcher=LAUNCHER, main=shlex.quote(f"./{main}"))
-    write_atomically(path, text.encode("utf-8", "surrogateescape"), 0o755)
-    return path
+    return Planned(content=text.encode("utf-8", "surrogateescape"), mode=0o755)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torchport.convert.diff import unified_diff
+from torchport.convert.output import Planned, write_output
 from torchport.convert.project import sources, summary
 from torchport.convert.residue import Meaning
 from torchport.convert.stages import Extras
 from torchport.convert.workers import Converted, convert_files
 from torchport.errors import TorchportError
-from torchport.findings import Result, write_atomically
+from torchport.findings import Result
 from torchport.rules import Style
 from torchport.source.project import PRIVATE, display_name, files, require
 from torchport.source.settings import settings_of
@@ -73,30 +74,42 @@ def preview_tree(source: Path, style: Style = Style.NPU, extras: Extras | None =
     return result_of(source, style, convert_project(source, style, extras))
 
 
-def convert_tree(source: Path, out: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
+def convert_tree(
+    source: Path,
+    out: Path,
+    style: Style = Style.NPU,
+    extras: Extras | None = None,
+    *,
+    force: bool = False,
+    beside: Callable[[Result], Mapping[str, Planned]] | None = None,
+) -> Result:
     """Write a converted copy of the file or folder `source` into the folder `out`.
 
     Files that are not changed are copied with their permissions, links are copied as links; version control and
-    caches are left out. `out` may lie inside `source` and may hold an earlier conversion, which is overwritten.
-    Raises TorchportError where `source` does not exist, `out` is `source`, or `out` holds something else.
+    caches are left out. `beside` gives further files for `out` by name. `out` may lie inside `source` and may hold an
+    earlier conversion, which is overwritten unless somebody has changed it since (`force`: even then).
+    Raises TorchportError where `source` does not exist, `out` is `source` or holds something else, or a file that
+    would be overwritten was edited, deleted or made by somebody else; nothing is written then.
     """
     require(source)
     _check_out(source, out)
     try:
-        (out / PRIVATE).mkdir(parents=True, exist_ok=True)
         converted = {one.path: one for one in convert_project(source, style, extras, apart_from=out)}
+        result = result_of(source, style, list(converted.values()), out=str(out))
+        plan: dict[str, Planned] = {}
         for path in files(source, apart_from=out):
-            target = out / display_name(path, source)
-            target.parent.mkdir(parents=True, exist_ok=True)
             one = converted.get(path)
             if one is not None and one.changed:
-                write_atomically(target, one.output, path.stat().st_mode & 0o7777)
-            else:
-                _copy(path, target)
+                plan[display_name(path, source)] = Planned(
+                    content=one.output, mode=path.stat().st_mode & 0o7777
+                )
+            elif path.is_symlink() or (path.is_file() and os.access(path, os.R_OK)):
+                plan[display_name(path, source)] = Planned(source=path)
+        if beside is not None:
+            plan.update(beside(result))
+        write_output(out, plan, result, force=force)
     except OSError as error:
         raise TorchportError(f"cannot write {error.filename or out}: {error.strerror}") from error
-    result = result_of(source, style, list(converted.values()), out=str(out))
-    result.write(out / PRIVATE / "convert.json")
     return result
 
 
@@ -115,12 +128,3 @@ def _check_out(source: Path, out: Path) -> None:
             f"the output folder {out} holds files that torchport did not write",
             hint="Give a new or an empty folder.",
         )
-
-
-def _copy(path: Path, target: Path) -> None:
-    if target.is_symlink():
-        target.unlink()
-    if path.is_symlink():
-        os.symlink(os.readlink(path), target)
-    elif path.is_file() and os.access(path, os.R_OK):
-        shutil.copy2(path, target)

@@ -1,0 +1,115 @@
+"""The files of an output folder: what a conversion writes there, and whether a person has changed them since.
+
+`.torchport/written.json` keeps the fingerprint of every file that a conversion wrote. It is made as `writing.json`
+before the first file is, so that a conversion that was killed half-way does not look like somebody's edits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from torchport.errors import TorchportError
+from torchport.findings import Result, hash_bytes, write_atomically
+from torchport.source.project import PRIVATE
+
+RESULT, WRITING, WRITTEN = "convert.json", "writing.json", "written.json"
+_LISTED = 20
+_HASHED = (
+    64 * 2**20
+)  # bytes; a larger file, data as a rule, is known by its size and time, which a copy keeps
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planned:
+    """One file to be written: bytes with a mode (None: as others are made), or a copy of the file or link `source`."""
+
+    source: Path | None = None
+    content: bytes = b""
+    mode: int | None = None
+
+    def fingerprint(self) -> str:
+        return hash_bytes(self.content) if self.source is None else fingerprint(self.source)
+
+    def write(self, target: Path) -> None:
+        """Write it to `target`, whose folder is made. Raises OSError."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if self.source is None:
+            write_atomically(target, self.content, self.mode)
+            return
+        if target.is_symlink():
+            target.unlink()
+        if self.source.is_symlink():
+            if target.exists():
+                target.unlink()
+            os.symlink(os.readlink(self.source), target)
+        else:
+            shutil.copy2(self.source, target)
+
+
+def fingerprint(path: Path) -> str:
+    """What tells whether a file or link was changed; empty where there is none. Raises OSError."""
+    if path.is_symlink():
+        return f"link to {os.readlink(path)}"
+    if not path.is_file():
+        return ""
+    status = path.stat()
+    if status.st_size > _HASHED:
+        return f"{status.st_size} bytes of {status.st_mtime_ns}"
+    return hash_bytes(path.read_bytes())
+
+
+def write_output(out: Path, plan: Mapping[str, Planned], result: Result, *, force: bool) -> None:
+    """Write the planned files into the folder `out`, their fingerprints, and `result`.
+
+    All or nothing as far as a person's work is concerned: raises TorchportError before anything is written where a
+    file was edited or deleted since torchport wrote it, or is not torchport's at all; with `force` these are
+    overwritten. Raises OSError for what cannot be written.
+    """
+    coming = {name: one.fingerprint() for name, one in plan.items()}
+    if not force:
+        _refuse_edited(out, coming)
+    private = out / PRIVATE
+    private.mkdir(parents=True, exist_ok=True)
+    Result("convert", data={"written": coming}).write(private / WRITING)
+    for name, one in plan.items():
+        one.write(out / name)
+    result.write(private / RESULT)
+    os.replace(private / WRITING, private / WRITTEN)
+
+
+def _refuse_edited(out: Path, coming: Mapping[str, str]) -> None:
+    finished, begun = _noted(out / PRIVATE / WRITTEN), _noted(out / PRIVATE / WRITING)
+    lost = []
+    for name, new in coming.items():
+        now = fingerprint(out / name)
+        if now in {new, finished.get(name, ""), begun.get(name, "")} - {""}:
+            continue
+        if now:
+            lost.append(
+                f"{name} (edited)" if name in finished or name in begun else f"{name} (not torchport's)"
+            )
+        elif name in finished and name not in begun:
+            lost.append(f"{name} (deleted)")
+    if lost:
+        raise TorchportError(
+            f"{out} was changed since torchport wrote it, so nothing was written: {_list(lost)}",
+            hint="Give another folder, or --force to overwrite these files.",
+        )
+
+
+def _noted(path: Path) -> Mapping[str, str]:
+    """The fingerprints that a conversion noted; none where there was no such conversion, or an older torchport's."""
+    if not path.is_file():
+        return {}
+    written = Result.read(path).data.get("written", {})
+    return written if isinstance(written, dict) else {}
+
+
+def _list(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+    return ", ".join(every[:_LISTED]) + more
