@@ -10,6 +10,7 @@ from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
+from torchport.rules.lightning_accelerator import is_accelerator_of_lightning
 from torchport.rules.roles import Proof, Roles
 from torchport.source.module import Module
 
@@ -32,7 +33,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     for node, text in literals:
         proof = roles.proof(node)
         if proof is Proof.NONE:
-            if not _is_name_of_attribute(module, node):
+            if not _is_name_of_attribute(module, node) and not is_accelerator_of_lightning(module, node):
                 yield RULE.finding(
                     module, node, f"{text!r} has the form of a device, but nothing here uses it as one",
                     hint="If it is a device, write it as npu; if it is a name of something else, leave it.",

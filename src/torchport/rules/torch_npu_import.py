@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import find
-from torchport.rules import Rule, Style, torch_cuda_import
+from torchport.rules import Rule, Style, lightning_accelerator, torch_cuda_import
 from torchport.rules.torch_cuda_api import applies
 from torchport.source.module import Module
 from torchport.source.names import Scope
@@ -17,7 +17,7 @@ from torchport.source.names import Scope
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """One insertion at module level, where the file was changed, imports torch, and needs torch_npu itself."""
-    if style is not Style.NPU:
+    if style is not Style.NPU or lightning_accelerator.brings_torch_npu(module, style):
         return
     body = module.tree.body
     if any(_imports(statement, "torch_npu") for statement in body) or not _imports_torch(module):

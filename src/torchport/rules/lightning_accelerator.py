@@ -1,0 +1,160 @@
+"""TP403: lightning's Trainer and Fabric, which know no NPU."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+PACKAGES = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
+_STARTS = frozenset({"Trainer", "Fabric", "LightningCLI"})
+_OTHERS = frozenset({"cpu", "tpu", "mps"})  # accelerators that nobody means a GPU by
+_TRANSFER = "torch_npu.contrib"
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """One finding per file that starts lightning on a GPU; with `Style.NPU` it brings torch_npu's redirection."""
+    starts = list(_calls(module))
+    if not starts or _has_transfer(module):
+        return
+    message = "lightning has no accelerator for the NPU"
+    if style is not Style.NPU:
+        hint = "Import torch_npu.contrib.transfer_to_npu where the script runs on an NPU, and only there."
+        yield RULE.finding(
+            module, starts[0], message, hint=hint, severity=Severity.WARNING, safety=Safety.REPORT
+        )
+        return
+    yield RULE.finding(
+        module,
+        starts[0],
+        message + ": torch_npu's transfer_to_npu is imported, which makes its GPU accelerator use the NPU",
+        [_insertion(module)],
+        hint="It redirects torch.cuda in the whole process. torch_npu answers no device capability by itself, which "
+        "lightning asks for: 8.0 is what it is told.",
+    )
+
+
+def brings_torch_npu(module: Module, style: Style) -> bool:
+    """Whether this rule imports torch_npu into the file, so that TP001 need not."""
+    return any(finding.fix for finding in check(module, style))
+
+
+def is_accelerator_of_lightning(module: Module, node: ast.expr) -> bool:
+    """Whether `node` is the accelerator that lightning is told, `"cuda"` say: a name of its own, no device."""
+    keyword = module.parent(node)
+    if not isinstance(keyword, ast.keyword) or keyword.arg != "accelerator":
+        return False
+    call = module.parent(keyword)
+    return isinstance(call, ast.Call) and _is_start(module, call)
+
+
+def _calls(module: Module) -> Iterator[ast.Call]:
+    for call in module.all(ast.Call):
+        if _is_start(module, call):
+            said = next((word.value for word in call.keywords if word.arg == "accelerator"), None)
+            if not (isinstance(said, ast.Constant) and said.value in _OTHERS):
+                yield call
+
+
+def _is_start(module: Module, call: ast.Call) -> bool:
+    top, *rest = (module.qualified(call.func) or "").split(".")
+    return top in PACKAGES and not module.project.provides(top) and not _STARTS.isdisjoint(rest[-2:])
+
+
+def _has_transfer(module: Module) -> bool:
+    return any(
+        (origin.module or "").startswith(_TRANSFER)
+        and any(alias.name == "transfer_to_npu" for alias in origin.names)
+        for origin in module.all(ast.ImportFrom)
+    ) or any(
+        alias.name == f"{_TRANSFER}.transfer_to_npu"
+        for statement in module.all(ast.Import)
+        for alias in statement.names
+    )
+
+
+def _insertion(module: Module) -> Edit:
+    """The lines before the first import of lightning at module level, or before the first statement that runs."""
+    newline, body = module.text.newline, module.tree.body
+    place = next((statement for statement in body if _imports(statement, PACKAGES)), None)
+    if place is None:
+        place = next(statement for statement in body if not _is_header(statement))
+    before = body[: body.index(place)]
+    lines = [
+        *([] if any(_binds(statement, "os") for statement in before) else ["import os"]),
+        *([] if any(_binds(statement, "torch_npu") for statement in before) else ["import torch_npu"]),
+        "from torch_npu.contrib import transfer_to_npu",
+        'os.environ.setdefault("TORCH_NPU_DEVICE_CAPABILITY", "8.0")',
+    ]
+    offset = module.text.offset(_first_line(place), 0)
+    text = newline.join(lines) + newline
+    return Edit(offset, offset, text.encode(module.text.encoding))
+
+
+def _imports(statement: ast.stmt, packages: frozenset[str]) -> bool:
+    """Whether the statement imports something of one of the packages."""
+    if isinstance(statement, ast.Import):
+        return any(alias.name.partition(".")[0] in packages for alias in statement.names)
+    return (
+        isinstance(statement, ast.ImportFrom)
+        and statement.level == 0
+        and (statement.module or "").partition(".")[0] in packages
+    )
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    """Whether the statement is an `import name` that gives the module its own name."""
+    return isinstance(statement, ast.Import) and any(
+        alias.name == name and alias.asname in (None, name) for alias in statement.names
+    )
+
+
+def _is_header(statement: ast.stmt) -> bool:
+    docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
+
+
+def _first_line(statement: ast.stmt) -> int:
+    """The line of the statement with its decorators."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return min([statement.lineno, *(decorator.lineno for decorator in statement.decorator_list)])
+    return statement.lineno
+
+
+_HEAD = (  # beside `import torch_npu`, which examples leave out
+    "import os\nfrom torch_npu.contrib import transfer_to_npu\n"
+    'os.environ.setdefault("TORCH_NPU_DEVICE_CAPABILITY", "8.0")\n'
+)
+
+RULE = Rule(
+    code="TP403",
+    title="lightning runs on the NPU through transfer_to_npu",
+    safety=Safety.REVIEW,
+    severity=Severity.WARNING,
+    why="lightning 2.6 has accelerators for CPU, CUDA, MPS and TPU. On an NPU accelerator=\"gpu\" fails, and \"auto\" "
+    "trains on the CPU without a word. torch_npu's transfer_to_npu lets torch.cuda mean the NPU in the process that "
+    "imports it, so that the CUDA accelerator works; the file that makes the Trainer or Fabric imports it.",
+    reference="https://github.com/Ascend/pytorch",
+    check=check,
+    rewrites=(
+        ('import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n',
+         _HEAD + 'import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n'),
+        ("from pytorch_lightning import Trainer\nTrainer()\n",
+         _HEAD + "from pytorch_lightning import Trainer\nTrainer()\n"),
+        ("'Doc.'\ndef f(a):\n    from lightning.fabric import Fabric\n    return Fabric(accelerator=a)\n",
+         f"'Doc.'\n{_HEAD}def f(a):\n    from lightning.fabric import Fabric\n    return Fabric(accelerator=a)\n"),
+        ("import os\nimport torch\nimport lightning.pytorch as pl\nx.cuda()\npl.Trainer(accelerator='cuda')\n",
+         "import os\nimport torch\n" + _HEAD.removeprefix("import os\n")
+         + "import lightning.pytorch as pl\nx.npu()\npl.Trainer(accelerator='cuda')\n"),
+    ),
+    unchanged=(
+        'import lightning as L\nL.Trainer(accelerator="cpu")\n',
+        "import lightning as L\nclass M(L.LightningModule):\n    pass\n",
+        "from transformers import Trainer\nTrainer()\n",
+        "from torch_npu.contrib import transfer_to_npu\nimport lightning as L\nL.Trainer(accelerator='gpu')\n",
+        "from .lightning import Trainer\nTrainer()\n",
+    ),
+)  # fmt: skip
