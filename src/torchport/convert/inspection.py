@@ -44,7 +44,9 @@ def inspect_source(
     if len(data) > LARGEST:
         words = re.search(rb"(?i:cuda|nccl|nvidia)", data)
         return (about_file("TP904", path, _TOO_LARGE, "Convert it by hand."),) if words else ()
-    uses = project is not None and any(name.encode() in data for name in project.extensions)
+    uses = project is not None and (
+        path in project.leading or any(name.encode() in data for name in project.extensions)
+    )
     if kind_of(path) not in _WITH_PACKAGES and not uses and not _of_interest().search(data):
         return ()
     try:
@@ -111,7 +113,7 @@ def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Findi
     found: list[Finding] = []
     beside = cuda_branches(module)
     for rule in rules():
-        if rule.after is not None and not _has_written(found, rule.after):
+        if rule.after is not None and not _has_written(found, rule.after) and not rule.alone(module):
             continue
         found += _run(rule, module, style)
         if rule.after is None:

@@ -29,6 +29,7 @@ from torchport.convert.stages import Extras, convert_in_stages
 from torchport.findings import Edit, Finding, hash_bytes
 from torchport.rules import Style
 from torchport.source.definitions import Definitions, definitions, provided
+from torchport.source.imports import Imports
 from torchport.source.kinds import Kind, kind_of
 
 SECONDS_PER_FILE = 20.0  # of CPU time; a machine that is busy elsewhere is no reason to give a file up
@@ -131,17 +132,24 @@ def convert_files(
 
 
 def _definitions(files: Sequence[tuple[Path, str]]) -> Definitions:
+    imports = Imports()
+
     def python() -> Iterator[bytes]:
         for path, name in files:
             if kind_of(name) is Kind.PYTHON:
                 with contextlib.suppress(OSError):  # converting it will say why it cannot be read
                     if path.stat().st_size <= LARGEST:
-                        yield _read(path)
+                        data = _read(path)
+                        imports.add(name, data)
+                        yield data
 
     path, name = files[0]
     folder = path.resolve().parents[name.count("/")].name
     own = provided((name for _, name in files if kind_of(name) is Kind.PYTHON), folder)
-    return definitions(python(), own)
+    found = definitions(python(), own)
+    return dataclasses.replace(
+        found, leading=imports.leading(), targets=imports.imported(), modules=imports.parts()
+    )
 
 
 def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]]) -> None:

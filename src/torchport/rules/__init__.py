@@ -31,8 +31,8 @@ class Style(enum.StrEnum):
 class Rule:
     """What one rule does, why, and the function that does it.
 
-    `after` makes a rule look at the file only when another rule has written something that matches it. `style` is
-    the one in which `rewrites` hold.
+    `after` makes a rule look at the file only when another rule has written something that matches it, or where
+    `alone` finds that it has to. `style` is the one in which `rewrites` hold.
     """
 
     code: str
@@ -45,6 +45,7 @@ class Rule:
     rewrites: tuple[tuple[str, str], ...]
     unchanged: tuple[str, ...]
     after: re.Pattern[bytes] | None = None
+    alone: Callable[[Module], bool] = lambda module: False
     style: Style = Style.NPU
 
     def finding(

@@ -16,16 +16,27 @@ from torchport.source.names import Scope
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
-    """One insertion at module level, where the file was changed, imports torch, and needs torch_npu itself."""
+    """One insertion at module level, where the file needs torch_npu itself.
+
+    It was changed and imports torch, or it is started and imports modules of the project that use the NPU.
+    """
     if style is not Style.NPU or lightning_accelerator.brings_torch_npu(module, style):
         return
     body = module.tree.body
-    if any(_imports(statement, "torch_npu") for statement in body) or not _imports_torch(module):
+    if any(_imports(statement, "torch_npu") for statement in body):
         return
-    if not any(map(_needs_npu, body)) and (_brings_npu(module, style) or not _is_needed(module)):
-        return
+    starts = _starts_library(module)
+    if not starts:
+        if not _imports_torch(module):
+            return
+        if not any(map(_needs_npu, body)) and (_brings_npu(module, style) or not _is_needed(module)):
+            return
+    library = _library_import(module) if starts else None
     first = torch_import(module)
-    if first is not None and not _needs_npu(first):
+    if library is not None and (first is None or first.lineno > library.lineno):
+        offset, before = module.text.offset(library.lineno, 0), True
+        first = library
+    elif first is not None and not _needs_npu(first):
         offset, before = line_end(module, first), False
     elif first is not None:
         offset, before = module.text.offset(first.lineno, 0), True
@@ -34,12 +45,50 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     yield _finding(module, first or (body[0] if body else None), offset, before)
 
 
+def _starts_library(module: Module) -> bool:
+    """Whether the file is started and comes to use the NPU through the project's own modules alone, or also."""
+    return module.text.path in module.project.leading and (_is_entry(module) or _is_run(module))
+
+
+def _is_run(module: Module) -> bool:
+    """Whether the file is no module of others and does something when it is executed, so that it is a script."""
+    if module.text.path in module.project.targets:
+        return False
+    works = ast.For | ast.While | ast.With
+    return any(
+        isinstance(statement, works)
+        or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call))
+        for statement in module.tree.body
+    )
+
+
+def _library_import(module: Module) -> ast.stmt | None:
+    """The first statement at module level that imports a module of the project, in a condition too."""
+    for statement in module.tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                tops = {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                tops = {(node.module or "").partition(".")[0]}
+                if node.level:
+                    return statement
+            else:
+                continue
+            if not tops.isdisjoint(module.project.modules) and "torch" not in tops:
+                return statement
+    return None
+
+
 def _is_needed(module: Module) -> bool:
     """Whether nothing else imports torch_npu before: the file names it, or is started itself, as far as is known.
 
     A file that only defines things is loaded by one that was started, and that one has torch_npu.
     """
     if _names_torch_npu(module) or _is_entry(module) or not module.project.whole:
+        return True
+    if module.text.path not in module.project.targets and _is_run(module):
         return True
     return not module.project.is_imported(module.text.path) and (
         _is_test(module) or _asks_while_imported(module)
@@ -220,4 +269,5 @@ RULE = Rule(
         "from torch import nn\n",
     ),
     after=re.compile(rb"npu|NPU|hccl|HCCL"),
+    alone=_starts_library,
 )  # fmt: skip

@@ -19,7 +19,7 @@ _DEFINES = re.compile(
     rb"|self\.(cuda)[ \t]*=[ \t]*(?:lambda\b|(?:functools\.)?partial\())",
     re.MULTILINE,
 )
-_IMPORT = re.compile(
+IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b[ \t]*(\([^)]*\)|[^\r\n]*)|import[ \t]+([^\r\n#;]*))",
     re.MULTILINE,
 )
@@ -33,6 +33,8 @@ class Definitions:
 
     `extensions` are the modules that the project builds from CUDA sources, `provided` the packages and top-level
     modules that it has; `whole` says that all its files were looked at, so that what is not known is not there.
+    `leading` are the files, by name, that come to use CUDA through others that they import, `targets` those that are
+    imported by others, `modules` the words that may begin the name of a module of the project.
     """
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
@@ -40,6 +42,9 @@ class Definitions:
     provided: frozenset[str] = frozenset()
     extensions: frozenset[str] = frozenset()
     whole: bool = False
+    leading: frozenset[str] = frozenset()
+    targets: frozenset[str] = frozenset()
+    modules: frozenset[str] = frozenset()
 
     def of(self, attribute: str) -> frozenset[str]:
         return self.classes.get(attribute, frozenset())
@@ -70,7 +75,7 @@ def definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> 
     extensions: set[str] = set()
     for data in sources:
         extensions.update(match[1].decode().rpartition(".")[2] for match in _EXTENSION.finditer(data))
-        for match in _IMPORT.finditer(data):
+        for match in IMPORT.finditer(data):
             modules, names = (match[1], match[2]) if match[1] else (match[3], b"")
             imported.update(re.findall(rb"\w+", modules))
             if not re.search(rb"\w", modules):  # from . import a, b
