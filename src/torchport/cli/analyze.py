@@ -15,10 +15,12 @@ of the project is imported or run, but for --run. `[tool.torchport]` in its pypr
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 from torchport.analyze import analyze_run, analyze_tree
 from torchport.cli.convert import exit_code
+from torchport.convert.project import said_once
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
 from torchport.report import render, render_operators, render_verdict
@@ -58,7 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         result.write(arguments.output)
     if arguments.html:
-        write_atomically(arguments.html, page(result).encode("utf-8", "backslashreplace"))
+        write_atomically(
+            arguments.html,
+            page(dataclasses.replace(result, findings=said_once(result.findings))).encode(
+                "utf-8", "backslashreplace"
+            ),
+        )
     if arguments.sarif:
         titles = {code: entry.title for code, entry in catalogue().items()}
         write_atomically(arguments.sarif, sarif(result.findings, titles).encode())
@@ -66,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(result.text(), end="")
     elif not arguments.quiet:
         operators = render_operators(result.data["operators"]) if arguments.run else ""
-        print(render(result.findings) + operators + render_verdict(result), end="")
+        print(render(said_once(result.findings)) + operators + render_verdict(result), end="")
     return exit_code(result)
 
 

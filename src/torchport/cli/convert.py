@@ -23,6 +23,7 @@ is 1 where a finding needs a decision or blocks the port.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from torchport.convert import Extras, convert_tree, preview_tree, undo_tree, wri
 from torchport.convert.audited import with_audit
 from torchport.convert.launcher import LAUNCHER, launcher, main_file
 from torchport.convert.output import Planned
+from torchport.convert.project import counted, said_once
 from torchport.errors import TorchportError
 from torchport.findings import Result, write_atomically
 from torchport.report import render
@@ -106,7 +108,12 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         sys.stdout.buffer.write(result.data["diff"].encode("utf-8", "surrogateescape"))
     if arguments.html:
-        write_atomically(arguments.html, page(result).encode("utf-8", "backslashreplace"))
+        write_atomically(
+            arguments.html,
+            page(dataclasses.replace(result, findings=said_once(result.findings))).encode(
+                "utf-8", "backslashreplace"
+            ),
+        )
     messages = sys.stderr if arguments.json or arguments.diff else sys.stdout
     if not arguments.quiet:
         print(_text(result, arguments), end="", file=messages)
@@ -186,7 +193,7 @@ def _undo(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(Result("convert --undo", data={"restored": restored}).text(), end="")
     elif not arguments.quiet:
-        print(f"restored {len(restored)} files: {', '.join(restored)}")
+        print(f"restored {counted(len(restored), 'file')}: {', '.join(restored)}")
     return 0
 
 
@@ -203,7 +210,8 @@ def _text(result: Result, arguments: argparse.Namespace) -> str:
     changed = result.data["changed"]
     where = f" in {arguments.output}" if arguments.output else " (nothing written)" if arguments.diff else ""
     return (
-        render(result.findings)
-        + f"{len(changed)} of {summary['files']} files changed{where}: {summary['automatic']} safe changes, "
-        + f"{summary['review']} to review, {summary['decisions']} decisions left, {summary['blockers']} blockers\n"
+        render(said_once(result.findings))
+        + f"{len(changed)} of {counted(summary['files'], 'file')} changed{where}: "
+        + f"{counted(summary['automatic'], 'safe change')}, {summary['review']} to review, "
+        + f"{counted(summary['decisions'], 'decision')} left, {counted(summary['blockers'], 'blocker')}\n"
     )

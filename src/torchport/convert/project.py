@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,6 +53,40 @@ def summary(findings: Iterable[Finding], file_count: int) -> dict[str, Any]:
         ],
         "rules": dict(sorted(Counter(finding.code for finding in found).items())),
     }
+
+
+# What is the same wherever it is said: that torch_npu is imported, and notes on a package that works.
+_SAID_ONCE = ("TP001", "TP604")
+
+
+def said_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings for people: notes that say the same of many files are said of the first, with the number of files.
+
+    What needs a review, a decision or blocks the port stays at each of its places.
+    """
+    found = list(findings)
+    same: dict[tuple[str, str], list[Finding]] = {}
+    for one in found:
+        to_review = one.fix and one.safety is Safety.REVIEW
+        if one.code in _SAID_ONCE and one.severity is Severity.INFO and not to_review:
+            same.setdefault((one.code, one.message), []).append(one)
+    left_out = {id(one) for some in same.values() for one in some[1:]}
+    files = {
+        id(some[0]): len({one.location.path for one in some if one.location is not None}) - 1
+        for some in same.values()
+    }
+    return tuple(
+        dataclasses.replace(one, message=f"{one.message} (and in {counted(files[id(one)], 'more file')})")
+        if files.get(id(one))
+        else one
+        for one in found
+        if id(one) not in left_out
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 file", "2 files"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def needs_decision(finding: Finding) -> bool:

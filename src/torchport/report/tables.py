@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from torchport.findings import Finding, Result, Severity
 
-_ON_CPU = "TP701"
-_APIS = ("TP101", "TP102", "TP202", _ON_CPU, "TP702", "TP703")
+_ON_CPU, _ON_ONE = "TP701", "TP202"  # computed on the CPU; does nothing on one NPU, fails on several
+_APIS = ("TP101", "TP102", _ON_ONE, _ON_CPU, "TP702", "TP703")
 _PLACE = ("File", "Start Line", "End Line")
 
 
@@ -27,12 +27,16 @@ def tables(result: Result) -> dict[str, str]:
             (
                 [*_place(one), _source(one), one.hint]
                 for one in api
-                if one.severity is Severity.ERROR or one.code == _ON_CPU
+                if one.severity is Severity.ERROR or one.code in (_ON_CPU, _ON_ONE)
             ),
         ),
         "unknown_api.csv": _csv(
             [*_PLACE, "OP", "Tips"],
-            ([*_place(one), _source(one), one.hint] for one in api if one.severity is Severity.WARNING),
+            (
+                [*_place(one), _source(one), one.hint]
+                for one in api
+                if one.severity is Severity.WARNING and one.code != _ON_ONE
+            ),
         ),
         "cuda_op_list.csv": _csv(
             ["File", "Api"],

@@ -13,6 +13,8 @@ NAMES = (
     "torch.nn.DataParallel",
     "torch.nn.parallel.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel",
+    "torch.nn.parallel.data_parallel",
+    "torch.nn.parallel.data_parallel.data_parallel",
 )
 
 
@@ -21,9 +23,10 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     for call in module.all(ast.Call):
         if module.qualified(call.func) in NAMES:
             yield RULE.finding(
-                module, call, "DataParallel does not run on NPUs",
-                hint="`torchport convert PROJECT -o OUT --distributed --main FILE --model NAME` rewrites the script "
-                "for DistributedDataParallel, one process per NPU; for one NPU drop the wrapper.",
+                module, call, "DataParallel does not run on several NPUs",
+                hint="On one NPU (ASCEND_RT_VISIBLE_DEVICES=0) it only passes its calls on. For several, "
+                "`torchport convert PROJECT -o OUT --distributed --main FILE --model NAME` rewrites the script for "
+                "DistributedDataParallel, one process per NPU.",
             )  # fmt: skip
 
 
@@ -31,9 +34,9 @@ RULE = Rule(
     code="TP202",
     title="DataParallel has to become DistributedDataParallel",
     safety=Safety.REPORT,
-    severity=Severity.ERROR,
+    severity=Severity.WARNING,
     why="DataParallel drives several devices from one process with CUDA's broadcast and gather; the NPU has no such "
-    "path.",
+    "path. With one device it does nothing, so that a run on one NPU is not affected.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
     check=check,
     rewrites=(),

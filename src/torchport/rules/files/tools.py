@@ -21,7 +21,7 @@ PROGRAMS: tuple[tuple[re.Pattern[str], str, str], ...] = (
 _TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
     *((pattern, message, hint, Severity.WARNING) for pattern, message, hint in PROGRAMS),
     (re.compile(r"\bFROM\s+\S*(?:nvidia|cuda)\S*", re.IGNORECASE), "this image holds CUDA",
-     "Start from an image with CANN, such as quay.io/ascend/cann, and mount the driver.", Severity.ERROR),
+     "Start from an image with CANN, such as quay.io/ascend/cann, and mount the driver.", Severity.WARNING),
     (re.compile(r"--gpus[= ]\S+"), "docker --gpus knows NVIDIA's devices only",
      "Use --device=/dev/davinci0 with davinci_manager, devmm_svm and hisi_hdc, or the Ascend container runtime.",
      Severity.WARNING),
