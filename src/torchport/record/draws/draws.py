@@ -1,0 +1,140 @@
+"""The random stream of a recorded run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torchport.on_import import after_import
+from torchport.patches import Patches
+from torchport.record.draws import layers, natives, operators
+from torchport.record.draws.generators import Generators
+from torchport.record.draws.kernels import Kernels
+from torchport.record.draws.numbers import Numbers
+
+
+class Draws:
+    """Gives random functions of `torch` the same numbers on every device, from `install` until its patches are
+    undone.
+
+    What a script does not seed is decided by `seed`; a script's own seeds count as ever. `site()` names the place of
+    the draw that is going on, its source line and module path; it is asked once for each new draw. A draw that is
+    left to the device is told to `unmatched(operator, site)`, once for each place.
+
+    Explicit generators of the CPU are left as they are. Shapes, dtypes, devices, gradients and errors are torch's.
+    Not safe to install twice at once.
+    """
+
+    def __init__(
+        self, torch: Any, seed: int, site: Callable[[], str], unmatched: Callable[[str, str], None]
+    ) -> None:
+        self._torch = torch
+        self._site = site
+        self._unmatched = unmatched
+        self._told: set[tuple[str, str]] = set()
+        self.generators = Generators(torch, seed)
+        self.accelerator = _accelerator(torch)
+
+    def install(self, patches: Patches) -> None:
+        """Replace the random kernels; undoing `patches` puts everything back.
+
+        Where that is not possible (a torch without `torch.library.get_kernel`, no numpy) all draws stay the
+        device's, and `unmatched` is told.
+        """
+        missing = self._missing()
+        if missing:
+            self.tell(f"every draw: {missing}", "")
+            return
+        self.numbers = Numbers()
+        kernels = Kernels(self._torch)
+        patches.on_undo(kernels.remove)
+        self.generators.install(patches)
+        operators.replace(self, kernels)
+        layers.replace(self, kernels)
+        natives.watch(self, kernels)
+        self._keep_inductor_from_drawing(patches)
+
+    def step(self) -> None:
+        """To be called once a training step: notices draws that went past all this."""
+        if self.capturing():
+            return
+        for device in self.generators.moved():
+            self.tell(f"an operator that moves the generator of {device}", "between two steps")
+
+    def tell(self, operator: str, where: str | None = None) -> None:
+        """Report a draw of `operator` that is left to the device, at the present site."""
+        found = operator, self._site() if where is None else where
+        if found not in self._told:
+            self._told.add(found)
+            self._unmatched(*found)
+
+    def key(self, kind: str, count: int, generator: Any, on_device: bool) -> int | None:
+        """The key of the next draw; None for one that has to stay what it is."""
+        stream = self.generators.stream(generator)
+        if stream is None:
+            return None
+        if on_device and self.capturing():
+            self.leave(f"{kind}, while a graph is captured")
+            return None
+        return stream.key(KINDS[kind], count, self._site)
+
+    def leave(self, operator: str) -> None:
+        """A draw is left to the device: say so, and do not take it for one of an unknown operator."""
+        self.tell(operator)
+        self.generators.forget()
+
+    def native(self, key: int) -> Any:
+        """A generator of torch for the CPU, seeded by `key`, for distributions that torch draws itself."""
+        generator = type(self._torch.default_generator)()  # the reference replaces torch.Generator
+        self.generators.seed_natively(generator, key)
+        return generator
+
+    def capturing(self) -> bool:
+        """Whether the accelerator is capturing a graph, which would replay the numbers copied now."""
+        module = getattr(self._torch, "npu" if self.accelerator == "PrivateUse1" else "cuda", None)
+        if self.accelerator is None or module is None or not module.is_initialized():
+            return False
+        return bool(module.is_current_stream_capturing())
+
+    def keys(self, kernels: Kernels, operator: str) -> Iterable[str]:
+        """The dispatch keys under which `operator` has kernels that draw."""
+        for key in ("CPU", self.accelerator):
+            if key is not None and kernels.has(operator, key):
+                yield key
+
+    def _missing(self) -> str:
+        if not hasattr(self._torch.library, "get_kernel"):
+            return f"torch {self._torch.__version__} has no torch.library.get_kernel"
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            return "numpy is not installed"
+        return ""
+
+    def _keep_inductor_from_drawing(self, patches: Patches) -> None:
+        """Let compiled code call the random operators: inductor would make numbers of its own."""
+
+        def imported(config: Any) -> None:
+            before = config.fallback_random
+            config.fallback_random = True
+            patches.on_undo(lambda: setattr(config, "fallback_random", before))
+
+        patches.on_undo(after_import("torch._inductor.config", imported))
+
+
+def _accelerator(torch: Any) -> str | None:
+    """The dispatch key of the device that is not the CPU."""
+    if hasattr(torch, "npu"):
+        return "PrivateUse1"
+    return "CUDA" if torch.version.cuda else None
+
+
+KINDS = {
+    name: index
+    for index, name in enumerate(
+        (
+            "uniform", "normal", "integers", "bernoulli", "exponential", "geometric", "log_normal", "cauchy",
+            "multinomial", "randperm", "poisson", "binomial", "gamma", "dirichlet", "rrelu",
+        )
+    )
+}  # fmt: skip

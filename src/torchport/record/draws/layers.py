@@ -1,0 +1,172 @@
+"""Layers that draw inside: dropout, attention and recurrent layers with dropout, rrelu.
+
+A device has its own ways here: one operator that keeps a mask of its own layout, attention that drops out inside, an
+LSTM that ignores what it is told to drop. They all become the same arithmetic on both sides, with our masks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchport.record.draws.draws import Draws
+    from torchport.record.draws.kernels import Kernels
+
+
+def replace(draws: Draws, kernels: Kernels) -> None:
+    """Replace the kernels of the layers: those that autograd would see, so that it sees the arithmetic instead."""
+    layers = _Layers(draws)
+    # Tensors made under inference_mode have no autograd key.
+    for key in ("CPU", "AutogradCPU"):
+        kernels.replace("aten::dropout", key, layers.dropout)
+    kernels.replace("aten::native_dropout", "CPU", layers.native_dropout)
+    for name in ("rrelu_with_noise", "rrelu_with_noise.out", "rrelu_with_noise_"):
+        for key in draws.keys(kernels, f"aten::{name}"):
+            kernels.replace(f"aten::{name}", key, layers.rrelu_in_place if name[-1] == "_" else layers.rrelu)
+    if draws.accelerator is None:
+        return
+    for key in (draws.accelerator, f"Autograd{draws.accelerator}"):
+        kernels.replace("aten::dropout", key, layers.dropout)
+        kernels.replace("aten::native_dropout", key, layers.native_dropout)
+        kernels.replace("aten::scaled_dot_product_attention", key, layers.attention)
+        kernels.replace("aten::lstm.input", key, layers.recurrent("lstm"))
+        kernels.replace("aten::gru.input", key, layers.recurrent("gru"))
+    if draws.accelerator == "PrivateUse1":
+        kernels.replace("aten::lstm.data", "AutogradPrivateUse1", layers.packed_lstm)
+    kernels.replace("aten::native_dropout_backward", draws.accelerator, layers.native_dropout_backward)
+
+
+class _Layers:
+    """Kernels: each takes the one that it replaces first, then the operator's arguments."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+        self._numbers = draws.numbers
+        self._torch: Any = draws._torch
+
+    def dropout(self, original: Any, this: Any, p: float, train: bool) -> Any:
+        if not train or not 0 < p < 1 or this.numel() == 0:
+            return original(this, p, train)  # draws nothing
+        key = self._key("bernoulli", this)
+        return original(this, p, train) if key is None else self._drop(this, key, p)[0]
+
+    def native_dropout(self, original: Any, this: Any, p: float, train: bool | None) -> Any:
+        if train is False or not 0 <= p <= 1 or this.numel() == 0:
+            return original(this, p, train)
+        key = self._key("bernoulli", this)
+        if key is None:
+            return original(this, p, train)
+        out, dropped = self._drop(this, key, p)
+        return out, ~dropped
+
+    def native_dropout_backward(self, original: Any, gradient: Any, mask: Any, scale: float) -> Any:
+        if mask.dtype is not self._torch.bool or mask.shape != gradient.shape:  # a mask of the device's own
+            return original(gradient, mask, scale)
+        return gradient.masked_fill(~mask, 0).mul_(scale)
+
+    def _drop(self, this: Any, key: int, p: float) -> tuple[Any, Any]:
+        """`this` with a part of it zero and the rest scaled up, and where it is zero."""
+        kept = self._torch.from_numpy(self._numbers.kept(key, this.numel(), 1 - p)).view(this.shape)
+        dropped = (~kept).to(this.device)
+        scale = 1 / (1 - p) if p < 1 else 0.0
+        return this.masked_fill(dropped, 0).mul_(scale), dropped
+
+    def attention(
+        self,
+        original: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        if dropout_p <= 0 or self._draws.capturing():
+            return original(query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        if mask is not None and mask.dtype is self._torch.bool:
+            # What the composite operator does before it chooses: its arithmetic takes numbers to add.
+            mask = self._torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
+        return self._torch.ops.aten._scaled_dot_product_attention_math(
+            query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )[0]
+
+    def recurrent(self, name: str) -> Any:
+        """The kernel of an LSTM or GRU of whole sequences: layer by layer where something is dropped between."""
+        torch = self._torch
+        one_layer = getattr(torch, name)
+
+        def kernel(original: Any, data: Any, hidden: Any, parameters: Any, *settings: Any) -> Any:
+            has_biases, layers, p, train, both, batch_first = settings
+            if not train or p <= 0 or layers < 2 or self._draws.capturing():
+                return original(data, hidden, parameters, *settings)
+            data = data.transpose(0, 1) if batch_first else data
+            of_each, directions = len(parameters) // layers, 2 if both else 1
+            states = hidden if name == "lstm" else (hidden,)
+            ends: list[Any] = []
+            for layer in range(layers):
+                part = slice(layer * directions, (layer + 1) * directions)
+                start = tuple(state[part] for state in states)
+                weights = parameters[layer * of_each : (layer + 1) * of_each]
+                data, *end = one_layer(
+                    data,
+                    start if name == "lstm" else start[0],
+                    weights,
+                    has_biases,
+                    1,
+                    0.0,
+                    True,
+                    both,
+                    False,
+                )
+                ends.append(end)
+                if layer < layers - 1:
+                    data = torch.dropout(data, p, True)
+            data = data.transpose(0, 1) if batch_first else data
+            return data, *(torch.cat(parts) for parts in zip(*ends, strict=True))
+
+        return kernel
+
+    def packed_lstm(self, original: Any, *arguments: Any) -> Any:
+        """torch_npu packs sequences with their padding, so that the masks of the two sides differ in shape."""
+        *_, p, train, _ = arguments
+        if train and p > 0:
+            self._draws.tell("lstm of packed sequences, which torch_npu runs without dropout")
+        return original(*arguments)
+
+    def rrelu(
+        self,
+        original: Any,
+        this: Any,
+        noise: Any,
+        lower: float = 1 / 8,
+        upper: float = 1 / 3,
+        training: bool = False,
+        generator: Any = None,
+        *,
+        out: Any = None,
+    ) -> Any:
+        more = {} if out is None else {"out": out}
+        fits = training and lower <= upper and this.is_floating_point()
+        key = self._key("rrelu", this, generator) if fits else None
+        if key is None:
+            return original(this, noise, lower, upper, training, generator, **more)
+        self._slopes(this, noise, key, lower, upper)
+        found = this * noise
+        return found if out is None else out.resize_(this.shape).copy_(found)
+
+    def rrelu_in_place(self, original: Any, this: Any, noise: Any, *arguments: Any) -> Any:
+        return this.copy_(self.rrelu(original, this, noise, *arguments))
+
+    def _slopes(self, this: Any, noise: Any, key: int, lower: float, upper: float) -> None:
+        """Fill `noise`: a number between the bounds where `this` is not positive, else 1."""
+        torch = self._torch
+        drawn = self._numbers.uniform(key, this.numel(), str(this.dtype).removeprefix("torch."))
+        slopes = torch.from_numpy(drawn * (upper - lower) + lower).view(this.shape)
+        slopes = slopes.to(this.dtype).to(this.device)
+        noise.copy_(torch.where(this <= 0, slopes, torch.ones_like(this)))
+
+    def _key(self, kind: str, like: Any, generator: Any = None) -> int | None:
+        return self._draws.key(kind, like.numel(), generator, like.device.type != "cpu")
