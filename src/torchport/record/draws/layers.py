@@ -47,12 +47,16 @@ class _Layers:
     def dropout(self, original: Any, this: Any, p: float, train: bool) -> Any:
         if not train or not 0 < p < 1 or this.numel() == 0:
             return original(this, p, train)  # draws nothing
+        if self._transformed():
+            return self._drop_visibly(this, p)[0]
         key = self._key("bernoulli", this)
         return original(this, p, train) if key is None else self._drop(this, key, p)[0]
 
     def native_dropout(self, original: Any, this: Any, p: float, train: bool | None) -> Any:
         if train is False or not 0 <= p <= 1 or this.numel() == 0:
             return original(this, p, train)
+        if self._transformed():
+            return self._drop_visibly(this, p)
         key = self._key("bernoulli", this)
         if key is None:
             return original(this, p, train)
@@ -63,6 +67,15 @@ class _Layers:
         if mask.dtype is not self._torch.bool or mask.shape != gradient.shape:  # a mask of the device's own
             return original(gradient, mask, scale)
         return gradient.masked_fill(~mask, 0).mul_(scale)
+
+    def _transformed(self) -> bool:
+        """Whether a transform of torch.func is at work: vmap decides whether samples share a mask."""
+        return self._torch._C._functorch.peek_interpreter_stack() is not None
+
+    def _drop_visibly(self, this: Any, p: float) -> tuple[Any, Any]:
+        """As `_drop`, by an operator that vmap knows as random; the second is where `this` is kept."""
+        kept = self._torch.ops.aten.bernoulli.p(this.detach(), 1 - p).bool()
+        return this.masked_fill(~kept, 0) * (1 / (1 - p) if p < 1 else 0.0), kept
 
     def _drop(self, this: Any, key: int, p: float) -> tuple[Any, Any]:
         """`this` with a part of it zero and the rest scaled up, and where it is zero."""
