@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 def replace(draws: Draws, kernels: Kernels) -> None:
     """Replace the kernels of the layers: those that autograd would see, so that it sees the arithmetic instead."""
     layers = _Layers(draws)
-    # Tensors made under inference_mode have no autograd key.
-    for key in ("CPU", "AutogradCPU"):
+    # The autograd key first: once a device has a kernel of its own, the composite one is no longer to be had for it.
+    # Tensors made under inference_mode have no autograd key, hence both.
+    for key in ("AutogradCPU", "CPU"):
         kernels.replace("aten::dropout", key, layers.dropout)
     kernels.replace("aten::native_dropout", "CPU", layers.native_dropout)
     for name in ("rrelu_with_noise", "rrelu_with_noise.out", "rrelu_with_noise_"):
@@ -25,7 +26,7 @@ def replace(draws: Draws, kernels: Kernels) -> None:
             kernels.replace(f"aten::{name}", key, layers.rrelu_in_place if name[-1] == "_" else layers.rrelu)
     if draws.accelerator is None:
         return
-    for key in (draws.accelerator, f"Autograd{draws.accelerator}"):
+    for key in (f"Autograd{draws.accelerator}", draws.accelerator):
         kernels.replace("aten::dropout", key, layers.dropout)
         kernels.replace("aten::native_dropout", key, layers.native_dropout)
         kernels.replace("aten::scaled_dot_product_attention", key, layers.attention)
