@@ -232,12 +232,31 @@ def test_compiled_code_draws_the_same(device, backend, draws, told):
 
 
 @DEVICES
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_compiled_code_draws_anew_in_each_call(device, requires_grad, draws):
+    torch._dynamo.reset()
+    work = torch.compile(lambda x: functional.dropout(x, 0.5), backend="aot_eager")
+    x = torch.ones(50, device=device, requires_grad=requires_grad)
+    assert len({tuple(work(x).tolist()) for _ in range(3)}) == 3
+
+
+@DEVICES
 def test_traced_code_draws_the_same(device, draws):
     traced = torch.jit.trace(lambda x: functional.dropout(x, 0.5), torch.ones(9), check_trace=False)
     torch.manual_seed(3)
     one = traced(torch.ones(9, device=device)).cpu()
     torch.manual_seed(3)
     assert torch.equal(one, functional.dropout(torch.ones(9), 0.5))
+
+
+@DEVICES
+def test_gradients_of_samples_have_masks_of_their_own(device, draws):
+    gradients = torch.func.vmap(
+        torch.func.grad(lambda x: functional.dropout(x).square().sum()), randomness="different"
+    )
+    first, second = gradients(torch.ones(2, 50, device=device))
+    assert set(first.tolist()) == {0.0, 8.0}
+    assert not torch.equal(first, second)
 
 
 @DEVICES

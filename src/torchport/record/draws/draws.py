@@ -46,7 +46,7 @@ class Draws:
             self.tell(f"every draw: {missing}", "")
             return
         self.numbers = Numbers()
-        kernels = Kernels(self._torch)
+        kernels = self._kernels = Kernels(self._torch)  # kept: torch forgets the kernels of a library that is gone
         patches.on_undo(kernels.remove)
         self.generators.install(patches)
         operators.replace(self, kernels)

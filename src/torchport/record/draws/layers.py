@@ -14,27 +14,33 @@ if TYPE_CHECKING:
 
 
 def replace(draws: Draws, kernels: Kernels) -> None:
-    """Replace the kernels of the layers: those that autograd would see, so that it sees the arithmetic instead."""
+    """Replace the kernels of the layers.
+
+    Numbers are drawn only in kernels of the devices, which tracers and transforms do not reach: what stands at the
+    autograd keys calls other operators and no more.
+    """
     layers = _Layers(draws)
     # The autograd key first: once a device has a kernel of its own, the composite one is no longer to be had for it.
     # Tensors made under inference_mode have no autograd key, hence both.
     for key in ("AutogradCPU", "CPU"):
         kernels.replace("aten::dropout", key, layers.dropout)
-    kernels.replace("aten::native_dropout", "CPU", layers.native_dropout)
-    for name in ("rrelu_with_noise", "rrelu_with_noise.out", "rrelu_with_noise_"):
+    for name, function in {
+        "native_dropout": layers.native_dropout,
+        "native_dropout_backward": layers.native_dropout_backward,
+        "rrelu_with_noise": layers.rrelu,
+        "rrelu_with_noise.out": layers.rrelu,
+        "rrelu_with_noise_": layers.rrelu_in_place,
+    }.items():
         for key in draws.keys(kernels, f"aten::{name}"):
-            kernels.replace(f"aten::{name}", key, layers.rrelu_in_place if name[-1] == "_" else layers.rrelu)
+            kernels.replace(f"aten::{name}", key, function)
     if draws.accelerator is None:
         return
     for key in (f"Autograd{draws.accelerator}", draws.accelerator):
-        kernels.replace("aten::dropout", key, layers.dropout)
-        kernels.replace("aten::native_dropout", key, layers.native_dropout)
         kernels.replace("aten::scaled_dot_product_attention", key, layers.attention)
         kernels.replace("aten::lstm.input", key, layers.recurrent("lstm"))
         kernels.replace("aten::gru.input", key, layers.recurrent("gru"))
     if draws.accelerator == "PrivateUse1":
         kernels.replace("aten::lstm.data", "AutogradPrivateUse1", layers.packed_lstm)
-    kernels.replace("aten::native_dropout_backward", draws.accelerator, layers.native_dropout_backward)
 
 
 class _Layers:
@@ -46,44 +52,27 @@ class _Layers:
         self._torch: Any = draws._torch
 
     def dropout(self, original: Any, this: Any, p: float, train: bool) -> Any:
-        if not train or not 0 < p < 1 or this.numel() == 0:
+        """On the CPU: by the operator that a device uses, which rounds once in every dtype."""
+        if not train or not 0 < p < 1:
             return original(this, p, train)  # draws nothing
-        if self._transformed():
-            return self._drop_visibly(this, p)[0]
-        key = self._key("bernoulli", this)
-        return original(this, p, train) if key is None else self._drop(this, key, p)[0]
+        return self._torch.native_dropout(this, p, train)[0]
 
     def native_dropout(self, original: Any, this: Any, p: float, train: bool | None) -> Any:
-        if train is False or not 0 <= p <= 1 or this.numel() == 0:
-            return original(this, p, train)
-        if self._transformed():
-            return self._drop_visibly(this, p)
-        key = self._key("bernoulli", this)
+        fits = train is not False and 0 <= p <= 1 and this.is_floating_point()
+        key = self._key("bernoulli", this) if fits else None
         if key is None:
             return original(this, p, train)
-        out, dropped = self._drop(this, key, p)
-        return out, ~dropped
+        kept = self._torch.from_numpy(self._numbers.kept(key, this.numel(), 1 - p))
+        kept = kept.view(this.shape).to(this.device)
+        return self._scaled(this, kept, 1 / (1 - p) if p < 1 else 0.0), kept
 
-    def native_dropout_backward(self, original: Any, gradient: Any, mask: Any, scale: float) -> Any:
-        if mask.dtype is not self._torch.bool or mask.shape != gradient.shape:  # a mask of the device's own
-            return original(gradient, mask, scale)
-        return gradient.masked_fill(~mask, 0).mul_(scale)
+    def native_dropout_backward(self, original: Any, gradient: Any, kept: Any, scale: float) -> Any:
+        if kept.dtype is not self._torch.bool or kept.shape != gradient.shape:  # a mask in the device's own layout
+            return original(gradient, kept, scale)
+        return self._scaled(gradient, kept, scale)
 
-    def _transformed(self) -> bool:
-        """Whether a transform of torch.func is at work: vmap decides whether samples share a mask."""
-        return self._torch._C._functorch.peek_interpreter_stack() is not None
-
-    def _drop_visibly(self, this: Any, p: float) -> tuple[Any, Any]:
-        """As `_drop`, by an operator that vmap knows as random; the second is where `this` is kept."""
-        kept = self._torch.ops.aten.bernoulli.p(this.detach(), 1 - p).bool()
-        return this.masked_fill(~kept, 0) * (1 / (1 - p) if p < 1 else 0.0), kept
-
-    def _drop(self, this: Any, key: int, p: float) -> tuple[Any, Any]:
-        """`this` with a part of it zero and the rest scaled up, and where it is zero."""
-        kept = self._torch.from_numpy(self._numbers.kept(key, this.numel(), 1 - p)).view(this.shape)
-        dropped = (~kept).to(this.device)
-        scale = 1 / (1 - p) if p < 1 else 0.0
-        return this.masked_fill(dropped, 0).mul_(scale), dropped
+    def _scaled(self, this: Any, kept: Any, scale: float) -> Any:
+        return this.masked_fill(~kept, 0).mul_(scale)
 
     def attention(
         self,
