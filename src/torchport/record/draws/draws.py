@@ -46,7 +46,9 @@ class Draws:
             self.tell(f"every draw: {missing}", "")
             return
         self.numbers = Numbers()
-        kernels = self._kernels = Kernels(self._torch)  # kept: torch forgets the kernels of a library that is gone
+        kernels = self._kernels = Kernels(
+            self._torch
+        )  # kept: torch forgets the kernels of a library that is gone
         patches.on_undo(kernels.remove)
         self.generators.install(patches)
         operators.replace(self, kernels)
@@ -88,6 +90,15 @@ class Draws:
         generator = type(self._torch.default_generator)()  # the reference replaces torch.Generator
         self.generators.seed_natively(generator, key)
         return generator
+
+    def place(self, drawn: Any, like: Any, dtype: Any = None) -> Any:
+        """The array `drawn` as a tensor of the shape and on the device of `like`, and of `dtype` if one is given."""
+        tensor = self._torch.from_numpy(drawn).view(like.shape)
+        if dtype is not None:
+            tensor = tensor.to(dtype)  # here, so that both runs round alike
+        if like.device.type == "cpu":
+            return tensor
+        return tensor.pin_memory().to(like.device, non_blocking=True)  # does not wait for the device
 
     def capturing(self) -> bool:
         """Whether the accelerator is capturing a graph, which would replay the numbers copied now."""

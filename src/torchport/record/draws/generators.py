@@ -59,15 +59,21 @@ class Generators:
         return stream
 
     def states(self) -> list[bytes]:
-        """The states of the devices' default generators."""
-        return [_bytes(self._get(generator)) for generator in self._device_defaults().values()]
+        """The states of the current device's default generator, none before there is a device."""
+        return [_bytes(self._get(generator)) for generator in self._current()]
+
+    def _current(self) -> list[Any]:
+        npu, cuda = getattr(self._torch, "npu", None), self._torch.cuda
+        module = cuda if npu is None else npu
+        if not self._device_defaults() or (npu is None and not self._torch.version.cuda):
+            return []
+        return [module.default_generators[module.current_device()]]
 
     def moved(self) -> list[str]:
-        """The devices ("cpu", "npu:0") whose default generator was moved by something that is not known here, since
-        the last call."""
+        """Which of the host and the current device ("cpu", "npu:0") has a default generator that something moved,
+        since the last call, that is not known here."""
         found = []
-        generators = [self._torch.default_generator, *self._device_defaults().values()]
-        for generator in generators:
+        for generator in (self._torch.default_generator, *self._current()):
             state = _bytes(self._get(generator))
             if self._seen.get(generator._cdata, state) != state:
                 found.append(str(generator.device))

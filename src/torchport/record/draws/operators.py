@@ -205,8 +205,7 @@ class _Operators:
         """Whether a uniform number is below `p`, for each element of it."""
         torch = self._torch
         dtype = p.dtype if p.dtype is torch.float64 else torch.float32
-        drawn = torch.from_numpy(self._numbers.uniform(key, p.numel(), _name(dtype)))
-        return drawn.view(p.shape).to(p.device) < p.to(dtype)
+        return self._draws.place(self._numbers.uniform(key, p.numel(), _name(dtype)), p) < p.to(dtype)
 
     def randperm(
         self, original: Any, n: int, *, generator: Any = None, out: Any = None, **options: Any
@@ -281,7 +280,7 @@ class _Operators:
 
     def _fill(self, this: Any, drawn: Any) -> Any:
         """Copy what was drawn on the host into `this`, with the dtype's own rounding."""
-        return this.copy_(self._torch.from_numpy(drawn).view(this.shape).to(this.dtype))
+        return this.copy_(self._draws.place(drawn, this, this.dtype))
 
 
 def _name(dtype: Any) -> str:
