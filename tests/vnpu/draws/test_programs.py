@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -353,3 +356,36 @@ def test_undo_puts_the_devices_numbers_back(told):
     patches.undo()
     assert all(map(torch.equal, before, native()))
     assert methods == (kind.get_state, kind.set_state, kind.manual_seed, kind.seed, torch.npu.manual_seed)
+
+
+LATE = """
+from torchport import vnpu
+
+vnpu.activate(force=True)
+import torch
+from torchport.patches import Patches
+from torchport.record.draws import Draws
+
+patches, told = Patches(), []
+Draws(torch, 0, lambda: "here", lambda *what: told.append(what)).install(patches)
+import torch_npu
+
+found = []
+for device in ("cpu", "npu"):
+    torch.manual_seed(1)
+    torch.npu.manual_seed(2)
+    found.append(torch.nn.functional.dropout(torch.rand(50, device=device)).cpu())
+assert torch.equal(*found)
+assert told == []
+patches.undo()
+torch.manual_seed(1)
+assert not torch.equal(torch.rand(50), found[0])
+print("done")
+"""
+
+
+def test_torch_npu_may_come_after_torch():
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [sys.executable, "-W", "ignore", "-c", LATE]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert run.stdout == "done\n", run.stderr

@@ -10,6 +10,8 @@ from torch.nn import functional
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 X = torch.randn(4, 6, 8, 8, generator=torch.Generator().manual_seed(1))
 
+COUNT = 50_000
+
 
 def empty(device, dtype=torch.float32):
     return torch.empty(30, 20, device=device, dtype=dtype)
@@ -220,3 +222,39 @@ WRONG = {
 def test_wrong_arguments_are_refused_as_before(name, device, draws):
     with pytest.raises((RuntimeError, ValueError)):
         WRONG[name](device)
+
+
+# Mean and variance that the distributions have.
+MOMENTS = {
+    "rand": (lambda d: torch.rand(COUNT, device=d), 0.5, 1 / 12),
+    "rand_half": (lambda d: torch.rand(COUNT, device=d, dtype=torch.float16), 0.5, 1 / 12),
+    "randn": (lambda d: torch.randn(COUNT, device=d), 0, 1),
+    "randn_complex": (lambda d: torch.view_as_real(torch.randn(COUNT, dtype=torch.complex64)).to(d), 0, 0.5),
+    "randint": (lambda d: torch.randint(0, 11, (COUNT,), device=d), 5, 10),
+    "uniform": (lambda d: torch.empty(COUNT, device=d).uniform_(-1, 5), 2, 3),
+    "normal": (lambda d: torch.normal(2.0, 3.0, (COUNT,), device=d), 2, 9),
+    "bernoulli": (lambda d: torch.empty(COUNT, device=d).bernoulli_(0.2), 0.2, 0.16),
+    "bernoulli_of": (lambda d: torch.bernoulli(torch.full((COUNT,), 0.2, device=d)), 0.2, 0.16),
+    "exponential": (lambda d: torch.empty(COUNT, device=d).exponential_(2), 0.5, 0.25),
+    "geometric": (lambda d: torch.empty(COUNT, device=d).geometric_(0.5), 2, 2),
+    "log_normal": (lambda d: torch.empty(COUNT, device=d).log_normal_(0, 0.25).log(), 0, 1 / 16),
+    "poisson": (lambda d: torch.poisson(torch.full((COUNT,), 4.0, device=d)), 4, 4),
+    "binomial": (lambda d: torch.binomial(torch.full((COUNT,), 9.0), torch.tensor(0.5)).to(d), 4.5, 2.25),
+    "randperm": (lambda d: torch.randperm(COUNT, device=d), (COUNT - 1) / 2, (COUNT**2 - 1) / 12),
+    "multinomial": (
+        lambda d: torch.multinomial(torch.tensor([1.0, 3.0], device=d), COUNT, True),
+        0.75,
+        3 / 16,
+    ),
+    "dropout": (lambda d: functional.dropout(torch.ones(COUNT, device=d), 0.2), 1, 0.25),
+}
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_mean_and_variance(name, device, draws):
+    draw, mean, variance = MOMENTS[name]
+    torch.manual_seed(5)
+    drawn = draw(device).cpu().double()
+    assert abs(drawn.mean() - mean) < 5 * (variance / COUNT) ** 0.5
+    assert abs(drawn.var() / variance - 1) < 0.05

@@ -46,15 +46,26 @@ class Draws:
             self.tell(f"every draw: {missing}", "")
             return
         self.numbers = Numbers()
-        kernels = self._kernels = Kernels(
-            self._torch
-        )  # kept: torch forgets the kernels of a library that is gone
-        patches.on_undo(kernels.remove)
-        self.generators.install(patches)
-        operators.replace(self, kernels)
-        layers.replace(self, kernels)
-        natives.watch(self, kernels)
+        # Kept: torch forgets the kernels of a library that nobody holds.
+        self._kernels = Kernels(self._torch)
+        patches.on_undo(lambda: self._kernels.remove())
+        self.generators.follow(patches)
+        self._replace(patches)
+        if self.accelerator is None:  # a script may import torch_npu by itself, after torch
+
+            def imported(module: Any) -> None:
+                self._kernels.remove()
+                self.accelerator = _accelerator(self._torch)
+                self._replace(patches)
+
+            patches.on_undo(after_import("torch_npu", imported))
         self._keep_inductor_from_drawing(patches)
+
+    def _replace(self, patches: Patches) -> None:
+        self.generators.follow_devices(patches)
+        operators.replace(self, self._kernels)
+        layers.replace(self, self._kernels)
+        natives.watch(self, self._kernels)
 
     def step(self) -> None:
         """To be called once a training step: notices draws that went past all this."""

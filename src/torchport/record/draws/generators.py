@@ -39,6 +39,7 @@ class Generators:
         self._host = torch.default_generator._cdata
         self._explicit: dict[int, Stream] = {}
         self._for_device: set[int] = set()  # CPU generators that the reference gave for a device's
+        self._followed: set[tuple[int, str]] = set()
         self._seen: dict[int, bytes] = {}  # states that are known; one that differs was moved by someone else
         kind = type(torch.default_generator)
         self._get, self._set = kind.get_state, kind.set_state
@@ -84,7 +85,7 @@ class Generators:
         """The generators were moved by something that is known."""
         self._seen.clear()
 
-    def install(self, patches: Patches) -> None:
+    def follow(self, patches: Patches) -> None:
         """Follow the script's seeds and states until the patches are undone."""
         kind = type(self._torch.default_generator)
         for name, make in {
@@ -94,12 +95,16 @@ class Generators:
             "set_state": self._set_state,
         }.items():
             patches.set(kind, name, make(getattr(kind, name)))
-        for owner in self._device_modules():
-            for name in SEEDING:
-                if hasattr(owner, name):
-                    patches.wrap(owner, name, self._device_seed)
         if self._torch.Generator is not kind:
             self._watch_pretended(patches)
+
+    def follow_devices(self, patches: Patches) -> None:
+        """Follow the seeds that are for a device alone; those of a device that is imported later too."""
+        for owner in self._device_modules():
+            for name in SEEDING:
+                if hasattr(owner, name) and (id(owner), name) not in self._followed:
+                    self._followed.add((id(owner), name))
+                    patches.wrap(owner, name, self._device_seed)
 
     def _watch_pretended(self, patches: Patches) -> None:
         """The reference makes CPU generators where the script asks for a device's: notice which."""
