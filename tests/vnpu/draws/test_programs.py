@@ -297,8 +297,31 @@ def test_a_captured_graph_draws_by_itself_and_is_named(draws, told):
     graph.replay()
     torch.npu.synchronize()
     assert ((out.cpu() >= 0) & (out.cpu() < 1)).all()
-    assert [operator for operator, _ in told] == ["uniform, while a graph is captured"]
+    assert [operator for operator, _ in told] == ["aten::uniform_, while a graph is captured"]
     assert "test_programs.py" in told[0][1]
+
+
+def test_a_captured_dropout_is_the_devices_and_is_named(draws, told):
+    x = torch.ones(1000, device="npu")
+    torch.npu.synchronize()
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        out = functional.dropout(x, 0.5)
+    graph.replay()
+    torch.npu.synchronize()
+    assert set(out.tolist()) == {0.0, 2.0}
+    assert [operator for operator, _ in told] == ["aten::native_dropout, while a graph is captured"]
+
+
+def test_a_draw_that_does_not_fit_is_torchs_and_is_named(draws, told):
+    torch.randperm(300, dtype=torch.bfloat16)  # more numbers than the dtype holds
+    assert [operator for operator, _ in told] == ["aten::randperm.generator_out"]
+    draws.step()
+    with pytest.raises(RuntimeError):
+        torch.empty(5).normal_(0, -1)
+    torch.randperm(300, dtype=torch.bfloat16, generator=torch.Generator())
+    torch.rand(5, generator=torch.Generator())
+    assert len(told) == 1
 
 
 def test_an_operator_that_draws_inside_is_named(draws, told):

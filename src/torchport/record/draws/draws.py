@@ -87,13 +87,12 @@ class Draws:
         if stream is None:
             return None
         if on_device and self.capturing():
-            self.leave(f"{kind}, while a graph is captured")
             return None
         return stream.key(KINDS[kind], count, self._site)
 
     def leave(self, operator: str) -> None:
-        """A draw is left to the device: say so, and do not take it for one of an unknown operator."""
-        self.tell(operator)
+        """A draw is left to torch: say so, and do not take it for one of an unknown operator."""
+        self.tell(f"{operator}, while a graph is captured" if self.capturing() else operator)
         self.generators.forget()
 
     def native(self, key: int) -> Any:

@@ -115,7 +115,7 @@ class Generators:
                 generator = pretended(device)
                 if not str(device).startswith("cpu"):
                     noted.add(generator._cdata)
-                    weakref.finalize(generator, noted.discard, generator._cdata)
+                    weakref.finalize(generator, noted.discard, generator._cdata).atexit = False
                 return generator
 
             def __instancecheck__(cls, instance: Any) -> bool:
@@ -156,10 +156,12 @@ class Generators:
                 self._default_seed = this.initial_seed()
                 self.default.restart(digest("seed", self._default_seed))
             elif this._cdata not in self._device_defaults():  # torch.npu seeds them late, at its first use
+                known = this._cdata in self._explicit
                 stream = self.stream(this)
                 if stream is not None:
                     stream.restart(_origin(this))
-                    weakref.finalize(this, self._explicit.pop, this._cdata, None)
+                if stream is not None and not known:  # its address may become another generator's
+                    weakref.finalize(this, self._explicit.pop, this._cdata, None).atexit = False
             return result
 
         return manual_seed

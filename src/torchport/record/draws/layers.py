@@ -61,6 +61,8 @@ class _Layers:
         fits = train is not False and 0 <= p <= 1 and this.is_floating_point()
         key = self._key("bernoulli", this) if fits else None
         if key is None:
+            if fits:
+                self._draws.leave("aten::native_dropout")
             return original(this, p, train)
         kept = self._draws.place(self._numbers.kept(key, this.numel(), 1 - p), this)
         return self._scaled(this, kept, 1 / (1 - p) if p < 1 else 0.0), kept
@@ -90,7 +92,10 @@ class _Layers:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        if dropout_p <= 0 or self._draws.capturing():
+        captured = dropout_p > 0 and self._draws.capturing()
+        if captured:
+            self._draws.leave("aten::scaled_dot_product_attention")
+        if dropout_p <= 0 or captured:
             return original(query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         if mask is not None and mask.dtype is self._torch.bool:
             # What the composite operator does before it chooses: its arithmetic takes numbers to add.

@@ -60,7 +60,25 @@ def replace(draws: Draws, kernels: Kernels) -> None:
     }
     for name, function in functions.items():
         for key in draws.keys(kernels, f"aten::{name}"):
-            kernels.replace(f"aten::{name}", key, function)
+            kernels.replace(f"aten::{name}", key, _named(draws, f"aten::{name}", function))
+
+
+def _named(draws: Draws, operator: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, with a report where torch's kernel, which it may call, drew numbers that are not ours."""
+
+    kind = type(draws._torch.default_generator)
+
+    def kernel(original: Any, *args: Any, **kwargs: Any) -> Any:
+        def native(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            given = [one for one in (*args, kwargs.get("generator")) if isinstance(one, kind)]
+            if draws.generators.stream(given[0] if given else None) is not None:
+                draws.leave(operator)
+            return result
+
+        return function(native, *args, **kwargs)
+
+    return kernel
 
 
 class _Operators:
@@ -207,22 +225,16 @@ class _Operators:
         dtype = p.dtype if p.dtype is torch.float64 else torch.float32
         return self._draws.place(self._numbers.uniform(key, p.numel(), _name(dtype)), p) < p.to(dtype)
 
-    def randperm(
-        self, original: Any, n: int, *, generator: Any = None, out: Any = None, **options: Any
-    ) -> Any:
+    def randperm(self, original: Any, n: int, *, out: Any = None, **options: Any) -> Any:
         torch = self._torch
-        given = {} if generator is None else {"generator": generator}
-        if out is not None:
-            dtype, device = out.dtype, out.device
-            options["out"] = out
-        else:
-            dtype = options.get("dtype") or torch.int64
-            device = torch.device(options.get("device") or "cpu")
-        most = EXACT.get(_name(dtype), 0) if dtype.is_floating_point else torch.iinfo(dtype).max
-        fits = dtype is not torch.bool and 0 <= n <= most
+        generator = options.get("generator")  # in two of the four schemas, and needed there
+        dtype = (options.get("dtype") or torch.int64) if out is None else out.dtype
+        device = torch.device(options.get("device") or "cpu") if out is None else out.device
+        whole = not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+        fits = 0 <= n <= (torch.iinfo(dtype).max if whole else EXACT.get(_name(dtype), -1))
         key = self._draws.key("randperm", n, generator, device.type != "cpu") if fits else None
         if key is None:
-            return original(n, **given, **options)
+            return original(n, **options) if out is None else original(n, **options, out=out)
         drawn = torch.randperm(n, generator=self._draws.native(key))
         if out is not None:
             return out.resize_(n).copy_(drawn)
