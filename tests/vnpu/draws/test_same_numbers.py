@@ -277,3 +277,15 @@ def test_mean_and_variance(name, device, draws):
     drawn = draw(device).cpu().double()
     assert abs(drawn.mean() - mean) < 5 * (variance / COUNT) ** 0.5
     assert abs(drawn.var() / variance - 1) < 0.05
+
+
+def test_dropout_can_be_differentiated_twice(both):
+    def penalty(device):
+        x = X.to(device).detach().clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(functional.dropout(x, 0.3).pow(3).sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+        return gradient, x.grad
+
+    host, device = both(penalty)
+    assert close(host, device)
+    assert (host[1] != 0).any()
