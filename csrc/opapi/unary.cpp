@@ -61,6 +61,11 @@ at::Tensor &fraction(at::Tensor &out, const at::Tensor &in) {
     return in.is_floating_point() ? at::frac_out(out, in) : out.zero_();  // ATen has no integers here
 }
 
+// Every integer is finite. Else one temporary, where ATen's composition of |self| != inf and self == self has three.
+at::Tensor &finite(at::Tensor &out, const at::Tensor &self) {
+    return self.is_floating_point() ? at::eq_out(out, self - self, 0) : out.fill_(true);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -69,10 +74,10 @@ OP(aclnnAngleV2, to_angle(x, out), at::angle_out(out, x))
 OP(aclnnSign, same(self, result, kFloats | kComplex | at::kInt | at::kLong | at::kBool),
    kept(result, self, [&](at::Tensor &to) { at::sgn_out(to, self); }))
 OP(aclnnSignbit, to_bool(self, out, kReals | at::kBool), at::signbit_out(out, self))
-OP(aclnnIsPosInf, to_bool(self, out, kFloats), at::isposinf_out(out, self))
-OP(aclnnIsNegInf, to_bool(self, out, kFloats), at::isneginf_out(out, self))
-// One temporary, where ATen's composition of |self| != inf and self == self has three.
-OP(aclnnIsFinite, to_bool(self, out, kFloats), at::eq_out(out, self - self, 0))
+// CANN's documentation of the three lists the integers and bool for every chip, its code fills in the answer.
+OP(aclnnIsPosInf, to_bool(self, out, kReals | at::kBool), at::isposinf_out(out, self))
+OP(aclnnIsNegInf, to_bool(self, out, kReals | at::kBool), at::isneginf_out(out, self))
+OP(aclnnIsFinite, to_bool(self, out, kReals | at::kBool), finite(out, self))
 
 UNARY(aclnnNeg, self, kFloats | kComplex | at::kChar | at::kInt | at::kLong, at::neg_out)
 UNARY(aclnnBitwiseNot, self, kIntsAndBool, at::bitwise_not_out)

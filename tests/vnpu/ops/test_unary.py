@@ -111,6 +111,26 @@ def test_special_values() -> None:
     check(lambda t: torch.nan_to_num(t)[2:], x)
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+)
+def test_whole_numbers_are_finite(dtype: torch.dtype) -> None:
+    x = torch.tensor([[0, 1, 127], [-128, 3, 1]]).to(dtype)
+    for function in (torch.isfinite, torch.isposinf, torch.isneginf):
+        for view in (x, x.t(), x[:, 1], x[:0]):
+            result = function(view.to(DEVICE))
+            assert result.dtype == torch.bool
+            assert result.tolist() == function(view.double()).tolist()
+    out = torch.zeros(2, 3, dtype=torch.bool, device=DEVICE)
+    run("aclnnIsFinite", x.to(DEVICE), out)
+    assert out.all()
+    status, message = first_phase(
+        "aclnnIsFinite", torch.ones(2, dtype=torch.complex64, device=DEVICE), out[0, :2]
+    )
+    assert status == INVALID_ARGUMENT
+    assert "self has dtype ComplexFloat" in message
+
+
 def test_rounding_to_decimals() -> None:
     x = random(20, low=-9, high=9)
     check(lambda t: torch.round(t, decimals=1), x, dtypes=[torch.float32], grad=False)
