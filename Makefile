@@ -123,6 +123,7 @@ $(VENV)/.packages: pyproject.toml tools/backend/torchport_build.py | $(BIN)/pyth
 	$(call say,torch_npu and the development tools)
 	$(PIP) install $(INDEX) "$$(sed -n 's/.*"\(scikit-build-core[^"]*\)".*/\1/p' pyproject.toml | head -1)" $(TORCH)
 	$(PIP) install $(INDEX) --no-build-isolation --editable '.[npu,examples,dev]'
+	$(BIN)/python -m torchport.cuda_builds
 	touch $@
 
 $(LIB)/.built: $(VENV)/.packages $(SOURCES)

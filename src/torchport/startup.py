@@ -1,8 +1,9 @@
 """What Python runs at each start under `torchport run` and in an environment with `torchport vnpu enable`: wait for
-torch, then activate the NPU, and with TORCHPORT_AUTO=1 patch torch for CUDA scripts."""
+torch, then activate the NPU, and with TORCHPORT_AUTO=1 patch torch for CUDA scripts; wait for torchvision, too."""
 
 import os
 
+from torchport.cuda_builds import mend_when_imported
 from torchport.on_import import before_import
 
 
@@ -15,6 +16,7 @@ def _activate() -> None:
 
 def activate_with_torch() -> None:
     """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
+    mend_when_imported()
     if os.environ.get("TORCHPORT_AUTO") != "1":
         before_import(("torch", "torch_npu"), _activate)
         return

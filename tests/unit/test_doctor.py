@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport import cli, vnpu
+from torchport import cli, cuda_builds, vnpu
 from torchport.errors import TorchportError
 from torchport.vnpu import backend, persistence, wheels
 from torchport.vnpu.probe import Probe
@@ -23,6 +23,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(backend, "LINKER_CACHE", tmp_path / "none")
     monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, wheels.SUPPORTED))
     monkeypatch.setattr(persistence, "pth_file", lambda: tmp_path / persistence.FILE_NAME)
+    monkeypatch.setattr(cuda_builds, "pth_file", lambda: tmp_path / cuda_builds.FILE_NAME)
+    monkeypatch.setattr("torchport.cli.doctor.installed", lambda name: False)
     monkeypatch.setattr("torchport.cli.doctor.probe", lambda _: Probe(True, "Ascend910B1", 8, ""))
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libascendcl.so").touch()
@@ -42,7 +44,7 @@ def checks(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
 def test_healthy_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor"]) == 0
     output = capsys.readouterr().out
-    assert "ok    trial      1+1 on npu:0 of 8 (Ascend910B1)" in output
+    assert "ok    trial       1+1 on npu:0 of 8 (Ascend910B1)" in output
     assert "FAIL" not in output
 
 
@@ -116,6 +118,64 @@ def test_failing_trial_shows_the_end_of_its_output(
     assert cli.main(["doctor"]) == 1
     assert "RuntimeError: broken" in capsys.readouterr().out
     assert cli.main(["doctor", "--no-probe"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("library", "output", "status", "says", "fix"),
+    [
+        (None, "version 0.28.0+cpu", 0, "0.28.0+cpu", ""),
+        (
+            Path("_C.so"),
+            "version 0.28.0+cu130",
+            0,
+            "0.28.0+cu130 (a CUDA build; its CPU operators are used)",
+            "",
+        ),
+        (
+            Path("_C.so"),
+            "Traceback\nRuntimeError: no nms",
+            1,
+            "RuntimeError: no nms",
+            "torchport doctor --fix",
+        ),
+        (None, "ImportError: no PIL", 1, "ImportError: no PIL", "Install the torchvision"),
+        (None, "", -11, "exit status -11", "Install the torchvision"),
+    ],
+)
+def test_torchvision_is_imported(
+    library: Path | None,
+    output: str,
+    status: int,
+    says: str,
+    fix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("torchport.cli.doctor.installed", lambda name: name == "torchvision")
+    monkeypatch.setattr("torchport.cli.doctor.ended", lambda words, variables, timeout: (output, status))
+    monkeypatch.setattr(cuda_builds, "broken", lambda name: library)
+    assert cli.main(["doctor", "--json"]) == int(status != 0)
+    check = checks(capsys)["torchvision"]
+    assert (check["passed"], says in str(check["detail"]), fix in str(check["fix"])) == (
+        status == 0,
+        True,
+        True,
+    )
+
+
+def test_fix_writes_a_file_only_where_something_is_broken(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = machine / cuda_builds.FILE_NAME
+    monkeypatch.setattr(cuda_builds, "broken", lambda name: None)
+    assert cli.main(["doctor", "--fix"]) == 0
+    assert not file.exists()
+    monkeypatch.setattr(cuda_builds, "broken", lambda name: Path("_C.so") if name == "torchaudio" else None)
+    assert cli.main(["doctor", "--fix"]) == 0
+    assert "mend_when_imported" in file.read_text()
+    monkeypatch.setattr(cuda_builds, "pth_file", lambda: machine / "missing" / "x.pth")
+    assert cli.main(["doctor", "--fix"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_vnpu_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,9 @@ from torchport.errors import TorchportError
 
 # Sorts behind __editable__.torchport.pth, which makes the package importable in a checkout.
 FILE_NAME = "torchport_vnpu.pth"
+CALL = "from torchport.startup import activate_with_torch\n activate_with_torch()"
 # site.py runs lines that start with `import`, and would report an exception at every start: hence `try`.
-LINE = (
-    r'import sys; exec("try:\n from torchport.startup import activate_with_torch\n activate_with_torch()'
-    r'\nexcept ImportError:\n pass")'
-    "\n"
-)
+LINE = "try:\n {call}\nexcept ImportError:\n pass"
 
 
 def pth_file() -> Path:
@@ -34,16 +31,23 @@ def enabled() -> bool:
 
 def enable() -> Path:
     """Write the .pth file; return its path. Raises `TorchportError` if site-packages cannot be written."""
-    path = pth_file()
+    return write(
+        pth_file(), CALL, hint='Use a virtual environment, or `eval "$(torchport vnpu env)"` in the shell.'
+    )
+
+
+def write(path: Path, call: str, hint: str) -> Path:
+    """Have each start of Python do `call`, by a .pth file at `path`; return it.
+
+    `call` may be several lines, each but the first indented by one blank. Raises `TorchportError` with `hint` if the
+    file cannot be written.
+    """
     aside = path.with_suffix(f".{os.getpid()}")
     try:
-        aside.write_text(LINE)
+        aside.write_text(f"import sys; exec({LINE.format(call=call)!r})\n")
         aside.replace(path)
     except OSError as error:
-        raise TorchportError(
-            f"{path} cannot be written: {error.strerror}.",
-            hint='Use a virtual environment, or `eval "$(torchport vnpu env)"` in the shell.',
-        ) from error
+        raise TorchportError(f"{path} cannot be written: {error.strerror}.", hint=hint) from error
     return path
 
 

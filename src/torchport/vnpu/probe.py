@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 
 from torchport.vnpu.activation import environment
 
@@ -34,11 +35,23 @@ def probe(timeout: float = 120.0) -> Probe:
     `timeout` is in seconds; it covers importing torch. A process that takes longer is killed and reported.
     Raises `TorchportError` if there is no backend.
     """
-    environ = {**os.environ, **environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    output, status = ended(["-c", SCRIPT], {**environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, timeout)
+    answer = next((line for line in output.splitlines() if line.startswith("probe ")), "").split()
+    if status == 0 and len(answer) == 4 and float(answer[1]) == 8.0:
+        return Probe(True, answer[2], int(answer[3]), output)
+    return Probe(False, "", 0, output if status is None else f"{output}\n(exit status {status})")
+
+
+def ended(words: list[str], variables: Mapping[str, str], timeout: float) -> tuple[str, int | None]:
+    """What this Python prints for the command line `words`, both streams together, and its exit status.
+
+    `variables` are added to this process's environment. The status is None, and the text says so, where the process
+    was killed after `timeout` seconds.
+    """
     try:
         process = subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env=environ,
+            [sys.executable, *words],
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -49,8 +62,5 @@ def probe(timeout: float = 120.0) -> Probe:
         )
     except subprocess.TimeoutExpired as expired:
         text = (expired.stdout or b"").decode(errors="replace")  # bytes even with text=True (CPython 3.11)
-        return Probe(False, "", 0, f"{text}\n(no answer within {timeout:g} s)".strip())
-    answer = next((line for line in process.stdout.splitlines() if line.startswith("probe ")), "").split()
-    if process.returncode == 0 and len(answer) == 4 and float(answer[1]) == 8.0:
-        return Probe(True, answer[2], int(answer[3]), process.stdout.strip())
-    return Probe(False, "", 0, f"{process.stdout.strip()}\n(exit status {process.returncode})")
+        return f"{text}\n(no answer within {timeout:g} s)".strip(), None
+    return process.stdout.strip(), process.returncode

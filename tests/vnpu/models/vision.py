@@ -3,38 +3,20 @@ transformer, Swin."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import nn
 
 from models.family import Batch, Family
+from torchport import cuda_builds
 
-CLASSES = 10
-
-
-def _define_operators() -> torch.library.Library | None:
-    """torchvision's Python refuses to load without its C++ operators, and the wheels of the default index hold
-    them for CUDA. Its models use none of them: there, declare the two names that it looks up."""
-    spec = importlib.util.find_spec("torchvision")
-    assert spec is not None, "torchvision is missing: pip install -e .[dev]"
-    assert spec.origin is not None
-    try:
-        torch.ops.load_library(str(Path(spec.origin).with_name("_C.so")))
-    except OSError:
-        library = torch.library.Library("torchvision", "DEF")
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        return library
-    return None
-
-
-_OPERATORS = _define_operators()  # the names live as long as this object
+cuda_builds.mend_when_imported()
 
 from torchvision import models  # noqa: E402
 from torchvision.models.efficientnet import MBConvConfig  # noqa: E402
+
+CLASSES = 10
 
 
 def images(count: int, side: int) -> Callable[[torch.Generator], Batch]:
