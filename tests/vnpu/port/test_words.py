@@ -1,0 +1,213 @@
+"""The word that `torchport port` gives for small scripts in the styles people write: holds, does not hold, undecided.
+
+The scripts in data/ are written as their authors would. Two run at a time, in processes of their own, each in a
+folder of its own; a test waits for the run that it judges.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+CASES = Path(__file__).with_name("data")
+CODES = {"holds": 0, "does not hold": 1, "undecided": 4}
+SECONDS = 240  # for one run of the command, beside what else the machine does
+
+pytestmark = pytest.mark.timeout(2 * SECONDS)
+
+
+class Row(NamedTuple):
+    """A command line and its word. `files` are copied from data/; `reason` is looked for in `data.reason`."""
+
+    word: str
+    files: str
+    words: str
+    reason: str = ""
+    stdin: str = ""
+
+
+def _checkpoints(folder: Path) -> None:
+    for name in ("cuda_model.pt", "m.pt"):
+        torch.save({"weight": torch.ones(2)}, folder / name)
+
+
+def _project(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[project]\nname = 'mylib'\nversion = '1'\n")
+
+
+# What a folder holds beside the files of the row.
+PREPARE: dict[str, Callable[[Path], None]] = {"multi trains": _checkpoints, "library in a project": _project}
+VARIABLES = {"library": {"PYTHONPATH": "library/lib"}, "library in a project": {"PYTHONPATH": "library/lib"}}
+NOT_USED = "did not use the NPU"
+ROWS = {
+    "acc": Row("holds", "acc.py", "acc.py"),
+    "acccount": Row("holds", "acccount.py", "acccount.py"),
+    "base": Row("holds", "base.py", "base.py"),
+    "base with arguments": Row("holds", "base.py", "base.py -- --lr 0.01 --steps 8"),
+    "cudaseed": Row("holds", "cudaseed.py", "cudaseed.py"),
+    "devinit": Row("holds", "devinit.py", "devinit.py"),
+    "grad": Row("holds", "grad.py", "grad.py"),
+    "two": Row("holds", "two.py", "two.py"),
+    "subcmd": Row("holds", "subcmd.py", "subcmd.py -- train --steps 8"),
+    "comp": Row("holds", "comp.py", "comp.py"),
+    "comp2": Row("holds", "comp2.py", "comp2.py"),
+    "comp3": Row("holds", "comp3.py", "comp3.py"),
+    "exit3": Row("holds", "exit3.py", "exit3.py"),
+    "slow": Row("holds", "slow.py", "--steps 20 slow.py"),
+    "evalonly": Row("holds", "evalonly.py", "evalonly.py"),
+    "multi trains": Row("holds", "multi_trains.py", "multi_trains.py"),
+    "pkg": Row("holds", "pkg", "-m pkg.train"),
+    "notebook": Row("holds", "nb.ipynb", "nb.ipynb"),
+    "stdin": Row("holds", "base.py", "-", stdin="base.py"),
+    "ddp of two": Row("holds", "ddp.py", "--nproc 2 ddp.py"),
+    "ddp by torchrun": Row("holds", "ddp.py", "-- torchrun --nproc-per-node 2 ddp.py"),
+    "library in a project": Row("holds", "library", "library/app/train.py"),
+    "cl": Row("does not hold", "cl.py", "cl.py", "contiguous_format|channels_last"),
+    "library": Row("does not hold", "library", "library/app/train.py", NOT_USED),
+    "dot": Row("does not hold", "dot.py", "dot.py", NOT_USED),
+    "tune": Row("undecided", "tune.py", "tune.py", r"original|\.cu\b|CUDA_HOME"),
+    "multi": Row("undecided", "multi.py", "multi.py", r"cuda_model\.pt"),
+    "ddp": Row("undecided", "ddp.py", "ddp.py", "RANK|--nproc"),
+}
+
+
+class Ended(NamedTuple):
+    """How a command ended, and the folder that it wrote."""
+
+    code: int
+    stdout: str
+    stderr: str
+    out: Path
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What it says in JSON, which is what it keeps in result.json."""
+        assert self.stdout.startswith("{"), self.stderr
+        data = json.loads(self.stdout)["data"]
+        assert data["verdict"] == json.loads((self.out / "result.json").read_text())["data"]["verdict"]
+        assert self.code == CODES[data["verdict"]]
+        return data
+
+
+def port(folder: Path, words: list[str], stdin: str = "", **variables: str) -> Ended:
+    """`torchport port WORDS` in `folder`, where the variables that name paths are below it."""
+    command = [sys.executable, "-m", "torchport", "port", "--json", "--out", str(folder / "out"), *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.update({name: str(folder / path) for name, path in variables.items()})
+    run = subprocess.run(
+        command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=SECONDS
+    )  # fmt: skip
+    return Ended(run.returncode, run.stdout, run.stderr, folder / "out")
+
+
+def copied(folder: Path, name: str) -> None:
+    source = CASES / name
+    if source.is_dir():
+        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, folder)
+
+
+def run_row(name: str, folder: Path) -> Ended:
+    row = ROWS[name]
+    copied(folder, row.files)
+    PREPARE.get(name, lambda folder: None)(folder)
+    stdin = (CASES / row.stdin).read_text() if row.stdin else ""
+    return port(folder, row.words.split(), stdin, **VARIABLES.get(name, {}))
+
+
+def sabotage(folder: Path, case: str, change: Callable[[str], str]) -> tuple[Ended, Ended]:
+    """Port a script, then do so again from the port's run on, with a change in the ported script."""
+    copied(folder, case)
+    whole = port(folder, [case])
+    ported = whole.out / "convert" / "tree" / case
+    before = ported.read_text()
+    changed = change(before)
+    assert changed != before
+    ported.write_text(changed)
+    broken = port(folder, ["--from", "npu", case])
+    assert ported.read_text() == changed, "what was edited was run"
+    return whole, broken
+
+
+def _without_step(text: str) -> str:
+    return re.sub(r"\bopt\.step\(\)", "None", text)
+
+
+def _three_times(text: str) -> str:
+    return re.sub(
+        r"lr=a\.lr|1e-2\)", lambda found: found[0].replace("a.lr", "3 * a.lr").replace("1e-2", "3e-2"), text
+    )
+
+
+def _on_the_cpu(text: str) -> str:
+    text = re.sub(r"\.npu\(\)|\.cuda\(\)", ".cpu()", text)
+    return re.sub(
+        r'device="(npu|cuda)"|\.to\(device\)', lambda m: 'device="cpu"' if "=" in m[0] else '.to("cpu")', text
+    )
+
+
+SABOTAGES = {"no step": _without_step, "three times the rate": _three_times, "on the CPU": _on_the_cpu}
+CHANGED = [(case, name) for case in ("base.py", "cudaseed.py") for name in SABOTAGES]
+
+Job = Callable[[str], "Future[Any]"]
+
+
+@pytest.fixture(scope="module")
+def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    """The run of a test, by the test's name. All that this session asks for are begun, two at a time, in order."""
+    with ThreadPoolExecutor(2) as pool:
+        started: dict[str, Future[Any]] = {}
+        for item in request.session.items:
+            if item.path != Path(__file__) or not hasattr(item, "callspec"):
+                continue
+            folder, given = tmp_path_factory.mktemp("case"), item.callspec.params
+            if "name" in given:
+                started[item.name] = pool.submit(run_row, given["name"], folder)
+            else:
+                started[item.name] = pool.submit(sabotage, folder, given["case"], SABOTAGES[given["change"]])
+        try:
+            yield started.__getitem__
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_word(name: str, job: Job, request: pytest.FixtureRequest) -> None:
+    row = ROWS[name]
+    data = job(request.node.name).result().data
+    assert data["verdict"] == row.word, data["reason"]
+    assert re.search(row.reason, data["reason"]), data["reason"]
+    if row.word != "holds":
+        assert data["reason"], "what does not hold says why"
+    if name == "exit3":
+        assert [data["runs"][side]["status"] for side in ("reference", "npu")] == [3, 3]
+
+
+@pytest.mark.parametrize(("case", "change"), CHANGED)
+def test_a_broken_port_never_holds(case: str, change: str, job: Job, request: pytest.FixtureRequest) -> None:
+    whole, broken = job(request.node.name).result()
+    assert whole.data["verdict"] == "holds", "else the next line shows nothing"
+    assert broken.data["verdict"] != "holds"
+    if change == "on the CPU":
+        assert broken.data["verdict"] == "does not hold"
+        assert NOT_USED in broken.data["reason"]
+
+
+def test_the_sabotages_change_what_they_say() -> None:
+    for case, _ in CHANGED:
+        text = (CASES / case).read_text()
+        assert "opt.step()" not in _without_step(text)
+        assert ("3 * a.lr" in _three_times(text)) != ("3e-2" in _three_times(text))
+        assert "cuda()" not in _on_the_cpu(text) and ".to(device)" not in _on_the_cpu(text)
