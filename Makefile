@@ -134,14 +134,14 @@ $(LIB)/.built: $(VENV)/.packages $(SOURCES)
 # build/thread, build/address, build/address-device: a sanitizer, and -device for the build without operators.
 build/%/.built: $(VENV)/.packages $(SOURCES)
 	$(call say,the virtual NPU with -fsanitize=$*)
-	$(call compile,build/$*,-DTORCHPORT_SANITIZE=$(firstword $(subst -, ,$*)) -DTORCHPORT_LIB_DIR=$(CURDIR)/build/$*/lib \
+	$(call compile,build/$*,-DTORCHPORT_SANITIZE=$(firstword $(subst -, ,$*)) -DTORCHPORT_LIB_DIR="$(CURDIR)/build/$*/lib" \
 	  -DTORCHPORT_OPERATORS=$(if $(filter address,$*),ON,OFF))
 	touch $@
 
 # $(call compile,folder,options): configure, build, install. Ninja does what has changed.
 define compile
-	$(BIN)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
-	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -DCMAKE_INSTALL_MESSAGE=NEVER $(2)
+	$(BIN)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \
+	  -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_INSTALL_MESSAGE=NEVER $(2)
 	$(BIN)/cmake --build $(1) --parallel $(JOBS)
 	$(BIN)/cmake --install $(1)
 endef

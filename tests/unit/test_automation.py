@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ def test_inputs_are_the_options_of_check(parser: argparse.ArgumentParser) -> Non
 def test_step_runs_as_written(tmp_path: Path, text: str, settings: dict[str, str], code: int) -> None:
     programs = tmp_path / "temp" / "torchport" / "bin"
     programs.mkdir(parents=True)
-    (programs / "torchport").write_text(f'#!/bin/sh\nexec {sys.executable} -m torchport "$@"\n')
+    (programs / "torchport").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m torchport "$@"\n')
     (programs / "torchport").chmod(0o755)
     project = tmp_path / "my project"
     project.mkdir()

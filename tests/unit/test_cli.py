@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -222,7 +223,7 @@ def test_closed_pipe_is_quiet(words: list[str]) -> None:
     ],
 )
 def test_outputs_that_are_full_or_closed(redirection: str, code: int, says: str) -> None:
-    command = f"{sys.executable} -m torchport explain TP101 {redirection}"
+    command = f"{shlex.quote(sys.executable)} -m torchport explain TP101 {redirection}"
     program = ["bash", "-c", command]
     result = subprocess.run(program, capture_output=True, text=True, check=False)
     assert result.returncode == code

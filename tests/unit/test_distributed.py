@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -113,9 +114,9 @@ def test_the_launcher_runs_as_written(tmp_path: Path) -> None:
     assert subprocess.run(["bash", "-n", str(launcher)], check=False).returncode == 0
     stub = tmp_path / "bin" / "torchrun"
     stub.parent.mkdir()
-    stub.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps([os.getcwd(), *sys.argv[1:]]))\n"
-    )
+    # Through a shell: a first line with the interpreter's path would end at a blank in it.
+    code = "import json, os, sys; print(json.dumps([os.getcwd(), *sys.argv[1:]]))"
+    stub.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(code)} "$@"\n')
     stub.chmod(0o755)
     names = (
         "NPROC_PER_NODE",

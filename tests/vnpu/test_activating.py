@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -61,10 +62,11 @@ print(torchport.vnpu.activate().kind == first.kind, {ADD})
 
 
 def test_in_a_shell() -> None:
+    executable = shlex.quote(sys.executable)
     script = f"""
-eval "$({sys.executable} -m torchport vnpu env)"
+eval "$({executable} -m torchport vnpu env)"
 unset PYTHONPATH
-{sys.executable} -c 'import torch; print(torch.npu.device_count(), {ADD})'
+{executable} -c 'import torch; print(torch.npu.device_count(), {ADD})'
 """
     result = run(["bash", "-euc", script], VNPU_DEVICES="3")
     assert (result.stdout, result.stderr) == ("3 8.0\n", "")
