@@ -89,12 +89,12 @@ def _checks(probe_timeout: float | None) -> Iterator[Check]:
     device, kind = _device()
     needed = [_wheel("torch", kind), _wheel("torch_npu", kind), device]
     yield from needed
-    if probe_timeout is not None and all(check.passed for check in needed):
-        yield _trial(probe_timeout, kind)
     if probe_timeout is not None:
         for name in cuda_builds.PACKAGES:
             if installed(name):
                 yield _package(name, probe_timeout)
+    if probe_timeout is not None and all(check.passed for check in needed):
+        yield _trial(probe_timeout, kind)
 
 
 def _wheel(name: str, kind: vnpu.Kind) -> Check:
