@@ -64,7 +64,7 @@ conformance: setup ## PyTorch's operator database against status.json (5 minutes
 mutation: setup ## faults put into the kernels, and how many the tests notice (30 minutes; AGAIN=1 after adding a test)
 	$(BIN)/python tests/mutation/run.py --jobs $(JOBS) $(if $(AGAIN),--again)
 
-libraries: setup build/libraries/.installed ## scripts with accelerate, transformers, lightning and timm under `torchport run`
+libraries: setup build/libraries/.installed ## scripts with accelerate, diffusers, lightning, timm, transformers, ultralytics
 	$(BIN)/python -m pytest -o timeout=600 tests/libraries
 
 build/libraries/.installed: tests/libraries/requirements.txt

@@ -36,7 +36,7 @@ CALL = "from torchport.cuda_builds import mend_when_imported\n mend_when_importe
 DEFINITIONS = ("nms", "qnms")
 SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
-_mended: set[str] = set()
+_waits: list[Callable[[], None]] = []
 _kept: list[object] = []  # at their end the definitions would be taken away
 
 
@@ -47,15 +47,15 @@ def mend_when_imported() -> Callable[[], None]:
     without the virtual NPU) torchvision can be imported, and its own operators say that they are not there. Gives
     back a function that cancels the wait.
     """
-    waits = [
-        before_import((module,), functools.partial(_mend, name)) for name, (module, _) in PACKAGES.items()
-    ]
+    if not _waits:  # a .pth file and `torchport run` may both ask
+        for name, (module, _) in PACKAGES.items():
+            _waits.append(before_import((module,), functools.partial(_mend, name)))
+    return _cancel
 
-    def cancel() -> None:
-        for wait in waits:
-            wait()
 
-    return cancel
+def _cancel() -> None:
+    while _waits:
+        _waits.pop()()
 
 
 def broken(name: str) -> Path | None:
@@ -95,9 +95,8 @@ def main() -> int:
 
 def _mend(name: str) -> None:
     library = broken(name)
-    if library is None or name in _mended:  # a second wait of the same process
+    if library is None:
         return
-    _mended.add(name)
     import ctypes
 
     import torch  # the library links it, and finds the copy that is loaded

@@ -1,4 +1,4 @@
-"""Scripts that use other people's libraries, each run by `torchport run` in a process of its own.
+"""Scripts that use other people's libraries, each under torchport in a process of its own.
 
 `make libraries` installs the libraries into build/libraries, where nothing else sees them.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,11 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from torchport import vnpu
-from torchport.convert import convert_source
-
-SITE = Path(__file__).with_name("site")
 LIBRARIES = Path(__file__).parents[2] / "build" / "libraries"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What a process sees: the libraries, no network, and a place in `folder` for the settings they keep."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(LIBRARIES),
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "YOLO_CONFIG_DIR": str(folder / "settings"),
+        "MPLCONFIGDIR": str(folder / "settings"),
+        "HCCL_CONNECT_TIMEOUT": "120",
+    }
 
 
 @pytest.fixture
@@ -27,17 +37,8 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(text: str, *options: str) -> subprocess.CompletedProcess[str]:
         script = tmp_path / "train.py"
         script.write_text(text)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{SITE}{os.pathsep}{LIBRARIES}",
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "HCCL_CONNECT_TIMEOUT": "120",
-        }
         command = [sys.executable, "-m", "torchport", "run", *options, str(script)]
-        ended = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500
-        )
+        ended = torchport(command, tmp_path)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended
 
@@ -45,29 +46,17 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def plain(tmp_path: Path) -> Callable[[str, bool], subprocess.CompletedProcess[str]]:
-    """`plain(text, converted)`: the script, converted or as it is, under plain Python with the virtual NPU's
-    environment; it must end well."""
+def port(tmp_path: Path) -> Callable[[Path], subprocess.CompletedProcess[str]]:
+    """`port(script)`: a copy of it under `torchport port --json`."""
 
-    def run(text: str, converted: bool) -> subprocess.CompletedProcess[str]:
-        script = tmp_path / "train.py"
-        script.write_bytes(convert_source(text.encode(), script.name).output if converted else text.encode())
-        environment = {
-            **os.environ,
-            **vnpu.environment({**os.environ, "TORCHPORT_BACKEND": "vnpu"}),
-            "PYTHONPATH": f"{SITE}{os.pathsep}{LIBRARIES}",
-            "OMP_NUM_THREADS": "1",
-        }
-        ended = subprocess.run(
-            [sys.executable, str(script)],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=500,
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended
+    def port(script: Path) -> subprocess.CompletedProcess[str]:
+        shutil.copy(script, tmp_path)
+        return torchport([sys.executable, "-m", "torchport", "port", "--json", script.name], tmp_path)
 
-    return run
+    return port
+
+
+def torchport(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=environment(folder), cwd=folder, capture_output=True, text=True, check=False, timeout=500
+    )

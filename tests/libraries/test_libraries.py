@@ -1,4 +1,4 @@
-"""accelerate, transformers, lightning and timm train on the NPU in unmodified scripts."""
+"""accelerate, diffusers, lightning, timm, transformers and ultralytics train on the NPU in unmodified scripts."""
 
 from __future__ import annotations
 
@@ -141,36 +141,68 @@ def test_timm(run) -> None:
     assert run(TIMM).stdout.splitlines()[-2:] == ["device cuda", "learns True"]
 
 
-LIGHTNING = """
-import torch, lightning as L
-import torchport.vnpu
-class M(L.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.net = torch.nn.Linear(8, 2)
-    def training_step(self, batch, index):
-        self.where = batch[0].device.type, self.net.weight.device.type
-        return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
-    def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), 1e-2)
-x = torch.randn(64, 8)
-data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long()), 8)
-trainer = L.Trainer(accelerator=ACCELERATOR, devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
-                    enable_progress_bar=False, enable_model_summary=False)
-model = M()
-trainer.fit(model, data)
-torch.npu.synchronize()
-print("trained on", *model.where, torchport.vnpu.launches() > 0)
+DIFFUSERS = """
+import torch
+from diffusers import DDPMScheduler, UNet2DConditionModel
+torch.manual_seed(0)
+unet = UNet2DConditionModel(
+    sample_size=8, in_channels=4, out_channels=4, layers_per_block=1, block_out_channels=(32, 64), cross_attention_dim=32,
+    down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"), attention_head_dim=8,
+).cuda()
+optimizer = torch.optim.AdamW(unet.parameters(), 1e-3)
+scheduler = DDPMScheduler()
+x, text, noise = torch.randn(4, 4, 8, 8).cuda(), torch.randn(4, 5, 32).cuda(), torch.randn(4, 4, 8, 8).cuda()
+losses = []
+for step in range(8):
+    noisy = scheduler.add_noise(x, noise, torch.full((4,), 500).cuda())
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = torch.nn.functional.mse_loss(unet(noisy, 500, text).sample.float(), noise)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.item())
+print("device", next(unet.parameters()).device.type)
+print("learns", losses[-1] < 0.7 * losses[0])
 """
 
 
-@pytest.mark.parametrize(
-    ("accelerator", "converted", "said"),
-    [
-        ("'gpu'", True, "trained on npu npu True"),
-        ("'auto'", True, "trained on npu npu True"),
-        ("'auto'", False, "trained on cpu cpu False"),  # without what convert adds, nobody is told
-    ],
+def test_diffusers(run) -> None:
+    lines = run(DIFFUSERS).stdout.splitlines()
+    assert lines[-2:] == ["device cuda", "learns True"]
+
+
+# channels_last: torch_npu refuses the memory format, which ultralytics takes by itself for CUDA.
+ULTRALYTICS = """
+import random
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+from ultralytics import YOLO
+
+random.seed(0)
+for part in ("train", "val"):
+    for kind in ("images", "labels"):
+        Path("data", kind, part).mkdir(parents=True, exist_ok=True)
+    for number in range(8):
+        picture = Image.new("RGB", (64, 64), "black")
+        x, y = random.randint(4, 30), random.randint(4, 30)
+        ImageDraw.Draw(picture).rectangle((x, y, x + 24, y + 24), fill="white")
+        picture.save(f"data/images/{part}/{number}.png")
+        Path(f"data/labels/{part}/{number}.txt").write_text(f"0 {(x + 12) / 64} {(y + 12) / 64} {24 / 64} {24 / 64}\\n")
+Path("data.yaml").write_text(f"path: {Path('data').resolve()}\\ntrain: images/train\\nval: images/val\\nnames: [box]\\n")
+model = YOLO("yolov8n.yaml")
+model.train(
+    data="data.yaml", epochs=2, batch=4, imgsz=64, device=0, workers=0, seed=0, channels_last=False,
+    amp=False, plots=False, verbose=False, project=str(Path("out").resolve())
 )
-def test_a_converted_lightning_script(plain, accelerator: str, converted: bool, said: str) -> None:
-    assert plain(LIGHTNING.replace("ACCELERATOR", accelerator), converted).stdout.splitlines()[-1] == said
+print("device", model.trainer.device.type, next(model.trainer.model.parameters()).is_cuda)
+print("saved", Path(model.trainer.last).exists(), int(model.trainer.epoch))
+"""
+
+
+def test_ultralytics(run, tmp_path) -> None:
+    """Training, validation with torchvision's nms, and checkpoints."""
+    ended = run(ULTRALYTICS)
+    assert ended.stdout.splitlines()[-2:] == ["device cuda True", "saved True 1"]
+    assert "torchvision.ops.nms" in ended.stderr, "on the CPU, and it is said"
+    assert list((tmp_path / "out").rglob("last.pt"))

@@ -54,6 +54,13 @@ def test_unpatch_restores_every_attribute() -> None:
     }
 
 
+@pytest.mark.parametrize("question", ["get_device_properties(0).total_memory", "mem_get_info()[1]"])
+def test_a_device_that_is_not_used_yet_answers(question: str, tmp_path: Path) -> None:
+    (tmp_path / "ask.py").write_text(f"import torch\nprint(torch.cuda.{question} > 2**30)\n")
+    ended = run("-q", tmp_path / "ask.py")
+    assert (ended.stdout, ended.returncode) == ("True\n", 0), ended.stderr
+
+
 SCRIPT = """\
 import torch
 x = torch.eye(3, device="cuda", requires_grad=True)

@@ -27,6 +27,7 @@ MARKERS = ("torch.cuda.nvtx", "torch.cuda.profiler")
 # What a GPU says of itself with compute capability 8.0; scripts divide by these numbers, no result depends on them.
 WARP_SIZE, THREADS, REGISTERS = 32, 2048, 65536
 # The toolkit and the libraries that go with torch 2.13: what scripts test with `>=`.
+NO_CONTEXT = "107002"  # ACL_ERROR_RT_CONTEXT_NULL
 CUDA_VERSION, CUDNN_VERSION, NCCL_VERSION = "12.6", 91002, (2, 27, 5)
 
 
@@ -217,9 +218,10 @@ class Cuda:
         )
 
         def properties(device: Any = None) -> Properties:
-            return Properties(torch, torch.npu.get_device_properties(device))
+            return Properties(torch, _in_context(torch, torch.npu.get_device_properties, device))
 
         return {
+            "mem_get_info": lambda device=None: _in_context(torch, torch.npu.mem_get_info, device),
             "get_device_properties": properties,
             "get_device_capability": lambda device=None: capability(torch),
             "get_arch_list": lambda: ["sm_{}{}".format(*capability(torch))],
@@ -229,6 +231,19 @@ class Cuda:
             "check_error": lambda result: None,
             "cudart": _Runtime,
         }
+
+
+def _in_context(torch: Any, function: Callable[[Any], Any], device: Any) -> Any:
+    """`function(device)`. torch_npu 2.13 has the driver answer for the device that this thread uses, and fails where it
+    uses none yet; CUDA answers then, too.
+    """
+    try:
+        return function(device)
+    except RuntimeError as error:
+        if NO_CONTEXT not in str(error):
+            raise
+    torch.npu.set_device(torch.npu.current_device())
+    return function(device)
 
 
 class _Runtime:

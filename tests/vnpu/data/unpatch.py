@@ -31,7 +31,7 @@ def attributes() -> dict[str, object]:
     }
 
 
-before = attributes()
+before, finders = attributes(), list(sys.meta_path)
 import torchport.auto  # noqa: E402
 
 patched = attributes()
@@ -48,9 +48,7 @@ json.dump(
         "different": [key for key in before if key not in after or after[key] is not before[key]],
         "added": [key for key in after if key not in before],
         "device": [torch.device("cuda").type, device.type, str(device), repr(device)],
-        "finders": [
-            type(each).__name__ for each in sys.meta_path if type(each).__module__.startswith("torchport")
-        ],
+        "finders": [type(each).__name__ for each in sys.meta_path if each not in finders],
     },
     sys.stdout,
 )
