@@ -128,16 +128,17 @@ def test_before_import_acts_once_and_right_before() -> None:
         """
 import sys
 from torchport.on_import import before_import
+others = list(sys.meta_path)  # a .pth file of this environment may wait for something, too
 before_import(("wave",), lambda: print("acts", "wave" in sys.modules))
 import json
 print("json")
 import wave
 del sys.modules["wave"]
 import wave
-print(len([f for f in sys.meta_path if type(f).__name__ == "BeforeImport"]))
+print(sys.meta_path == others)
 """
     )
-    assert output == "json\nacts False\n0\n"
+    assert output == "json\nacts False\nTrue\n"
 
 
 @pytest.fixture
