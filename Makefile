@@ -30,9 +30,9 @@ SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test models distributed libraries conformance mutation corpus fuzz lint types format docs asan tsan micro bench clean distclean
+.PHONY: help setup build demo test install-check models distributed libraries conformance mutation corpus fuzz lint types format docs asan tsan micro bench clean distclean
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.packages build ## .venv with everything, and the virtual NPU (the second run does nothing)
 
@@ -44,6 +44,9 @@ demo: setup ## port examples/digits/train.py: convert, run on CPU and NPU, compa
 test: setup lint types ## every check and test that CI runs
 	$(call say,pytest)
 	$(BIN)/python -m pytest tests/unit tests/vnpu
+
+install-check: setup ## `pip install` of this checkout into an environment of its own, compiled as users do it (minutes)
+	$(BIN)/python -m pytest tests/vnpu/test_installation.py -m slow -o faulthandler_timeout=0
 
 models: setup ## the comparisons of whole models that are too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/models -m slow

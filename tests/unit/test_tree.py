@@ -67,6 +67,10 @@ def test_versions_of_the_wheels_are_stated_once() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert f"torch=={wheels.SUPPORTED}" in extras["npu"]
     assert f"torch-npu=={wheels.SUPPORTED}" in extras["npu"]
+    # Again in the lines that people copy.
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    wanted = [*extras["npu"], *(word for word in extras["dev"] if word.startswith("scikit-build-core"))]
+    assert [word for word in wanted if f"{word} " not in readme.replace("'", " ")] == []
 
 
 def test_table_of_variables_is_what_the_device_reads() -> None:

@@ -127,7 +127,9 @@ def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str,
 def _check_loaded(backend: Backend) -> None:
     """torch_npu is loaded: fine if it got this backend's libraries (say through LD_LIBRARY_PATH)."""
     loaded = {
-        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libascendcl" in line
+        line.split(maxsplit=5)[-1]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "libascendcl" in line
     }
     if backend.kind is Kind.VNPU and str((backend.libraries or Path()) / "libascendcl.so") not in loaded:
         raise TorchportError(

@@ -1,0 +1,117 @@
+"""torchport in an environment of one's own, as README's lines put it there; the checkout is not seen from it.
+
+torch and what else pip would download come from the environment that runs the tests. `make install-check` compiles the
+virtual NPU as a user's `pip install` does, which takes minutes; else what is built in the checkout is put in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from torchport import vnpu
+
+ROOT = Path(__file__).parents[2]
+OTHERS = shutil.ignore_patterns(
+    ".git", ".venv", ".*_cache", "__pycache__", "build", "shared", "*.so*", ".hypothesis"
+)
+TRAIN = """
+import torch
+from layers import build
+
+torch.manual_seed(0)
+net = build()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(6):
+    x = torch.randn(8, 4)
+    loss = net(x.cuda()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("device", next(net.parameters()).device.type)
+"""
+LAYERS = "import torch\ndef build():\n    return torch.nn.Linear(4, 1).cuda()\n"
+
+
+class Environment:
+    """A virtual environment in `folder` that holds torchport, installed by pip from a copy of the checkout."""
+
+    def __init__(self, folder: Path, compiled: bool) -> None:
+        self.folder = folder
+        source, environment = folder / "my checkout", folder / "my environment"
+        shutil.copytree(ROOT, source, ignore=OTHERS)
+        venv.create(environment, with_pip=True)
+        self.programs = environment / "bin"
+        (site,) = environment.glob("lib/python*/site-packages")
+        # Behind its own: only these packages, not the .pth files beside them, which lead to the checkout.
+        (site / "downloaded.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+        settings = [] if compiled else ["--config-settings=wheel.cmake=false"]
+        pip = ["python", "-m", "pip", "install", "--no-build-isolation", "--no-deps", *settings, str(source)]
+        installed = self.run(*pip, timeout=1800)
+        assert installed.returncode == 0, installed.stdout + installed.stderr
+        self.package = site / "torchport"
+        if not compiled:
+            shutil.copytree(vnpu.library_directory(), self.package / "vnpu" / "lib")
+
+    def run(self, program: str, *words: str, timeout: int = 100) -> subprocess.CompletedProcess[str]:
+        """A program of the environment, seen from a shell in which nothing else was set."""
+        kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "LANG") if name in os.environ}
+        path = os.pathsep.join([str(self.programs), str(Path(sys.executable).parent), os.defpath])
+        return subprocess.run(
+            [self.programs / program, *words], cwd=self.folder, env={**kept, "PATH": path, "OMP_NUM_THREADS": "1"},
+            capture_output=True, text=True, check=False, timeout=timeout,
+        )  # fmt: skip
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(False, id="built"),
+        pytest.param(True, id="compiled", marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
+    ],
+)
+def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("own place"), request.param)
+
+
+def test_it_is_the_installed_one(environment: Environment) -> None:
+    shown = environment.run("python", "-c", "import torchport; print(torchport.__file__)")
+    assert shown.stdout == f"{environment.package / '__init__.py'}\n", shown.stderr
+    assert (environment.package / "vnpu" / "lib" / "libopapi.so").exists()
+    assert list((environment.package / "vnpu" / "lib" / "nocuda").glob("*.so"))
+
+
+def test_doctor_mends_what_is_missing(environment: Environment) -> None:
+    vision = (
+        "python",
+        "-c",
+        "import os; os.environ['TORCH_DEVICE_BACKEND_AUTOLOAD'] = '0'; import torchvision",
+    )
+    before = environment.run(*vision)
+    fixed = environment.run("torchport", "doctor", "--fix")
+    assert fixed.returncode == 0, fixed.stdout
+    assert str(environment.package) in fixed.stdout
+    after = environment.run(*vision)
+    assert after.returncode == 0, after.stderr
+    if before.returncode:
+        assert "operator torchvision::nms does not exist" in before.stderr
+        assert (environment.package.parent / "torchport_cuda_builds.pth").exists()
+
+
+def test_it_runs_and_ports_a_script(environment: Environment) -> None:
+    (environment.folder / "train.py").write_text(TRAIN)
+    (environment.folder / "layers.py").write_text(LAYERS)
+    ran = environment.run("torchport", "run", "-q", "train.py")
+    assert (ran.returncode, ran.stdout) == (0, "device cuda\n"), ran.stderr
+    ported = environment.run("torchport", "port", "train.py")
+    assert ported.returncode == 0, ported.stdout + ported.stderr
+    assert "holds" in ported.stdout
+    shown = (environment.folder / "torchport-out" / "train" / "npu" / "stdout.txt").read_text()
+    assert shown == "device npu\n"
