@@ -2,7 +2,16 @@
 
 from torchport.report.comparison import render_comparison
 from torchport.report.operators import render_operators
+from torchport.report.port import render_compare, render_port
 from torchport.report.terminal import printable, render
 from torchport.report.verdict import render_verdict
 
-__all__ = ["printable", "render", "render_comparison", "render_operators", "render_verdict"]
+__all__ = [
+    "printable",
+    "render",
+    "render_compare",
+    "render_comparison",
+    "render_operators",
+    "render_port",
+    "render_verdict",
+]

@@ -1,36 +1,36 @@
-"""The comparison of two runs as text for a terminal: curves, a table of losses, final metrics."""
+"""The comparison of two runs as text for a terminal: a curve for each place, the worst differences, final metrics."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from torchport.report import wording
+from torchport.report.columns import columns, hanging, shortened
+from torchport.report.curves import Curve, bad_windows, differences, finite, is_stepwise, read_curves
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-~=+*#"  # for a stdout that cannot print the others
-ROWS = 8  # lines of the loss table
+CURVES = 3  # that are drawn; the HTML report has all
+DIFFERENCES = 3  # that are listed, the first of each curve
+METRICS = 6
+LABEL = 18  # columns of what stands before a line's text
+NAME = 30  # columns that the name of a curve may take
 
 
-def render_comparison(data: Mapping[str, Any], *, width: int = 60) -> str:
-    """Text for the `data` of a comparison: both curves in at most `width` columns, the losses of a few steps,
-    the worst errors with their bounds, and the final metrics. Empty where one run has no loss: the findings say why.
+def render_comparison(data: Mapping[str, Any], *, width: int = 80) -> str:
+    """Text for the `data` of a comparison: the curves of both runs, the worst differences with their bounds, and what
+    both print last. Empty where nothing was recorded: the findings say why.
     """
-    reference, port = ([float(loss) for loss in data["curves"][side]] for side in ("reference", "port"))
-    if not reference or not port:
-        return ""
-    finite = [loss for loss in (*reference, *port) if math.isfinite(loss)]
-    low, high = min(finite, default=0.0), max(finite, default=1.0)
-    lines = [
-        f"  loss, {low:.3g} to {high:.3g}",
-        f"    original  {sparkline(reference, low, high, width)}",
-        f"    port      {sparkline(port, low, high, width)}",
-        "",
-        *_table(data, reference, port),
-        "",
-        *_summary(data),
-    ]
-    return "\n".join(lines) + "\n"
+    lines = [*_curves(data, width), *(line for row in _rows(data) for line in labelled(*row, width))]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def labelled(label: str, text: str, width: int) -> list[str]:
+    """A line of a summary: what it is about, then what there is to say, in as many lines as that takes."""
+    return hanging(f"  {label:<{LABEL - 2}}", text, width)
 
 
 def sparkline(values: Sequence[float], low: float, high: float, width: int) -> str:
@@ -55,40 +55,88 @@ def _printable_bars() -> str:
     return BARS
 
 
-def _table(data: Mapping[str, Any], reference: Sequence[float], port: Sequence[float]) -> list[str]:
-    if data["method"] != "step by step" and data["windows"]:
-        rows = ["     steps   mean original       mean port   difference      allowed"]
-        for span in data["windows"]:
-            theirs, ours = float(span["reference"]), float(span["port"])
-            steps = f"{span['start']}-{span['end'] - 1}"
-            rows.append(
-                f"  {steps:>8}  {theirs:14.6g}  {ours:14.6g}  {abs(ours - theirs):11.1e}  {span['allowed']:11.1e}"
-                f"{'' if span['holds'] else '  <--'}"
+def _curves(data: Mapping[str, Any], width: int) -> Iterator[str]:
+    """Two lines for each curve: the original's and the port's, with the first and the last value."""
+    curves = read_curves(data)
+    names = [_name(curve) for curve in curves[:CURVES]]
+    indent = max(map(columns, names), default=0)
+    for name, curve in zip(names, curves, strict=False):
+        yield from _curve(f"  {name}{' ' * (indent - columns(name))}", curve, width)
+    if len(curves) > CURVES:
+        yield f"  and {wording.count(len(curves) - CURVES, 'more curve')} in the report"
+
+
+def _name(curve: Curve) -> str:
+    what = wording.printable(curve.what)
+    name = shortened(wording.printable(curve.name), max(NAME - columns(what), 12))
+    return f"{what} at {name}" if name else what
+
+
+def _curve(head: str, curve: Curve, width: int) -> Iterator[str]:
+    shown = finite((*curve.reference, *curve.port))
+    low, high = min(shown, default=0.0), max(shown, default=1.0)
+    ends = [f"{side[0]:.4g} -> {side[-1]:.4g}" if side else "none" for side in (curve.reference, curve.port)]
+    room = width - columns(head) - len("  original    ") - max(map(len, ends))
+    for name, side, values in (("original", curve.reference, ends[0]), ("port", curve.port, ends[1])):
+        bars = sparkline(side, low, high, min(max(room, 8), 60))
+        yield f"{head}  {name:<8}  {bars}{'  ' if bars else ''}{values}"
+        head = " " * columns(head)
+
+
+def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Labels and texts: what was compared and how far the runs are apart."""
+    if read_curves(data):
+        yield "compared", _compared(data)
+    if is_stepwise(data):
+        for row in differences(data, 1)[:DIFFERENCES]:
+            yield (
+                f"differs at {row.step}",
+                f"{wording.printable(row.curve)}: {row.port:.6g} against {row.reference:.6g}, "
+                f"{wording.error(row.error)} relative, {row.allowed:g} allowed",
             )
-        return rows
-    errors = [float(error) for error in data["errors"]]
-    count = len(errors)
-    picked = sorted({round(index * (count - 1) / (ROWS - 1)) for index in range(ROWS)}) if count else []
-    rows = ["      step        original            port     relative"]
-    bounds = data["tolerance"]
-    for step in picked:
-        bound = bounds["first"] if step < bounds["first_steps"] else bounds["run"] or math.inf
-        mark = "" if errors[step] <= bound else "  <--"
-        rows.append(f"  {step:8}  {reference[step]:14.6g}  {port[step]:14.6g}  {errors[step]:11.1e}{mark}")
-    return rows
+    else:
+        spans = [(curve, span) for curve in read_curves(data) for span in bad_windows(curve)]
+        for curve, span in spans[:DIFFERENCES]:
+            yield (
+                f"differs {span['start']}-{int(span['end']) - 1}",
+                f"{wording.printable(curve.title)}: mean {float(span['port']):.6g} against "
+                f"{float(span['reference']):.6g}, {float(span['allowed']):.1e} allowed",
+            )
+    metrics = data.get("metrics") or ()
+    if metrics:
+        left = f", and {len(metrics) - METRICS} more" if len(metrics) > METRICS else ""
+        worst_first = sorted(metrics, key=lambda row: bool(row.get("holds", True)))
+        yield "printed last", ", ".join(map(_metric, worst_first[:METRICS])) + left
 
 
-def _summary(data: Mapping[str, Any]) -> list[str]:
-    bounds, worst = data["tolerance"], data["worst"]
-    lines = ["  compared statistically: " + "; ".join(data["chance"])] if data["chance"] else []
-    for name, part in (("first", f"first {bounds['first_steps']} steps"), ("run", "run")):
-        if not data["chance"] and bounds[name] is not None and worst[name] is not None:
-            allowed = f"allowed {bounds[name]:g}, {bounds['dtype']}"
-            lines.append(f"  {'worst of the ' + part:<28} {float(worst[name]):.1e}  ({allowed})")
-    for row in data["metrics"]:
-        unit = " %" if row["percent"] else ""
-        lines.append(
-            f"  {row['name']:<28} {float(row['reference']):g}{unit} -> {float(row['port']):g}{unit}"
-            f"{'' if row['holds'] else '  <--'}"
-        )
-    return lines
+def _compared(data: Mapping[str, Any]) -> str:
+    steps = data.get("steps") or {}
+    noun = str(steps.get("kind") or "step")
+    reference, port = int(steps.get("reference") or 0), int(steps.get("port") or 0)
+    text = wording.count(port, noun)
+    if reference != port:
+        text = f"{wording.count(reference, noun)} of the original, {port:,} of the port"
+    bounds, worst = data.get("tolerance") or {}, data.get("worst") or {}
+    if not is_stepwise(data):
+        chance = [wording.printable(str(reason)) for reason in data.get("chance") or ()]
+        return "; ".join([f"{text}, compared {data.get('method') or 'statistically'}", *chance])
+    first = int(bounds.get("first_steps") or 0)
+    parts = [
+        f"{wording.error(worst[name])}{where} ({float(bounds[name]):g} allowed)"
+        for name, where in (("first", f" in the first {first}" if port > first else ""), ("run", " in all"))
+        if worst.get(name) is not None and bounds.get(name) is not None and (name == "first" or port > first)
+    ]
+    method = str(data.get("method") or "")
+    dtype = str(bounds.get("dtype") or "")
+    apart = f"worst difference {', '.join(parts)}" if parts else ""
+    return "; ".join(filter(None, (", ".join(filter(None, (text, method, dtype))), apart)))
+
+
+def _metric(row: Mapping[str, Any]) -> str:
+    unit = " %" if row.get("percent") else ""
+    name, values = wording.printable(str(row.get("name"))), (float(row["reference"]), float(row["port"]))
+    text = f"{name} {values[0]:g}{unit} -> {values[1]:g}{unit}"
+    if row.get("holds", True):
+        return text
+    allowed = row.get("allowed")
+    return f"{text} (differs{'' if allowed is None else f', {float(allowed):.2g} allowed'})"

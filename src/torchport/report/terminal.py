@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable
 from itertools import groupby
 from typing import TextIO
 
 from torchport.findings import Finding, Safety, Severity
+from torchport.report.columns import wrap
+from torchport.report.wording import printable
+
+__all__ = ["Painter", "by_severity", "printable", "render", "use_color"]
 
 _STYLE = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.INFO: "36"}
 _DONE = "32"
@@ -24,23 +27,48 @@ def use_color(stream: TextIO) -> bool:
 
 
 def render(findings: Iterable[Finding], *, color: bool | None = None, width: int | None = None) -> str:
-    """The findings by file, each with its place, what it says and what to do; empty text for none.
+    """The findings, the worst first and then by file, each with its place, what it says and what to do; empty text
+    for none.
 
     `color` None colors where stdout is a terminal; `width` None takes the terminal's, at most 120 columns.
     """
-    paint = _Painter(use_color(sys.stdout) if color is None else color)
+    paint = Painter(use_color(sys.stdout) if color is None else color)
     columns = width or min(shutil.get_terminal_size((100, 24)).columns, 120)
     lines: list[str] = []
-    for path, group in groupby(
-        findings, key=lambda finding: finding.location.path if finding.location else ""
-    ):
-        lines.append(paint(printable(path), _BOLD) if path else "")
+    for path, group in groupby(by_severity(findings), key=_path):
+        if path:
+            lines.append(paint(printable(path), _BOLD))
+        elif lines:
+            lines.append("")  # what has no place does not belong to the file above
         for finding in group:
             lines += _finding(finding, columns, paint)
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _finding(finding: Finding, width: int, paint: _Painter) -> list[str]:
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors, then what a person has to decide or review, then what is done or good to know.
+
+    Within each the order stays, but what has no place in a file comes first and what is in one file stays together.
+    """
+    found = list(findings)
+    paths = {"": 0}
+    for one in found:
+        paths.setdefault(_path(one), len(paths))
+    return sorted(found, key=lambda one: (rank(one), paths[_path(one)]))
+
+
+def rank(finding: Finding) -> int:
+    """0 for an error that is left, 1 for what asks for a person, 2 for the rest."""
+    if finding.fix:
+        return 1 if finding.safety is Safety.REVIEW else 2
+    return {Severity.ERROR: 0, Severity.WARNING: 1}.get(finding.severity, 2)
+
+
+def _path(finding: Finding) -> str:
+    return finding.location.path if finding.location else ""
+
+
+def _finding(finding: Finding, width: int, paint: Painter) -> list[str]:
     word, code = ("done", _DONE) if finding.fix else (finding.severity.value, _STYLE[finding.severity])
     if finding.fix and finding.safety is Safety.REVIEW:
         word, code = "review", _STYLE[Severity.WARNING]
@@ -58,22 +86,16 @@ def _finding(finding: Finding, width: int, paint: _Painter) -> list[str]:
 
 
 def _wrap(text: str, width: int, indent: int, *, indent_first: bool = False) -> list[str]:
-    pieces = textwrap.wrap(text, max(width - indent, 40), break_long_words=False, break_on_hyphens=False) or [
-        ""
-    ]
+    pieces = wrap(text, max(width - indent, 40))
     return [" " * indent + piece if index or indent_first else piece for index, piece in enumerate(pieces)]
 
 
-def printable(text: str) -> str:
-    """The text without anything that a terminal would obey: control characters become visible escapes."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
-    )
+class Painter:
+    """Colours text where `on`."""
 
-
-class _Painter:
     def __init__(self, on: bool) -> None:
-        self._on = on
+        self.on = on
 
     def __call__(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._on else text
+        """The text in the colour of an ANSI code such as "31"."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self.on else text

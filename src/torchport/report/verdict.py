@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchport.findings import Result, Severity
+from torchport.report.wording import count, kind, sentence
 
 
 def render_verdict(result: Result) -> str:
@@ -34,7 +35,12 @@ def render_verdict(result: Result) -> str:
 
 def judge(result: Result) -> tuple[str, str, str]:
     """ "good", "open" or "bad", one sentence that answers the question, and one that says on what grounds."""
-    return _run(result) if "holds" in result.data else _static(result.data.get("summary", {}))
+    return _run(result) if is_run(result) else _static(result.data.get("summary", {}))
+
+
+def is_run(result: Result) -> bool:
+    """Whether the result judges two runs, so that its verdict is one of the three words."""
+    return result.command in ("port", "compare")
 
 
 def effort(summary: Mapping[str, Any]) -> str:
@@ -47,48 +53,30 @@ def effort(summary: Mapping[str, Any]) -> str:
 def _static(summary: dict[str, Any]) -> tuple[str, str, str]:
     blockers, decisions = summary.get("blockers", 0), summary.get("decisions", 0)
     left = (
-        f"{_count(decisions, 'place')} more {'needs' if decisions == 1 else 'need'} a decision."
+        f"{count(decisions, 'place')} more {'needs' if decisions == 1 else 'need'} a decision."
         if decisions
         else ""
     )
     if blockers:
         return (
             "bad",
-            f"{_count(blockers, 'place')} {'keeps' if blockers == 1 else 'keep'} this from running on an NPU",
+            f"{count(blockers, 'place')} {'keeps' if blockers == 1 else 'keep'} this from running on an NPU",
             left,
         )
     if decisions:
-        return "open", f"Nothing blocks the port; {_count(decisions, 'decision')} left to you", ""
+        return "open", f"Nothing blocks the port; {count(decisions, 'decision')} left to you", ""
     return "good", "Nothing blocks the port, and nothing needs a decision", ""
 
 
 def _run(result: Result) -> tuple[str, str, str]:
-    data = result.data
-    port = result.command == "port"
-    comparison: Mapping[str, Any] | None = data.get("comparison") if port else data
-    if not data["holds"]:
-        reasons = [
-            finding.message
-            for finding in result.findings
-            if finding.code.startswith("TP3") and finding.severity == "error"
-        ]
-        return (
-            "bad",
-            "The port does not hold" if port else "The runs do not agree",
-            _sentence((reasons or [""])[0]),
-        )
-    if comparison is None:
-        return "good", "The port trains like the original", ""
-    worst = comparison["worst"]["first"]
-    grounds = f"{_count(comparison['steps']['port'], 'step')} compared {comparison['method']}"
-    if worst and not comparison["chance"]:
-        grounds += f"; the worst of the first {comparison['tolerance']['first_steps']} differs by {float(worst):.1e}, "
-        grounds += f"where {comparison['tolerance']['first']:g} is allowed"
-    return (
-        "good",
-        "The port trains like the original" if port else "The runs agree",
-        grounds + ".",
-    )
+    word = str(result.data.get("verdict") or "undecided")
+    if result.command != "port":
+        text = f"{word[:1].upper()}{word[1:]}"
+    elif word in ("holds", "does not hold"):
+        text = f"The port {word}"
+    else:
+        text = "Undecided whether the port holds"
+    return kind(word), text, sentence(str(result.data.get("reason") or ""))
 
 
 def steps(result: Result) -> Iterator[str]:
@@ -107,20 +95,15 @@ def steps(result: Result) -> Iterator[str]:
         yield f"torchport port {root}" if is_script else f"torchport convert {root} -o {root}_npu"
     elif result.command == "convert":
         yield "torchport port SCRIPT -- ARGUMENTS   (with which it trains for a minute)"
-    elif result.command == "port" and not data["holds"]:
-        yield " ".join(
-            [
-                "torchport port",
-                shlex.quote(str(data["script"])),
-                "--from npu --",
-                *map(shlex.quote, data["arguments"]),
-            ]
-        )
+    elif result.command == "port" and data.get("verdict") == "does not hold":
+        yield again(data)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+def again(data: Mapping[str, Any]) -> str:
+    """The command that runs the port once more, after somebody has edited it."""
+    words = [str(word) for word in data.get("command") or (data.get("script") or "SCRIPT",)]
+    if words[0] == "--":
+        words = words[1:]
+    own = words[0].endswith((".py", ".ipynb"))  # after a script `--` says where its own arguments begin
+    line = [words[0], *(["--", *words[1:]] if words[1:] else [])] if own else ["--", *words]
+    return " ".join(["torchport port --from npu", *map(shlex.quote, line)])

@@ -13,15 +13,18 @@ from importlib import resources
 from torchport import __version__
 from torchport.findings import Result
 from torchport.report.html.changes import changes
+from torchport.report.html.comparison import comparison
 from torchport.report.html.findings import findings
+from torchport.report.html.left import files, modules
 from torchport.report.html.operators import operators
 from torchport.report.html.residue import residue
 from torchport.report.html.runs import runs
 from torchport.report.html.verdict import heading, next_steps, numbers, verdict
+from torchport.report.wording import count
 
 # Each gives a section, or nothing where the result does not have what it shows.
 _SECTIONS: tuple[Callable[[Result], str], ...] = (
-    verdict, numbers, next_steps, runs, findings, operators, residue, changes,
+    verdict, numbers, next_steps, comparison, runs, modules, files, findings, operators, residue, changes,
 )  # fmt: skip
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
@@ -36,7 +39,7 @@ def page(result: Result) -> str:
         '<meta name=viewport content="width=device-width, initial-scale=1">'
         f"<title>{escape(label)}: {escape(title)}</title>\n<style>\n{_file('page.css')}</style></head>\n<body>\n"
         f"<header><p>{escape(label)}</p><h1>{escape(title)}</h1></header>\n<main>\n{body}\n</main>\n"
-        f"<footer>torchport {escape(__version__)}, files read: {len(result.inputs)}. "
+        f"<footer>torchport {escape(__version__)}, {escape(count(len(result.inputs), 'file'))} read. "
         "This page needs no network and holds nothing but text.</footer>\n"
         f"<script>\n{_file('page.js')}</script></body></html>\n"
     )

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 720, 240
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 28
+RIGHT, TOP, BOTTOM = 28, 14, 30
+LETTER = 11.5  # of a label, at the size that labels have on a narrow screen; elsewhere they are smaller
 POINTS = 600  # of one line; longer ones are thinned, keeping the extremes
 
 
@@ -34,8 +35,8 @@ def chart(
     scale = _Scale(min(shown), max(shown), max(map(len, series.values())), logarithmic)
     ticks = "".join(
         f"<line {scale.across(value)} />"
-        f"<text x={LEFT - 8} y={scale.y(value) + 4:.1f} text-anchor=end>{value:.3g}</text>"
-        for value in scale.ticks()
+        f"<text x={scale.left - 8:.1f} y={scale.y(value) + 4:.1f} text-anchor=end>{label}</text>"
+        for value, label in scale.ticks()
     )
     steps = "".join(
         f"<text x={scale.x(step):.1f} y={HEIGHT - 8} text-anchor=middle>{step}</text>"
@@ -43,7 +44,11 @@ def chart(
     )
     dashed = "".join(
         f"<line class=level {scale.across(value)} />"
-        f"<text class=level x={LEFT + 4} y={scale.y(value) - 5:.1f}>"
+        for value in levels.values()
+        if _shown(value, logarithmic)
+    )
+    names = "".join(
+        f"<text class=level x={scale.left + 4:.1f} y={scale.y(value) - 5:.1f}>"
         f"{escape(name)}: {value:g}</text>"
         for name, value in levels.items()
         if _shown(value, logarithmic)
@@ -56,7 +61,7 @@ def chart(
     return (
         f"<figure><figcaption>{escape(title)} <span class=legend>{legend}</span></figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role=img aria-label="{escape(title)}">'
-        f"<g class=axis>{ticks}{steps}</g>{dashed}{lines}</svg></figure>"
+        f"<g class=axis>{ticks}{steps}</g>{dashed}{lines}{names}</svg></figure>"
     )
 
 
@@ -73,9 +78,10 @@ class _Scale:
         self._low, self._high = (math.log10(low), math.log10(high)) if logarithmic else (low, high)
         room = (self._high - self._low) * 0.06 or abs(self._high) * 0.1 or 1.0
         self._low, self._high = self._low - room, self._high + room
+        self.left = 12 + LETTER * max(4, *(len(label) for _, label in self.ticks()))
 
     def x(self, step: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (step / self.last if self.last else 0.5)
+        return self.left + (WIDTH - self.left - RIGHT) * (step / self.last if self.last else 0.5)
 
     def y(self, value: float) -> float:
         share = ((math.log10(value) if self._logarithmic else value) - self._low) / (self._high - self._low)
@@ -93,19 +99,26 @@ class _Scale:
 
     def across(self, value: float) -> str:
         """The ends of a horizontal line at a value, as attributes."""
-        return f"x1={LEFT} x2={WIDTH - RIGHT} y1={self.y(value):.1f} y2={self.y(value):.1f}"
+        return f"x1={self.left:.1f} x2={WIDTH - RIGHT} y1={self.y(value):.1f} y2={self.y(value):.1f}"
 
-    def ticks(self) -> list[float]:
-        """Four to eight round values."""
+    def ticks(self) -> list[tuple[float, str]]:
+        """Four to eight round values, each with a label that tells it from its neighbours."""
         if self._logarithmic:
             first, last = math.ceil(self._low), math.floor(self._high)
             every = max(1, math.ceil((last - first + 1) / 6))
-            return [10.0**power for power in range(first, last + 1, every)]
+            return [(10.0**power, f"{10.0**power:.3g}") for power in range(first, last + 1, every)]
         step = 10.0 ** math.floor(math.log10((self._high - self._low) / 4))
         step *= next(factor for factor in (1, 2, 5, 10) if (self._high - self._low) / (step * factor) <= 6)
-        return [
+        values = [
             number * step for number in range(math.ceil(self._low / step), math.floor(self._high / step) + 1)
         ]
+        largest = max(map(abs, values), default=0.0)
+        places = max(0, -math.floor(math.log10(step)))
+        if largest >= 1e5 or places > 6:
+            # As many digits as the step needs: those of a curve that hardly moves are many.
+            digits = max(1, math.ceil(math.log10(largest / step) + 1e-9)) if largest else 1
+            return [(value, f"{value:.{digits}g}") for value in values]
+        return [(value, f"{value:.{places}f}") for value in values]
 
     def path(self, values: Sequence[float]) -> str:
         """The line as SVG path commands, with a new start after each gap."""

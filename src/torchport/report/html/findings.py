@@ -7,6 +7,7 @@ from html import escape
 from itertools import groupby
 
 from torchport.findings import Finding, Result, Safety, Severity
+from torchport.report.terminal import by_severity
 
 SOURCE = 300  # characters of the code that a finding is about
 
@@ -15,8 +16,9 @@ def findings(result: Result) -> str:
     """Two tables with one filter for both."""
     if not result.findings:
         return ""
-    left = [one for one in result.findings if _word(one) != "done" and one.severity is not Severity.INFO]
-    rest = [one for one in result.findings if one not in left]
+    ordered = by_severity(result.findings)
+    left = [one for one in ordered if _word(one) != "done" and one.severity is not Severity.INFO]
+    rest = [one for one in ordered if _word(one) == "done" or one.severity is Severity.INFO]
     parts = [
         "<section id=findings><h2>Findings</h2>",
         '<p class=filter><label>Filter <input id=filter type=search placeholder="a word, a file, a code"></label> '
@@ -49,8 +51,18 @@ def _row(finding: Finding) -> str:
         f"<td>{escape(finding.message)}"
         + (f"<p class=hint>{escape(finding.hint)}</p>" if finding.hint and not quiet else "")
         + (f"<pre>{escape(source)}</pre>" if source and "\n" not in source.strip() else "")
+        + _messages(finding)
         + "</td></tr>"
     )
+
+
+def _messages(finding: Finding) -> str:
+    """What a failing run wrote last to stderr, folded."""
+    lines = [str(line) for line in finding.evidence.get("stderr", ())]
+    if not lines:
+        return ""
+    text = escape("\n".join(lines))
+    return f"<details><summary>last lines on stderr</summary><pre>{text}</pre></details>"
 
 
 def _word(finding: Finding) -> str:

@@ -1,146 +1,80 @@
-"""The comparison of two runs: loss curves, their difference, the final metrics, and how each run went."""
+"""The two runs: where each ran and for how long, how it ended, what used the NPU, and what it left."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
 from torchport.findings import Result
-from torchport.report.html.curve import chart
+from torchport.report import wording
+from torchport.report.html.comparison import compared
 
-ROWS = 12  # of the table of losses
+SIDES = (
+    ("reference", "reference", "Original"),
+    ("npu", "port", "Port"),
+)  # in data["runs"], elsewhere, for people
+OUTSIDE = 12  # paths of each run
 
 
 def runs(result: Result) -> str:
-    """The section of a port or comparison; empty for other results."""
-    if "holds" not in result.data:
+    """A table with a column for each run; empty where a result has no runs."""
+    found = result.data.get("runs") or {}
+    sides = [(found[step], side, title) for step, side, title in SIDES if found.get(step)]
+    if not sides:
         return ""
-    comparison = result.data.get("comparison") if result.command == "port" else result.data
-    parts = [
-        "<section><h2>The two runs</h2>",
-        _how(result.data.get("runs", {}), result.data.get("backend", "")),
+    seconds = compared(result).get("seconds") or {}
+    files = result.data.get("files") or ()
+    rows: list[tuple[str, Callable[[Mapping[str, Any], str], str]]] = [
+        ("Ended", lambda run, _: escape(wording.ended(run))),
+        ("Ran on", lambda run, _: escape("" if run.get("skipped") else str(run.get("device") or ""))),
+        ("Ranks", lambda run, _: str(run["ranks"]) if int(run.get("ranks") or 1) > 1 else ""),
+        ("Steps", lambda run, _: f"{int(run['steps']):,}" if run.get("steps") else ""),
+        ("Time", lambda run, _: _time(run.get("seconds"))),
+        ("Time of a step", lambda _, side: _time(seconds.get(side))),
+        ("Operators on the NPU", lambda run, _: escape(wording.launched(run))),
+        ("Tensors", lambda run, _: _tensors(run)),
+        ("Files written", lambda _, side: _wrote(files, side)),
+        ("Wrote outside its folder", lambda run, _: _outside(run.get("outside") or ())),
     ]
-    if comparison and (comparison["curves"]["reference"] or comparison["curves"]["port"]):
-        parts += [_curves(comparison), _losses(comparison), _metrics(comparison)]
-    return "".join(parts) + "</section>"
+    cells = []
+    for name, cell in rows:
+        texts = [cell(run, side) for run, side, _ in sides]
+        if any(texts):
+            cells.append(f"<tr><th scope=row>{name}</th>{''.join(f'<td>{text}</td>' for text in texts)}</tr>")
+    head = "".join(f"<th>{title}</th>" for _, _, title in sides)
+    table = f"<table class='list runs'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(cells)}</tbody></table>"
+    return f"<section><h2>The two runs</h2>{table}{_hint(result.data)}{_notes(result.data)}</section>"
 
 
-def _how(runs: Mapping[str, Any], backend: str) -> str:
-    rows = []
-    for step, name in (("reference", "original"), ("npu", "port")):
-        run = runs.get(step)
-        if run is None:
-            continue
-        if run.get("skipped"):
-            rows.append([name, "", "not run", "", ""])
-            continue
-        ended = (
-            "stopped: --timeout"
-            if run["timed_out"]
-            else f"exit status {run['status']}"
-            if run["status"]
-            else "to its end"
-        )
-        rows.append([name, run["device"], ended, f"{run['steps']} steps", f"{float(run['seconds']):.1f} s"])
-    cells = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    note = f"<p class=hint>{escape(str(backend))}</p>" if backend else ""
-    return (f"<table class=list><tbody>{cells}</tbody></table>" if rows else "") + note
-
-
-def _curves(comparison: Mapping[str, Any]) -> str:
-    reference, port = ([float(loss) for loss in comparison["curves"][side]] for side in ("reference", "port"))
-    figures = [chart("Loss of each step", {"original": reference, "port": port})]
-    errors = [float(error) for error in comparison["errors"]]
-    if errors and not comparison["chance"] and not any(errors):
-        figures.append("<p>The losses of both runs are equal in every digit, in every step.</p>")
-    elif errors and not comparison["chance"]:
-        bounds = comparison["tolerance"]
-        allowed = {"allowed at first": bounds["first"]} | (
-            {"allowed": bounds["run"]} if bounds["run"] else {}
-        )
-        figures.append(
-            chart("Relative difference of the losses", {"difference": errors}, allowed, logarithmic=True)
-        )
-    return "".join(figures)
-
-
-def _losses(comparison: Mapping[str, Any]) -> str:
-    if comparison["windows"] and comparison["method"] != "step by step":
-        head = ("Steps", "Mean, original", "Mean, port", "Difference", "Allowed")
-        rows: list[Sequence[object]] = [
-            (
-                f"{span['start']} to {span['end'] - 1}",
-                f"{float(span['reference']):.6g}",
-                f"{float(span['port']):.6g}",
-                f"{abs(float(span['port']) - float(span['reference'])):.1e}",
-                f"{float(span['allowed']):.1e}",
-            )
-            for span in comparison["windows"]
-        ]
-        return _numbers(
-            "The means of each tenth", head, rows, [bool(span["holds"]) for span in comparison["windows"]]
-        )
-    errors = [float(error) for error in comparison["errors"]]
-    count = len(errors)
-    picked = sorted({round(index * (count - 1) / (ROWS - 1)) for index in range(ROWS)}) if count else []
-    bounds = comparison["tolerance"]
-    limits = [
-        bounds["first"] if step < bounds["first_steps"] else bounds["run"] or float("inf") for step in picked
-    ]
-    curves = comparison["curves"]
-    rows = [
-        (
-            step,
-            f"{float(curves['reference'][step]):.6g}",
-            f"{float(curves['port'][step]):.6g}",
-            f"{errors[step]:.1e}",
-            f"{limit:g}",
-        )
-        for step, limit in zip(picked, limits, strict=True)
-    ]
-    head = ("Step", "Original", "Port", "Relative", "Allowed")
-    return _numbers(
-        "Losses of some steps",
-        head,
-        rows,
-        [errors[step] <= limit for step, limit in zip(picked, limits, strict=True)],
+def _hint(data: Mapping[str, Any]) -> str:
+    backend = str(data.get("backend") or "")
+    where = f"NPU: {backend}. " if backend else ""
+    return f"<p class=hint>{escape(where)}Times are of this machine" + (
+        " and say nothing about the speed of hardware.</p>" if "virtual" in backend else ".</p>"
     )
 
 
-def _metrics(comparison: Mapping[str, Any]) -> str:
-    rows = [
-        (
-            row["name"],
-            _value(row, "reference"),
-            _value(row, "port"),
-            "" if row["allowed"] is None else f"{float(row['allowed']):.2g}",
-        )
-        for row in comparison["metrics"]
-    ]
-    holds = [bool(row["holds"]) for row in comparison["metrics"]]
-    return (
-        _numbers("What both print last", ("Metric", "Original", "Port", "Allowed difference"), rows, holds)
-        if rows
-        else ""
-    )
+def _notes(data: Mapping[str, Any]) -> str:
+    notes = "".join(f"<li>{escape(wording.sentence(str(note)))}</li>" for note in data.get("notes") or ())
+    return f"<ul class=notes>{notes}</ul>" if notes else ""
 
 
-def _value(row: Mapping[str, Any], side: str) -> str:
-    return f"{float(row[side]):g}{' %' if row['percent'] else ''}"
+def _time(seconds: object) -> str:
+    return "" if seconds is None or not seconds else escape(wording.elapsed(float(str(seconds))))
 
 
-def _numbers(title: str, head: Sequence[str], rows: Sequence[Sequence[object]], holds: Sequence[bool]) -> str:
-    cells = "".join(
-        f"<tr{'' if good else ' class=off'}>"
-        + "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
-        + "</tr>"
-        for row, good in zip(rows, holds, strict=True)
-    )
-    titles = "".join(f"<th>{escape(name)}</th>" for name in head)
-    return (
-        f"<details><summary>{escape(title)}</summary><table class='list figures'><thead><tr>{titles}</tr></thead>"
-        f"<tbody>{cells}</tbody></table></details>"
-    )
+def _tensors(run: Mapping[str, Any]) -> str:
+    words = [f"{wording.listed(parts)} on {device}" for device, parts in wording.places(run)]
+    return "<br>".join(escape(text) for text in words)
+
+
+def _wrote(files: Any, side: str) -> str:
+    names = [str(row.get("name")) for row in files if row.get(side)]
+    return escape(wording.count(len(names), "file")) if files else ""
+
+
+def _outside(paths: Any) -> str:
+    left = len(paths) - OUTSIDE
+    shown = [f"<code>{escape(str(path))}</code>" for path in paths[:OUTSIDE]]
+    return "<br>".join([*shown, *([f"and {left:,} more"] if left > 0 else [])])
