@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import port_results
 import pytest
+from port_results import comparison, curve, metric, port, run
 
 from torchport.analyze import analyze_tree
 from torchport.convert import preview_tree
@@ -33,61 +36,6 @@ class Tags(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
-
-
-def comparison(**changes: Any) -> dict[str, Any]:
-    data = {
-        "holds": True,
-        "method": "step by step",
-        "chance": [],
-        "tolerance": {
-            "dtype": "float32",
-            "first": 1e-4,
-            "first_steps": 50,
-            "run": 1e-2,
-            "floor": 1e-3,
-            "points": 0.5,
-        },
-        "steps": {"reference": 3, "port": 3},
-        "worst": {"first": 2e-6, "run": 2e-6},
-        "seconds": {"reference": 0.01, "port": 0.02},
-        "curves": {"reference": [2.0, 1.0, 0.5], "port": [2.0, 1.0, 0.500001]},
-        "errors": [0.0, 1e-7, 2e-6],
-        "windows": [],
-        "metrics": [
-            {
-                "name": "accuracy",
-                "reference": 97.0,
-                "port": 96.5,
-                "percent": True,
-                "allowed": 0.5,
-                "holds": True,
-            }
-        ],
-    }
-    return data | changes
-
-
-def port(**changes: Any) -> Result:
-    run = {"status": 0, "timed_out": False, "seconds": 1.5, "steps": 3, "device": "the CPU", "wrote": []}
-    data = {
-        "script": "train.py",
-        "arguments": ["--epochs", "3"],
-        "holds": True,
-        "backend": "the virtual NPU",
-        "summary": {
-            "files": 1,
-            "automatic": 2,
-            "review": 0,
-            "decisions": 0,
-            "blockers": 0,
-            "effort_hours": [0, 0],
-        },
-        "diff": "--- a/train.py\n+++ b/train.py\n@@ -1,2 +1,2 @@\n import torch\n-x.cuda()\n+x.npu()\n",
-        "comparison": comparison(),
-        "runs": {"reference": run, "npu": {**run, "status": 1}},
-    }
-    return Result("port", (), data | changes)
 
 
 def analysis() -> Result:
@@ -147,7 +95,9 @@ def hostile(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "result", [port(), analysis(), Result("compare", (), comparison())], ids=lambda r: r.command
+    "result",
+    [port(), port_results.gan(), port_results.crashed(), analysis(), Result("compare", (), comparison())],
+    ids=["holds", "gan", "crashed", "analyze", "compare"],
 )
 def test_hostile_text_stays_text(result: Result) -> None:
     place = Location(HOSTILE, 1, 1, 1, 1)
@@ -180,18 +130,141 @@ def test_conversion(tmp_path: Path) -> None:
 
 def test_verdict_comes_first() -> None:
     text = Tags(page(port())).text
-    assert (
-        text.index("The port trains like the original") < text.index("The two runs") < text.index("Changes")
+    places = [
+        text.index(part)
+        for part in ("The port holds", "20 optimizer steps compared", "The two runs", "Changes")
+    ]
+    assert places == sorted(places)
+    assert "--from npu" not in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind", "mark", "title"),
+    [
+        ("holds", "good", "✓", "The port holds"),
+        ("does not hold", "bad", "✕", "The port does not hold"),
+        ("undecided", "open", "?", "Undecided whether the port holds"),
+        ("", "open", "?", "Undecided whether the port holds"),
+    ],
+)
+def test_banner_of_each_word(verdict: str, kind: str, mark: str, title: str) -> None:
+    text = page(
+        port(verdict=verdict, reason="the machine is too small", decide=["pip install x", "a larger machine"])
     )
     assert (
-        "3 steps compared step by step; the worst of the first 50 differs by 2.0e-06, where 0.0001 is allowed"
+        f'<section class="verdict {kind}"><span aria-hidden=true>{mark}</span><div><h2>{title}</h2>' in text
+    )
+    assert "The machine is too small." in text
+    assert (
+        "<h3>What would decide it</h3><ul><li><code>pip install x</code></li><li>A larger machine.</li>"
         in text
     )
-    broken = Finding("TP301", Severity.ERROR, Safety.REPORT, None, "the loss differs from step 1 on")
-    failed = port(holds=False)
-    text = Tags(page(Result("port", (broken,), failed.data))).text
-    assert "The port does not hold" in text and "The loss differs from step 1 on." in text
-    assert "torchport port train.py --from npu -- --epochs 3" in text
+    found = Tags(text).text
+    assert ("✕" in found) is (kind == "bad") and ("✓" in found) is (kind == "good")
+
+
+def test_comparison_has_the_same_words() -> None:
+    for verdict in ("holds", "does not hold", "undecided"):
+        text = Tags(page(Result("compare", (), comparison(verdict=verdict)))).text
+        assert f"{verdict.capitalize()}20 optimizer steps compared" in text
+
+
+def test_next_is_the_same_command_again() -> None:
+    def commands(*command: str) -> str:
+        return Tags(page(port(verdict="does not hold", command=command))).text
+
+    assert "torchport port --from npu train.py -- --epochs 3" in commands("train.py", "--epochs", "3")
+    assert "torchport port --from npu -- torchrun --nproc-per-node 2 'my train.py'" in commands(
+        "--", "torchrun", "--nproc-per-node", "2", "my train.py"
+    )
+    assert "torchport port --from npu -- -m pkg.train" in commands("-m", "pkg.train")
+
+
+@pytest.mark.parametrize("name", port_results.odd())
+def test_every_shape_makes_a_page(name: str) -> None:
+    result = port_results.odd()[name]
+    text = page(result)
+    found = Tags(text)
+    assert found.tags.count("script") == 1
+    assert str(result.data.get("reason", ""))[1:] in found.text
+    assert "nan" not in text.partition("<svg")[2].partition("</svg>")[0]
+    assert {
+        tag
+        for tag in ("section", "table", "details", "figure", "svg")
+        if text.count(f"<{tag}") != text.count(f"</{tag}>")
+    } == set()
+
+
+def test_stored_result_makes_the_same_page(tmp_path: Path) -> None:
+    for name, result in port_results.odd().items():
+        result.write(tmp_path / "result.json")  # NaN becomes a text there
+        assert page(Result.read(tmp_path / "result.json")) == page(result), name
+
+
+def test_a_curve_for_each_call_site() -> None:
+    text = page(port_results.gan())
+    assert text.count("<figure>") == 6
+    assert "Loss at train.py:61" in text and "Loss at models/very/deep/package/generator.py:172" in text
+    many = page(port_results.odd()["many curves"])
+    assert many.count("<figure>") == 16 and "5 more curves" in many
+
+
+def test_first_differences_are_a_table() -> None:
+    text = page(port_results.gan())
+    start = text.index("Where the runs part")
+    assert text.count("<td>train.py:66</td>", start) == 8
+    assert "<tr><td>2</td><td>train.py:66</td>" in text and "<td>3.8e-04</td><td>0.0001</td>" in text
+    assert "Where the runs part" not in page(port())
+    nan = page(port_results.odd()["nan"])
+    assert "<tr><td>1</td><td>1</td><td>nan</td><td>not finite</td><td>0.0001</td></tr>" in nan
+
+
+def test_equal_runs_say_so() -> None:
+    assert "Equal in every digit, in 20 steps." in page(port(comparison=comparison(curve(apart=0.0))))
+
+
+def test_use_of_the_npu_is_shown() -> None:
+    found = page(port())
+    assert "<li><b>5,412</b>operators launched on the NPU, in 20 of 20 steps</li>" in found
+    assert "<li><b>NPU</b>held the port&#x27;s loss, gradients, parameters and outputs</li>" in found
+    unused = page(port_results.unused())
+    assert "<li class=bad><b>0</b>operators launched on the NPU" in unused
+    assert "<li class=bad><b>CPU</b>held the port" in unused
+    assert "npu:0, not used" in unused and "npu:0, not used" not in found
+    assert "launched on the NPU" not in page(
+        port(runs={"reference": run(), "npu": run(npu=True, evidence={})})
+    )
+
+
+def test_both_runs() -> None:
+    text = Tags(page(port_results.gan())).text
+    assert "ended by torchport after 20 steps: enough to compare" in text
+    assert "4 files3 files" in text
+    assert "/data/cache/index.bin" in text
+    assert "Both runs were ended after 50 steps and 60 s: --steps N for more." in text
+    killed = Tags(page(port_results.odd()["killed"])).text
+    assert "signal SIGKILL" in killed and "stopped after 20 steps: --timeout" in killed
+    assert "Ranks88" in Tags(page(port_results.odd()["ranks"])).text
+
+
+def test_times_are_of_this_machine() -> None:
+    text = Tags(page(port())).text
+    assert "2 min 36 s" in text and "31 ms7.8 s" in text and "e+03" not in text
+    assert "Times are of this machine and say nothing about the speed of hardware." in text
+    assert "hardware" not in Tags(page(port(backend="Ascend910B1"))).text
+
+
+def test_files_that_differ_come_first() -> None:
+    text = Tags(page(port_results.gan())).text
+    places = [text.index(name) for name in ("model.pt", "extra.json", "samples/epoch_0.png", "log.txt")]
+    assert places == sorted(places)
+    assert "3 of 14 tensors differ" in text and "not there" in text
+
+
+def test_modules_that_were_not_converted() -> None:
+    text = page(port_results.gan())
+    assert "<code>library/mylib/__init__.py:3</code>" in text
+    assert "Imported, not converted" not in page(port())
 
 
 def test_what_is_left_comes_before_what_is_done() -> None:
@@ -206,21 +279,36 @@ def test_what_is_left_comes_before_what_is_done() -> None:
     assert "3x3 → 4x4" in found.text
 
 
+def test_errors_come_before_warnings() -> None:
+    place = [Location(name, 1, 1, 1, 1) for name in ("a.py", "b.py")]
+    findings = [
+        Finding("TP1", Severity.WARNING, Safety.REPORT, place[0], "a warning"),
+        Finding("TP2", Severity.INFO, Safety.REPORT, place[0], "an advice"),
+        Finding("TP3", Severity.ERROR, Safety.REPORT, place[1], "an error"),
+        Finding("TP4", Severity.ERROR, Safety.REPORT, None, "an error of the run"),
+    ]
+    text = Tags(page(port(tuple(findings)))).text
+    places = [text.index(part) for part in ("an error of the run", "an error", "a warning", "an advice")]
+    assert places == sorted(places)
+
+
 def test_run_without_comparison() -> None:
-    skipped = {"status": None, "skipped": True, "steps": 0, "seconds": 0.0}
-    result = port(holds=False, comparison=None)
-    data = {**result.data, "runs": {**result.data["runs"], "npu": skipped}}
-    text = Tags(page(Result("port", (), data))).text
-    assert "not run" in text
+    text = Tags(page(port_results.crashed())).text
+    assert "not run" in text and "exit status 1" in text
+    assert "ModuleNotFoundError: No module named 'tokenizers', which this project" in text
+    assert "Step by step" not in text
+
+
+def test_metric_that_differs_stands_out() -> None:
+    bad = metric("accuracy", 97.0, 61.5, allowed=0.5, holds=False)
+    text = page(port(comparison=comparison(metrics=[bad])))
+    assert "<tr class=off><td>accuracy</td><td>97 %</td><td>61.5 %</td><td>0.5</td></tr>" in text
+    assert "class=off" not in page(port())
 
 
 def test_statistical_comparison() -> None:
-    window = {"start": 0, "end": 10, "reference": 1.0, "port": 1.5, "allowed": 0.1, "holds": False}
-    result = Result(
-        "compare", (), comparison(method="statistically", chance=["dropout"], windows=[window], holds=False)
-    )
-    text = page(result)
-    assert "The means of each tenth" in text
+    text = page(port_results.odd()["by chance"])
+    assert "Means of loss at train.py:20" in text
     assert "<tr class=off><td>0 to 9</td>" in text
     assert "Relative difference" not in text
 
@@ -233,18 +321,31 @@ def test_clean_project(tmp_path: Path) -> None:
 def test_chart_breaks_at_what_is_not_finite() -> None:
     text = chart("loss", {"a": [1.0, math.nan, 2.0, math.inf, 3.0, 4.0]})
     path = text.partition('d="')[2].partition('"')[0]
-    assert path.count("M") == 3 and path.count("L") == 1
+    assert path.count("M") == 3 and path.count("L") == 1 and path.count("h5") == 2
     assert chart("loss", {"a": [math.nan]}) == ""
 
 
 def test_chart_of_one_step_is_a_dot() -> None:
-    assert "h.1" in chart("loss", {"a": [1.0]})
+    assert "h5" in chart("loss", {"a": [1.0]})
+
+
+def test_chart_tells_near_values_apart() -> None:
+    for values in ([2.30001, 2.30002], [0.00001, 0.00002], [1e9, 1e9 + 4], [1.0, 5000.0]):
+        scale = chart("loss", {"a": values}).partition("<g class=axis>")[2]
+        labels = re.findall(r"text-anchor=end>([^<]+)<", scale)
+        assert len(labels) >= 2 and len(set(labels)) == len(labels)
+
+
+def test_labels_have_room() -> None:
+    text = chart("difference", {"a": [1e-7, 1e-3]}, {"allowed": 1e-4}, logarithmic=True)
+    for right, label in re.findall(r"<text x=([\d.]+) y=[\d.]+ text-anchor=end>([^<]+)<", text):
+        assert float(right) - 10.5 * len(label) >= 0  # 19 px, as on a narrow screen
 
 
 @pytest.mark.parametrize("values", [[0.0] * 5, [-3.0, 5.0], [1e-12, 1e12], [7.0]])
 def test_chart_stays_inside(values: list[float]) -> None:
     text = chart("loss", {"a": values})
-    points = text.partition('d="')[2].partition('"')[0].replace("h.1", "").replace("L", "M").split("M")[1:]
+    points = text.partition('d="')[2].partition('"')[0].replace("h5", "").replace("L", "M").split("M")[1:]
     for point in points:
         x, y = map(float, point.split())
         assert 0 <= x <= 720 and 0 <= y <= 240

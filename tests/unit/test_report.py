@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 
+import port_results
 import pytest
 
-from torchport.findings import Edit, Finding, Location, Safety, Severity
-from torchport.report import render
+from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
+from torchport.report import render, render_compare, render_port, wording
+from torchport.report.columns import columns, wrap
 from torchport.report.terminal import use_color
 
 PLACE = Location("a.py", 3, 5, 3, 9)
@@ -74,3 +76,172 @@ def test_color_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert not use_color(Terminal())
     assert "\x1b[31m" in render([finding()], color=True)
+
+
+def test_worst_comes_first() -> None:
+    other = Location("b.py", 1, 1, 1, 1)
+    findings = [
+        finding(severity=Severity.INFO, message="advice"),
+        finding(severity=Severity.WARNING, message="warning"),
+        finding(location=other, message="error"),
+        finding(location=None, message="error of the run"),
+    ]
+    text = render(findings, color=False)
+    places = [text.index(part) for part in ("  error of the run", "b.py", "a.py", "  warning", "  advice")]
+    assert places == sorted(places)
+    assert text.count("a.py") == text.count("b.py") == 1
+
+
+def test_chinese_wraps_by_columns() -> None:
+    lines = render([finding(message="缺少数据集,请先下载。" * 20)], color=False, width=80).splitlines()
+    assert len(lines) > 5
+    assert max(map(columns, lines)) <= 80
+    assert not any(line.strip().startswith((",", "。")) for line in lines)
+
+
+@pytest.mark.parametrize("width", [24, 40, 80, 120])
+@pytest.mark.parametrize(
+    "text", ["one two three " * 9, "缺少数据集" * 9, "a/long/path/" * 20 + " end", "", "  x  "]
+)
+def test_wrapping_loses_nothing(text: str, width: int) -> None:
+    lines = wrap(text, width)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(columns(line) <= width or " " not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0004, "0.4 ms"),
+        (0.506, "506 ms"),
+        (0.9997, "1.0 s"),
+        (7.78, "7.8 s"),
+        (59.97, "1 min"),
+        (155.6, "2 min 36 s"),
+        (3840, "1 h 4 min"),
+        (float("nan"), "?"),
+    ],
+)
+def test_times(value: float, text: str) -> None:
+    assert wording.elapsed(value) == text
+
+
+def test_counts() -> None:
+    assert [wording.count(number, "finding") for number in (0, 1, 2, 1234)] == [
+        "0 findings",
+        "1 finding",
+        "2 findings",
+        "1,234 findings",
+    ]
+    assert wording.listed([]) == "" and wording.listed(["a", "b", "c"]) == "a, b and c"
+
+
+@pytest.mark.parametrize("name", port_results.odd())
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_shape_fits_the_terminal(name: str, width: int) -> None:
+    result = port_results.odd()[name]
+    text = render_port(result, width, False, report="out/report.html", port="out/train.py")
+    lines = text.splitlines()
+    assert max(map(columns, lines)) <= width
+    assert "\x1b" not in text
+    assert lines[-1 if result.data["verdict"] != "holds" else -2] == "  out/report.html"
+    assert (lines[-1] == "  out/train.py is the port") is (result.data["verdict"] == "holds")
+    flat = "".join("".join(lines).split())
+    assert "".join(str(result.data.get("reason", "")).split()) in flat  # whole: nothing is cut
+    assert len(lines) <= 34
+
+
+@pytest.mark.parametrize(
+    ("verdict", "colour", "line"),
+    [
+        ("holds", "32", "train.py: holds (why)"),
+        ("does not hold", "31", "train.py: does not hold: why"),
+        ("undecided", "33", "train.py: undecided: why"),
+    ],
+)
+def test_verdict_in_its_colour(verdict: str, colour: str, line: str) -> None:
+    result = port_results.port(verdict=verdict, reason="why", decide=["pip install x"], comparison=None)
+    plain = render_port(result, 100, False)
+    assert line in plain.splitlines()
+    assert ("  to decide: pip install x" in plain.splitlines()) is True
+    painted = render_port(result, 100, True)
+    assert f"\x1b[1;{colour}m{verdict}\x1b[0m" in painted
+    others = {"31", "32", "33"} - {colour}
+    assert not any(f"{other}m" in painted for other in others)
+    assert "✕" not in painted and "✗" not in painted
+
+
+def test_no_colour_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = render_port(port_results.gan())  # stdout is not a terminal here
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 60
+
+
+def test_port_that_parts_says_where() -> None:
+    text = render_port(port_results.gan(), 120, False)
+    assert text.count("  original  ") == text.count("  port      ") == 3
+    assert "loss at train.py:61" in text and "loss at ../generator.py:172" in text
+    assert (
+        "differs at 2    loss at train.py:66: 1.68914 against 1.68849, 3.8e-04 relative, 0.0001 allowed"
+        in text
+    )
+    assert "accuracy 97 % -> 61.5 % (differs, 0.5 allowed)" in text
+    assert "2 differ: model.pt (3 of 14 tensors differ), extra.json" in text
+    assert "library/mylib/__init__.py:3 (torch.cuda.is_available() decides the device)" in text
+    assert "the original wrote outside its folder: /data/cache/index.bin" in text
+    assert "note            both runs were ended after 50 steps" in text
+
+
+def test_port_that_holds_is_short() -> None:
+    text = render_port(port_results.port(), 120, False)
+    assert "differs" not in text
+    assert "5,412 operators launched on the NPU, in 20 of 20 steps" in text
+    assert len(text.splitlines()) <= 12
+
+
+def test_use_of_the_npu_is_not_claimed() -> None:
+    text = render_port(port_results.unused(), 120, False)
+    assert "no operator launched on the NPU; loss, gradients, parameters and outputs on the CPU" in text
+    assert "npu:0, not used" in text
+
+
+def test_losses_that_are_not_finite() -> None:
+    text = render_port(port_results.odd()["nan"], 120, False)
+    assert "!" in text
+    assert "differs at 1    loss at train.py:20: nan against 1, not finite relative, 0.0001 allowed" in text
+
+
+def test_statistical_comparison_shows_windows() -> None:
+    text = render_port(port_results.odd()["by chance"], 120, False)
+    assert "compared statistically; dropout draws on the device" in text
+    assert "differs 0-9     loss at train.py:20: mean 1.5 against 1, 1.0e-01 allowed" in text
+
+
+def test_messages_of_a_failing_run_are_whole() -> None:
+    text = render_port(port_results.crashed(), 80, False)
+    assert "  |     import tokenizers" in text and "^^^" not in text
+    quoted = " ".join(line[4:].strip() for line in text.splitlines() if line.startswith("  |"))
+    assert "before it can start with the first of its steps" in quoted
+
+
+def test_hostile_port_stays_text() -> None:
+    result = port_results.port(
+        verdict="undecided",
+        reason="\x1b[2J\rgone\nnext",
+        decide=["\x1b]0;title\x07"],
+        script="\x1b[31m.py",
+        files=[port_results.left("\x1b[2J.pt", False)],
+        notes=["\x1b[2J"],
+        comparison=port_results.comparison(port_results.curve("\x1b[2J.py:1")),
+    )
+    text = render_port(result, 80, False)
+    assert "\x1b" not in text and "\r" not in text
+    assert "\\x1b[2J\\rgone\\nnext" in text
+
+
+def test_comparison_in_the_same_words() -> None:
+    data = port_results.comparison(verdict="does not hold", reason="the loss differs from step 2 on")
+    text = render_compare(Result("compare", (port_results.DIFFERENT,), data), 80, False)
+    assert text.splitlines()[-1] == "does not hold: the loss differs from step 2 on"
+    assert "TP301" in text and "original" in text

@@ -15,6 +15,7 @@ BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-~=+*#"  # for a stdout that cannot print the others
 CURVES = 3  # that are drawn; the HTML report has all
 DIFFERENCES = 3  # that are listed, the first of each curve
+NARROW = 16  # bars, fewer of which show nothing
 METRICS = 6
 LABEL = 18  # columns of what stands before a line's text
 NAME = 30  # columns that the name of a curve may take
@@ -77,6 +78,9 @@ def _curve(head: str, curve: Curve, width: int) -> Iterator[str]:
     low, high = min(shown, default=0.0), max(shown, default=1.0)
     ends = [f"{side[0]:.4g} -> {side[-1]:.4g}" if side else "none" for side in (curve.reference, curve.port)]
     room = width - columns(head) - len("  original    ") - max(map(len, ends))
+    if room < NARROW:  # the name on a line of its own
+        yield head.rstrip()
+        room, head = room + columns(head) - 2, "  "
     for name, side, values in (("original", curve.reference, ends[0]), ("port", curve.port, ends[1])):
         bars = sparkline(side, low, high, min(max(room, 8), 60))
         yield f"{head}  {name:<8}  {bars}{'  ' if bars else ''}{values}"

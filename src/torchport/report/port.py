@@ -125,7 +125,7 @@ def _run(run: Mapping[str, Any]) -> str:
         return "not run"
     ranks = int(run.get("ranks") or 1)
     words = [
-        f"on {run['device']}" if run.get("device") else "",
+        f"on {wording.device(run)}" if wording.device(run) else "",
         wording.count(ranks, "rank") if ranks > 1 else "",
         wording.elapsed(float(run["seconds"])) if run.get("seconds") is not None else "",
         wording.ended(run),

@@ -86,7 +86,7 @@ def _finding(finding: Finding, width: int, paint: Painter) -> list[str]:
 
 
 def _wrap(text: str, width: int, indent: int, *, indent_first: bool = False) -> list[str]:
-    pieces = wrap(text, max(width - indent, 40))
+    pieces = wrap(text, max(width - indent, 24))
     return [" " * indent + piece if index or indent_first else piece for index, piece in enumerate(pieces)]
 
 

@@ -107,6 +107,13 @@ def launched(run: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+def device(run: Mapping[str, Any]) -> str:
+    """The device that a run was given; one that it did not use is called so; empty for a run that was left out."""
+    name = "" if run.get("skipped") else str(run.get("device") or "")
+    unused = (run.get("evidence") or {}).get("launches") == 0
+    return f"{name}, not used" if name and unused else name
+
+
 def places(run: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Where the loss, the gradients, the parameters and the outputs of a run lived: each device with those on it."""
     evidence = run.get("evidence") or {}

@@ -82,12 +82,12 @@ def _differences(data: Mapping[str, Any]) -> str:
     rows = differences(data, DIFFERENCES)[:DIFFERENCES]
     if not rows:
         return ""
-    names = len({row.curve for row in rows}) > 1 or len(read_curves(data)) > 1
-    head = ("Step", *(("What",) if names else ()), "Original", "Port", "Relative", "Allowed")
+    names = len(read_curves(data)) > 1
+    head = ("Step", *(("Where",) if names else ()), "Original", "Port", "Relative", "Allowed")
     cells = [
         (
             row.step,
-            *((row.curve,) if names else ()),
+            *((row.curve.removeprefix("loss at "),) if names else ()),
             f"{row.reference:.6g}",
             f"{row.port:.6g}",
             wording.error(row.error),

@@ -9,6 +9,7 @@ from html import escape
 WIDTH, HEIGHT = 720, 240
 RIGHT, TOP, BOTTOM = 28, 14, 30
 LETTER = 11.5  # of a label, at the size that labels have on a narrow screen; elsewhere they are smaller
+DOT = 5  # length of a point that has no neighbours
 POINTS = 600  # of one line; longer ones are thinned, keeping the extremes
 
 
@@ -121,17 +122,20 @@ class _Scale:
         return [(value, f"{value:.{places}f}") for value in values]
 
     def path(self, values: Sequence[float]) -> str:
-        """The line as SVG path commands, with a new start after each gap."""
-        words, pen = [], "M"
+        """The line as SVG path commands, with a new start after each gap; a point between gaps is a short stroke."""
+        stretches: list[list[tuple[float, float]]] = [[]]
         for step, value in _thinned(values):
             if _shown(value, self._logarithmic):
-                words.append(f"{pen}{self.x(step):.1f} {self.y(value):.1f}")
-                pen = "L"
-            else:
-                pen = "M"
-        if len(words) == 1:  # a line of one point has no length: make it a dot
-            words.append("h.1")
-        return "".join(words)
+                stretches[-1].append((self.x(step), self.y(value)))
+            elif stretches[-1]:
+                stretches.append([])
+        return "".join(
+            f"M{points[0][0] - DOT / 2:.1f} {points[0][1]:.1f}h{DOT}"
+            if len(points) == 1
+            else "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+            for points in stretches
+            if points
+        )
 
 
 def _thinned(values: Sequence[float]) -> list[tuple[int, float]]:

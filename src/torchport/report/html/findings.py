@@ -62,7 +62,7 @@ def _messages(finding: Finding) -> str:
     if not lines:
         return ""
     text = escape("\n".join(lines))
-    return f"<details><summary>last lines on stderr</summary><pre>{text}</pre></details>"
+    return f"<details open><summary>last lines on stderr</summary><pre>{text}</pre></details>"
 
 
 def _word(finding: Finding) -> str:

@@ -27,7 +27,7 @@ def runs(result: Result) -> str:
     files = result.data.get("files") or ()
     rows: list[tuple[str, Callable[[Mapping[str, Any], str], str]]] = [
         ("Ended", lambda run, _: escape(wording.ended(run))),
-        ("Ran on", lambda run, _: escape("" if run.get("skipped") else str(run.get("device") or ""))),
+        ("Device", lambda run, _: escape(wording.device(run))),
         ("Ranks", lambda run, _: str(run["ranks"]) if int(run.get("ranks") or 1) > 1 else ""),
         ("Steps", lambda run, _: f"{int(run['steps']):,}" if run.get("steps") else ""),
         ("Time", lambda run, _: _time(run.get("seconds"))),
