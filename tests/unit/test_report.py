@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import shlex
+from pathlib import Path
 
 import port_results
 import pytest
 
 from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
-from torchport.report import render, render_compare, render_port, wording
-from torchport.report.columns import columns, wrap
+from torchport.report import render, render_compare, render_port, render_verdict, wording
+from torchport.report.columns import columns, shortened, wrap
 from torchport.report.terminal import use_color
+from torchport.report.verdict import effort
 
 PLACE = Location("a.py", 3, 5, 3, 9)
 
@@ -245,3 +248,60 @@ def test_comparison_in_the_same_words() -> None:
     text = render_compare(Result("compare", (port_results.DIFFERENT,), data), 80, False)
     assert text.splitlines()[-1] == "does not hold: the loss differs from step 2 on"
     assert "TP301" in text and "original" in text
+
+
+@pytest.mark.parametrize(
+    ("root", "folder"),
+    [
+        ("project", "project_npu"),
+        ("a/nb.ipynb", "a/nb_npu"),
+        (".", "../work_npu"),
+        ("my project", "'my project_npu'"),
+    ],
+)
+def test_where_to_convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, folder: str) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    summary = {
+        "files": 1,
+        "automatic": 1,
+        "review": 0,
+        "decisions": 1,
+        "blockers": 1,
+        "effort_hours": [0.1, 33.4],
+    }
+    text = render_verdict(Result("analyze", (), {"root": root, "summary": summary}))
+    assert f"next: torchport convert {shlex.quote(root)} -o {folder}\n" in text
+    assert (
+        "1 file: 1 change is automatic, 0 automatic but to be reviewed, 1 is for you to decide, 1 blocks the port"
+        in text
+    )
+    assert "work left, as an order of magnitude: 0.1–30 h" in text
+
+
+def test_effort_is_not_a_range_of_one() -> None:
+    assert effort({"effort_hours": [0.1, 0.12]}) == "0.1 h" and effort({"effort_hours": [0, 0]}) == "none"
+
+
+def test_names_are_shortened_between_words() -> None:
+    assert shortened("models/very/deep/generator.py:172", 20) == "../generator.py:172"
+    assert shortened("rank 1, models/very/deep/generator.py:172", 20) == "rank 1, ../generator.py:172"
+    assert shortened("one two three four five", 14) == "one two ..."
+    assert shortened("short", 14) == "short"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("optimizer step", "20 optimizer steps"),
+        ("backward", "20 backward passes"),
+        ("call", "20 module calls"),
+    ],
+)
+def test_what_a_step_is(kind: str, words: str) -> None:
+    data = port_results.comparison(steps={"kind": kind, "reference": 20, "port": 20})
+    assert f"{words}, step by step" in render_port(port_results.port(comparison=data), 120, False)
+    fewer = port_results.comparison(steps={"kind": kind, "reference": 20, "port": 7})
+    assert f"{words} of the original, 7 of the port" in render_port(
+        port_results.port(comparison=fewer), 120, False
+    )

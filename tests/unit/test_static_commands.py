@@ -53,7 +53,7 @@ def test_analyze_exit_codes(tmp_path: Path, text: str, code: int) -> None:
     (tmp_path / "t.py").write_text(text)
     done = torchport("analyze", "t.py", cwd=tmp_path)
     assert done.returncode == code
-    assert "1 files" in done.stdout
+    assert "1 file: " in done.stdout
 
 
 def test_analyze_answers_the_question(tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ def test_analyze_answers_the_question(tmp_path: Path) -> None:
     *_, counts, answer, blocks, work, first, second, third, fourth = torchport(
         "analyze", ".", cwd=tmp_path
     ).stdout.splitlines()
-    assert counts.startswith("1 files: 2 changes are automatic") and counts.endswith("1 block the port")
-    assert answer == "1 place keeps this from running on an NPU. 40 % of the places are automatic."
-    assert blocks == "blocks: TP101 (1)"
-    assert work == "work left, as an order of magnitude: 2.4–17 h"
-    assert [first, second] == ["next: torchport explain TP101", "next: torchport explain TP110"]
+    assert counts.startswith("1 file: 2 changes are automatic") and counts.endswith("2 block the port")
+    assert answer == "2 places keep this from running on an NPU. 40 % of the places are automatic."
+    assert blocks == "blocks: TP101 (1), TP202 (1)"
+    assert work == "work left, as an order of magnitude: 4–30 h"
+    assert [first, second] == ["next: torchport explain TP101", "next: torchport explain TP202"]
     assert third == "next: torchport convert . --diff" and fourth.startswith("next: torchport convert")
 
 

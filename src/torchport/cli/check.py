@@ -22,6 +22,7 @@ from torchport.analyze import analyze_tree
 from torchport.findings import Finding, Result, Severity, write_atomically
 from torchport.report import render
 from torchport.report.sarif import sarif
+from torchport.report.wording import count
 from torchport.rules.catalogue import catalogue
 
 
@@ -43,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(Result("check", tuple(findings), {"root": str(arguments.path)}, result.inputs).text(), end="")
     elif not arguments.quiet:
         print(
-            render(findings) + (f"{len(findings)} findings" if findings else "nothing in the way of an NPU")
+            render(findings)
+            + (count(len(findings), "finding") if findings else "nothing in the way of an NPU")
         )
     return 1 if findings else 0
 

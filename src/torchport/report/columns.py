@@ -42,13 +42,15 @@ def hanging(head: str, text: str, width: int) -> list[str]:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most about `width` columns: of a path its last parts, of other text its first words."""
+    """The text in at most about `width` columns: of a path at its end the last parts, of other text the first
+    words."""
     if columns(text) <= width:
         return text
-    if "/" in text and " " not in text:
-        parts = text.split("/")
+    before, blank, path = text.rpartition(" ")
+    if "/" in path and columns(before) < width // 2:
+        parts = path.split("/")
         for start in range(1, len(parts)):
-            short = "../" + "/".join(parts[start:])
+            short = f"{before}{blank}../{'/'.join(parts[start:])}"
             if columns(short) <= width or start == len(parts) - 1:
                 return short
     return f"{wrap(text, width - 4)[0]} ..."

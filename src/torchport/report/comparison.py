@@ -96,7 +96,7 @@ def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield (
                 f"differs at {row.step}",
                 f"{wording.printable(row.curve)}: {row.port:.6g} against {row.reference:.6g}, "
-                f"{wording.error(row.error)} relative, {row.allowed:g} allowed",
+                f"{wording.error(row.error)} relative, {row.allowed:g} allowed  <--",
             )
     else:
         spans = [(curve, span) for curve in read_curves(data) for span in bad_windows(curve)]
@@ -104,7 +104,7 @@ def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield (
                 f"differs {span['start']}-{int(span['end']) - 1}",
                 f"{wording.printable(curve.title)}: mean {float(span['port']):.6g} against "
-                f"{float(span['reference']):.6g}, {float(span['allowed']):.1e} allowed",
+                f"{float(span['reference']):.6g}, {float(span['allowed']):.1e} allowed  <--",
             )
     metrics = data.get("metrics") or ()
     if metrics:
@@ -115,7 +115,7 @@ def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _compared(data: Mapping[str, Any]) -> str:
     steps = data.get("steps") or {}
-    noun = str(steps.get("kind") or "step")
+    noun = wording.step_kind(data)
     reference, port = int(steps.get("reference") or 0), int(steps.get("port") or 0)
     text = wording.count(port, noun)
     if reference != port:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from torchport.findings import Result, Severity
@@ -17,8 +18,9 @@ def render_verdict(result: Result) -> str:
     done, left = summary["automatic"] + summary["review"], summary["decisions"] + summary["blockers"]
     _, text, _ = judge(result)
     lines = [
-        f"{summary['files']} files: {summary['automatic']} changes are automatic, {summary['review']} automatic but to "
-        f"be reviewed, {summary['decisions']} are decisions for you, {summary['blockers']} block the port",
+        f"{count(summary['files'], 'file')}: {_are(summary['automatic'], 'change')} automatic, {summary['review']} "
+        f"automatic but to be reviewed, {_are(summary['decisions'], '')} for you to decide, {summary['blockers']} "
+        f"{'blocks' if summary['blockers'] == 1 else 'block'} the port",
         f"{text}."
         + (f" {100 * done // (done + left)} % of the places are automatic." if done + left else ""),
     ]
@@ -26,7 +28,7 @@ def render_verdict(result: Result) -> str:
         finding.code for finding in result.findings if finding.severity is Severity.ERROR and not finding.fix
     )
     if blocking:
-        lines.append("blocks: " + ", ".join(f"{code} ({count})" for code, count in blocking.most_common()))
+        lines.append("blocks: " + ", ".join(f"{code} ({times})" for code, times in blocking.most_common()))
     if left or summary["review"]:
         lines.append(f"work left, as an order of magnitude: {effort(summary)}")
     lines += [f"next: {step}" for step in steps(result)]
@@ -45,9 +47,9 @@ def is_run(result: Result) -> bool:
 
 def effort(summary: Mapping[str, Any]) -> str:
     """The estimate of the work that is left, as hours from and to."""
-    low, high = (float(hours) for hours in summary["effort_hours"])
-    words = [f"{hours:.0f}" if hours >= 10 else f"{hours:.2g}" for hours in (low, high)]
-    return f"{'–'.join(words)} h" if high else "none"
+    # One digit each: it is an order of magnitude.
+    words = [f"{float(f'{float(hours):.1g}'):g}" for hours in summary["effort_hours"]]
+    return f"{'–'.join(dict.fromkeys(words))} h" if float(summary["effort_hours"][1]) else "none"
 
 
 def _static(summary: dict[str, Any]) -> tuple[str, str, str]:
@@ -92,11 +94,23 @@ def steps(result: Result) -> Iterator[str]:
     if result.command == "analyze":
         yield f"torchport convert {root} --diff"
         is_script = str(data.get("root", "")).endswith(".py")
-        yield f"torchport port {root}" if is_script else f"torchport convert {root} -o {root}_npu"
+        yield f"torchport port {root}" if is_script else f"torchport convert {root} -o {_beside(data)}"
     elif result.command == "convert":
         yield "torchport port SCRIPT -- ARGUMENTS   (with which it trains for a minute)"
     elif result.command == "port" and data.get("verdict") == "does not hold":
         yield again(data)
+
+
+def _beside(data: Mapping[str, Any]) -> str:
+    """A folder beside what was looked at; of `.`, whose name says nothing, beside the folder that it is."""
+    root = Path(str(data.get("root", "")))
+    here = root.name in ("", "..")
+    name = root.resolve().name if here else root.stem if root.suffix in (".py", ".ipynb") else root.name
+    return shlex.quote(str((root / ".." if here else root.parent) / f"{name}_npu"))
+
+
+def _are(number: int, noun: str) -> str:
+    return f"{count(number, noun) if noun else number} {'is' if number == 1 else 'are'}"
 
 
 def again(data: Mapping[str, Any]) -> str:

@@ -28,8 +28,20 @@ def printable(text: str) -> str:
 
 def count(number: int, noun: str) -> str:
     """ "1 step", "2 steps", "1,234 steps"."""
-    plural = noun if number == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {plural}"
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """ "steps", "entries", "passes"."""
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
+def step_kind(comparison: Mapping[str, Any]) -> str:
+    """What a step of a comparison is: "optimizer step", "backward pass", "module call"."""
+    name = str((comparison.get("steps") or {}).get("kind") or "step")
+    return {"backward": "backward pass", "call": "module call"}.get(name, name)
 
 
 def listed(words: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from torchport.findings import Result
 from torchport.report.html.comparison import compared
 from torchport.report.verdict import effort, is_run, judge, steps
-from torchport.report.wording import count, listed, places, sentence
+from torchport.report.wording import count, listed, places, plural, sentence, step_kind
 
 _MARKS = {"good": "✓", "open": "!", "bad": "✕"}
 _COMMANDS = ("torchport ", "python ", "pip ", "torchrun ")
@@ -55,8 +55,8 @@ def _tiles(result: Result) -> Iterator[tuple[str, str, str]]:
     steps = compared(result).get("steps") or {}
     if steps.get("port") is not None:
         number = int(steps["port"])
-        noun = str(steps.get("kind") or "step")
-        yield f"{number:,}", f"{noun if number == 1 else f'{noun}s'} compared", ""
+        noun = step_kind(compared(result))
+        yield f"{number:,}", f"{noun if number == 1 else plural(noun)} compared", ""
     yield from _evidence((data.get("runs") or {}).get("npu") or {})
     summary = data.get("summary", {})
     words = {
