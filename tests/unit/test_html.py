@@ -178,6 +178,11 @@ def test_next_is_the_same_command_again() -> None:
         "--", "torchrun", "--nproc-per-node", "2", "my train.py"
     )
     assert "torchport port --from npu -- -m pkg.train" in commands("-m", "pkg.train")
+    python = "/somewhere/.venv/bin/python3.11"
+    assert "torchport port --from npu train.py -- --lr 1" in commands(python, "train.py", "--lr", "1")
+    assert "torchport port --from npu -- python -m pkg.train --lr 1" in commands(
+        python, "-m", "pkg.train", "--lr", "1"
+    )
 
 
 @pytest.mark.parametrize("name", port_results.odd())
@@ -237,6 +242,7 @@ def test_use_of_the_npu_is_shown() -> None:
 
 
 def test_both_runs() -> None:
+    written = [{"path": f"part{number}.pt", "change": "created", "size": 10} for number in range(9)]
     text = Tags(page(port_results.gan())).text
     assert "ended by torchport after 20 steps: enough to compare" in text
     assert "4 files3 files" in text
@@ -244,6 +250,9 @@ def test_both_runs() -> None:
     assert "Both runs were ended after 50 steps and 60 s: --steps N for more." in text
     killed = Tags(page(port_results.odd()["killed"])).text
     assert "signal SIGKILL" in killed and "stopped after 20 steps: --timeout" in killed
+    full = Tags(page(port(runs={"reference": run(ended="memory"), "npu": run(npu=True, files=written)}))).text
+    assert "stopped after 20 steps: this machine's memory was used up" in full
+    assert "part0.pt" in full and "part5.pt" in full and "part6.pt" not in full and "and 3 more" in full
     assert "Ranks88" in Tags(page(port_results.odd()["ranks"])).text
 
 

@@ -305,3 +305,11 @@ def test_what_a_step_is(kind: str, words: str) -> None:
     assert f"{words} of the original, 7 of the port" in render_port(
         port_results.port(comparison=fewer), 120, False
     )
+
+
+def test_files_are_said_once() -> None:
+    one = Finding("TP348", Severity.INFO, Safety.REPORT, None, "the file out.pt differs")
+    result = port_results.port((one,), files=[port_results.left("out.pt", False)])
+    assert render_port(result, 120, False).count("out.pt") == 1
+    against = Finding("TP348", Severity.ERROR, Safety.REPORT, None, "the file out.pt differs")
+    assert "TP348" in render_port(port_results.port((against,)), 120, False)

@@ -19,7 +19,7 @@ LISTED = 5  # files and modules that are named; the report has all
 MESSAGE_LINES = 8  # of what a failing run wrote to stderr
 MESSAGE = 400  # characters of one of these lines
 _COLOUR = {"good": "32", "bad": "31", "open": "33"}  # green, red, amber
-_DIM = "2"
+_FILE = "TP348"  # a file of the runs differs
 
 
 def render_port(
@@ -63,8 +63,12 @@ def render_compare(result: Result, width: int | None = None, colour: bool | None
 
 
 def shown(findings: Iterable[Finding]) -> list[Finding]:
-    """What a person has to know; the diff shows what was converted."""
-    return [one for one in findings if one.severity is not Severity.INFO or one.code.startswith("TP3")]
+    """What a person has to know; the diff shows what was converted, a line of its own which files differ."""
+    return [
+        one
+        for one in findings
+        if one.severity is not Severity.INFO or (one.code.startswith("TP3") and one.code != _FILE)
+    ]
 
 
 def _stage(width: int | None, colour: bool | None) -> tuple[int, Painter]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from torchport.findings import Result, Severity
 from torchport.report.wording import count, kind, sentence
+
+_PYTHON = re.compile(r"python[\d.]*")
+_SCRIPTS = (".py", ".ipynb")
 
 
 def render_verdict(result: Result) -> str:
@@ -118,6 +122,10 @@ def again(data: Mapping[str, Any]) -> str:
     words = [str(word) for word in data.get("command") or (data.get("script") or "SCRIPT",)]
     if words[0] == "--":
         words = words[1:]
-    own = words[0].endswith((".py", ".ipynb"))  # after a script `--` says where its own arguments begin
+    if _PYTHON.fullmatch(PurePath(words[0]).name):
+        words[0] = "python"  # whichever it was: the same environment is meant
+        if len(words) > 1 and words[1].endswith(_SCRIPTS):
+            words = words[1:]
+    own = words[0].endswith(_SCRIPTS)  # after a script `--` says where its own arguments begin
     line = [words[0], *(["--", *words[1:]] if words[1:] else [])] if own else ["--", *words]
     return " ".join(["torchport port --from npu", *map(shlex.quote, line)])

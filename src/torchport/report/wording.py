@@ -89,6 +89,8 @@ def ended(run: Mapping[str, Any]) -> str:
         return "not run"
     if run.get("timed_out") or how == "timeout":
         return f"stopped after {steps}: --timeout"
+    if how == "memory":
+        return f"stopped after {steps}: this machine's memory was used up"
     if how == "steps":
         return f"ended after {steps}, as --steps asks"
     if how == "enough":

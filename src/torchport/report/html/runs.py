@@ -14,7 +14,7 @@ SIDES = (
     ("reference", "reference", "Original"),
     ("npu", "port", "Port"),
 )  # in data["runs"], elsewhere, for people
-OUTSIDE = 12  # paths of each run
+WRITTEN, OUTSIDE = 6, 12  # paths of each run; the files are listed in a table of their own
 
 
 def runs(result: Result) -> str:
@@ -34,8 +34,8 @@ def runs(result: Result) -> str:
         ("Time of a step", lambda _, side: _time(seconds.get(side))),
         ("Operators on the NPU", lambda run, _: escape(wording.launched(run))),
         ("Tensors", lambda run, _: _tensors(run)),
-        ("Files written", lambda _, side: _wrote(files, side)),
-        ("Wrote outside its folder", lambda run, _: _outside(run.get("outside") or ())),
+        ("Files written", lambda run, side: _wrote(run.get("files"), files, side)),
+        ("Wrote outside its folder", lambda run, _: _paths(run.get("outside") or (), OUTSIDE)),
     ]
     cells = []
     for name, cell in rows:
@@ -69,12 +69,15 @@ def _tensors(run: Mapping[str, Any]) -> str:
     return "<br>".join(escape(text) for text in words)
 
 
-def _wrote(files: Any, side: str) -> str:
-    names = [str(row.get("name")) for row in files if row.get(side)]
-    return escape(wording.count(len(names), "file")) if files else ""
+def _wrote(own: Any, files: Any, side: str) -> str:
+    """The files that a run wrote: its own list, else what is known from comparing both runs' files."""
+    if own is None:
+        names = [str(row.get("name")) for row in files if row.get(side)]
+        return escape(wording.count(len(names), "file")) if files else ""
+    return _paths([str(row.get("path")) if isinstance(row, Mapping) else str(row) for row in own], WRITTEN)
 
 
-def _outside(paths: Any) -> str:
-    left = len(paths) - OUTSIDE
-    shown = [f"<code>{escape(str(path))}</code>" for path in paths[:OUTSIDE]]
+def _paths(paths: Any, most: int) -> str:
+    left = len(paths) - most
+    shown = [f"<code>{escape(str(path))}</code>" for path in paths[:most]]
     return "<br>".join([*shown, *([f"and {left:,} more"] if left > 0 else [])])
