@@ -37,14 +37,16 @@ from torchport.errors import TorchportError
 
 USAGE = 2
 INTERNAL_ERROR = 3
+UNDECIDED = 4
 SIGNALLED = 128
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 EXIT_CODES = {
     0: "done, or clean",
-    1: "findings, or the runs do not agree",
+    1: "findings; the port does not hold, or the runs do not agree",
     USAGE: "usage or configuration: a wrong argument, a missing or damaged file, no device",
     INTERNAL_ERROR: "a bug in torchport",
+    UNDECIDED: "undecided (`port`, `compare`)",
     INTERRUPTED: "Ctrl-C; 128 + n for another signal n; `run` ends as the script does",
 }
 

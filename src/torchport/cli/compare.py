@@ -4,9 +4,9 @@ examples:
   torchport compare torchport-out/train/reference torchport-out/train/npu
   torchport compare A B --json > comparison.json
 
-A recording is a folder that `torchport port` leaves. Losses are compared step by step, in fp32 to 1e-4
-relative for the first 50 steps and to 1e-2 over the run; statistically where the runs draw random numbers on
-the device (dropout). Needs no torch. Exit code 0: they agree. 1: they do not.
+Answers in the words of `torchport port`, which leaves such recordings. Losses are compared step by step, in fp32 to
+1e-4 relative for the first 50 steps and to 1e-2 over the run; statistically where the runs draw random numbers on the
+device (dropout). Needs no torch. Exit code 0: holds. 1: does not hold. 4: undecided, with what would decide it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from torchport.cli import UNDECIDED
 from torchport.compare import compare
 from torchport.findings import write_atomically
 from torchport.record.recording import Recording
-from torchport.report import render, render_comparison
+from torchport.report import render_compare
 from torchport.report.html import page
+
+EXIT = {"holds": 0, "does not hold": 1}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,16 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     result = compare(Recording.read(arguments.reference), Recording.read(arguments.port))
-    holds = bool(result.data["holds"])
     if arguments.html:
         write_atomically(arguments.html, page(result).encode("utf-8", "backslashreplace"))
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:
-        verdict = "the runs agree" if holds else "the runs do not agree"
-        print(
-            "\n".join(
-                part for part in (render_comparison(result.data), render(result.findings), verdict) if part
-            )
-        )
-    return 0 if holds else 1
+        print(render_compare(result), end="")
+    return EXIT.get(result.data["verdict"], UNDECIDED)
