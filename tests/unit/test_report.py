@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import port_results
@@ -305,6 +308,15 @@ def test_what_a_step_is(kind: str, words: str) -> None:
     assert f"{words} of the original, 7 of the port" in render_port(
         port_results.port(comparison=fewer), 120, False
     )
+
+
+def test_a_terminal_that_lacks_letters(tmp_path: Path) -> None:
+    (tmp_path / "训练.py").write_text("import torch\nx = torch.ones(1).cuda()\n", encoding="utf-8")
+    command = [sys.executable, "-m", "torchport", "analyze", "训练.py"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"\u8bad\u7ec3.py" in done.stdout
 
 
 def test_files_are_said_once() -> None:

@@ -22,6 +22,7 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import io
 import os
 import pkgutil
 import signal
@@ -74,6 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the shell closed it: `torchport ... >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the end
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a terminal that lacks a letter is no reason to fail
     try:
         known = words and words[0] in command_names()
         try:
