@@ -305,7 +305,7 @@ def test_run_without_comparison() -> None:
     text = Tags(page(port_results.crashed())).text
     assert "not run" in text and "exit status 1" in text
     assert "ModuleNotFoundError: No module named 'tokenizers', which this project" in text
-    assert "Step by step" not in text
+    assert "Original and port" not in text and "Original and port" in page(port())
 
 
 def test_metric_that_differs_stands_out() -> None:

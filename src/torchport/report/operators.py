@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchport.report.terminal import printable
+from torchport.report.wording import count, printable
 
 # How an operator is taken, worst first, and what that is called.
 WORDS = {
@@ -21,7 +21,7 @@ ROWS = 20  # of operators that are simply computed on the NPU
 def render_operators(data: Mapping[str, Any]) -> str:
     """The `data["operators"]` of an analysis: counts, then a line for each operator, those to look at first."""
     counts = [f"{data['counts'][how]} {word}" for how, word in WORDS.items() if data["counts"].get(how)]
-    steps = f"{data['steps']} step{'' if data['steps'] == 1 else 's'}"
+    steps = count(data["steps"], "step")
     lines = [f"operators in {steps}: {', '.join(counts) or 'none on the device'}"]
     if data["precision"]:
         lines.append(f"  autocast was off on the CPU; on the NPU it uses {data['precision']}")

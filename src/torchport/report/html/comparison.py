@@ -29,7 +29,7 @@ def comparison(result: Result) -> str:
         _metrics(data),
     ]
     body = "".join(parts)
-    return f"<section><h2>Step by step</h2>{body}</section>" if body else ""
+    return f"<section><h2>Original and port</h2>{body}</section>" if body else ""
 
 
 def compared(result: Result) -> Mapping[str, Any]:

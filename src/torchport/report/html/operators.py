@@ -7,6 +7,7 @@ from typing import Any
 
 from torchport.findings import Result
 from torchport.report.operators import WORDS, worst_first
+from torchport.report.wording import count
 
 _CLASSES = {
     "refused": "error",
@@ -32,9 +33,8 @@ def operators(result: Result) -> str:
         if data["precision"]
         else ""
     )
-    parts = [
-        f"<section><h2>Operators of {int(data['steps'])} steps</h2><p>{counts or 'None on the device'}.</p>{precision}"
-    ]
+    title = f"Operators of {count(int(data['steps']), 'step')}"
+    parts = [f"<section><h2>{title}</h2><p>{counts or 'None on the device'}.</p>{precision}"]
     if odd:
         parts.append(_table(odd))
     if fine:
