@@ -32,7 +32,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     roles = Roles(module, role("device"))
     for node, text in literals:
         proof = roles.proof(node)
-        if proof is Proof.NONE:
+        if proof is Proof.NONE and not _is_choice(module, node):
             if not _is_name_of_attribute(module, node) and not is_accelerator_of_lightning(module, node):
                 yield RULE.finding(
                     module, node, f"{text!r} has the form of a device, but nothing here uses it as one",
@@ -111,6 +111,22 @@ def _is_part(module: Module, node: ast.Constant) -> bool:
     return isinstance(above, ast.Attribute) and above.attr == "format"
 
 
+def _is_choice(module: Module, node: ast.expr) -> bool:
+    """Whether the word is the "cuda" of `"cuda" if torch.cuda.is_available() else "cpu"`, wherever that goes."""
+    above = module.parent(node)
+    if not isinstance(above, ast.IfExp) or above.body is not node:
+        return False
+    other = above.orelse
+    return (
+        isinstance(other, ast.Constant)
+        and other.value == "cpu"
+        and any(
+            isinstance(part, ast.Attribute | ast.Name) and module.qualified(part) == "torch.cuda.is_available"
+            for part in ast.walk(above.test)
+        )
+    )
+
+
 def _is_name_of_attribute(module: Module, node: ast.expr) -> bool:
     """Whether the word is the "cuda" of `getattr(torch, "cuda")` or `torch.__dict__["cuda"]` (TP101's)."""
     above = module.parent(node)
@@ -166,6 +182,8 @@ RULE = Rule(
          "import torch\nname = 'npu'\nif name == 'npu':\n    x = torch.ones(1, device=name)\n"),
         ("p.add_argument('--where', default='cuda', choices=['cuda', 'cpu'])\nx.to(p.parse_args().where)\n",
          "p.add_argument('--where', default='npu', choices=['npu', 'cpu'])\nx.to(p.parse_args().where)\n"),
+        ("import torch\ndef f():\n    return 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+         "import torch\ndef f():\n    return 'npu' if torch.npu.is_available() else 'cpu'\n"),
         ("import torch\nd = {True: 'cuda', False: 'cpu'}[ok]\ntorch.device(d)\n",
          "import torch\nd = {True: 'npu', False: 'cpu'}[ok]\ntorch.device(d)\n"),
         ("import torch\nm = {'gpu': 'cuda', 'cpu': 'cpu'}\ntorch.device(m.get('gpu', 'cpu'))\n",
@@ -181,6 +199,8 @@ RULE = Rule(
     unchanged=(
         "import torch\nd = torch.device('cpu')\n",
         "import torch\nprint('cuda')\n",
+        "import torch\nprint('cuda' if fast else 'cpu')\n",
+        "def f():\n    return 'cuda' if gpu.is_available() else 'cpu'\n",
         "import torch\nname = 'cuda'\nprint(name)\n",
         "import torch\nm = torch.load('/x/cuda_dir/m.pt')\n",
         "import torch\nm = torch.load('cuda')\n",
