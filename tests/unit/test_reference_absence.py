@@ -124,7 +124,7 @@ def test_importing_torch_npu_is_told(site: Path) -> None:
 
 def test_a_loaded_library_is_told(tmp_path: Path) -> None:
     library = tmp_path / "libascendcl.so"
-    maps = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+    maps = [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
     any_library = next(path for path in maps if path.rpartition("/")[2].startswith(("libz.", "libm.")))
     library.write_bytes(Path(any_library).read_bytes())
     code = (
@@ -178,6 +178,11 @@ def test_environment_has_nothing_of_an_npu(tmp_path: Path) -> None:
 
 def test_search_path_that_had_nothing_else_is_gone() -> None:
     assert "LD_LIBRARY_PATH" not in reference.environment({"LD_LIBRARY_PATH": str(vnpu.library_directory())})
+
+
+def test_a_launcher_sees_a_device_for_each_process() -> None:
+    assert reference.environment({}, 2)["TORCHPORT_REFERENCE_DEVICES"] == "2"
+    assert "TORCHPORT_REFERENCE_DEVICES" not in reference.environment({}, 1)
 
 
 def test_environment_of_the_backend_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:

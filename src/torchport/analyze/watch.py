@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from torchport.findings import Result
+from torchport.knowledge.arguments import role
 from torchport.on_import import after_import
 from torchport.patches import Patches
 from torchport.record import reference, script
@@ -204,7 +205,7 @@ class Watch:
 
 
 def _factories() -> tuple[str, ...]:
-    return (*reference.TAKE_DEVICE["torch"], *reference.RANDOM_FACTORIES)
+    return (*reference.TAKE_DEVICE["torch"], *role("device").factories["torch"])
 
 
 def _mode(torch: Any, note: Callable[[Any, list[Any], Any], None]) -> Any:

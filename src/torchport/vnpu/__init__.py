@@ -10,6 +10,7 @@ imports neither torch nor any shared library.
 
 from torchport.vnpu.activation import activate, environment
 from torchport.vnpu.backend import Backend, Kind, detect, library_directory
+from torchport.vnpu.isolation import environment_without
 from torchport.vnpu.launches import launches
 from torchport.vnpu.operators import operators
 
@@ -19,6 +20,7 @@ __all__ = [
     "activate",
     "detect",
     "environment",
+    "environment_without",
     "launches",
     "library_directory",
     "operators",

@@ -235,6 +235,31 @@ def test_compiled_code_draws_the_same(device, backend, draws, told):
 
 
 @DEVICES
+def test_code_between_compiled_graphs_draws_the_same(device, draws):
+    def work(x):
+        torch._dynamo.graph_break()
+        return functional.dropout(x, 0.5)
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return work(x * 2)
+
+    def called(module, inputs):  # a hook for all modules breaks the graph, as that of a recorder does
+        pass
+
+    torch._dynamo.reset()
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(called)
+    try:
+        model = nn.Sequential(Model(), nn.Dropout(0.5))
+        torch.manual_seed(3)
+        compiled = torch.compile(model, backend="aot_eager")(torch.ones(50, device=device)).cpu()
+        torch.manual_seed(3)
+        assert torch.equal(compiled, model(torch.ones(50)))
+    finally:
+        hook.remove()
+
+
+@DEVICES
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_compiled_code_draws_anew_in_each_call(device, requires_grad, draws):
     torch._dynamo.reset()

@@ -21,9 +21,15 @@ class Kernels:
         `original(*arguments)` calls what was there. Raises RuntimeError for an operator that does not exist.
         """
         original = self._torch.library.get_kernel(operator, key).call_boxed
+        set_tracer = self._torch._C._dynamo.eval_frame.set_eval_frame
 
         def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
-            return function(functools.partial(original, keys), *args, **kwargs)
+            # Where a compiled function breaks its graph, dynamo compiles each Python frame that is entered: ours too.
+            tracer = set_tracer(None)
+            try:
+                return function(functools.partial(original, keys), *args, **kwargs)
+            finally:
+                set_tracer(tracer)
 
         namespace, _, name = operator.partition("::")
         if namespace not in self._libraries:

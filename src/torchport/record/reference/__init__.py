@@ -23,11 +23,10 @@ from types import ModuleType
 
 from torchport.patches import Patches
 from torchport.record.reference.absence import environment, hide_npu, touched
-from torchport.record.reference.device_draws import RANDOM_FACTORIES
 from torchport.record.reference.places import MOVE_TO, TAKE_DEVICE, to_cpu
 
 __all__ = [
-    "MOVE_TO", "RANDOM_FACTORIES", "TAKE_DEVICE", "apply", "environment", "hide_npu", "to_cpu", "touched",
+    "MOVE_TO", "TAKE_DEVICE", "apply", "environment", "hide_npu", "to_cpu", "touched",
 ]  # fmt: skip
 
 
@@ -43,7 +42,6 @@ def apply(torch: ModuleType, mixed_precision: bool = True) -> Patches:
     from torchport.record.reference import (
         accelerator,
         compiling,
-        device_draws,
         generators,
         half,
         loading,
@@ -62,8 +60,7 @@ def apply(torch: ModuleType, mixed_precision: bool = True) -> Patches:
         accelerator.patch(torch, patches)
         places.patch(torch, patches)
         pinning.patch(torch, patches)
-        generator = generators.patch(torch, patches)
-        device_draws.patch(torch, patches, generator)
+        generators.patch(torch, patches)
         if mixed_precision:
             precision.patch(torch, patches, half.patch(torch, patches))
         else:

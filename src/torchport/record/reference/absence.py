@@ -13,6 +13,7 @@ from typing import Any
 from torchport import vnpu
 from torchport.on_import import BeforeImport, after_import
 from torchport.patches import Patches
+from torchport.record.reference.queries import DEVICES
 
 # Packages that only an NPU makes sense of; libraries take an installed torch_npu as the sign that there is one.
 PACKAGES = ("torch_npu", "torchair", "acl")
@@ -24,8 +25,9 @@ MAPS = Path("/proc/self/maps")
 NO_BACKEND = "privateuseone"  # what torch calls its slot for a backend while there is none
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a reference process that would otherwise have `environ`.
+def environment(environ: Mapping[str, str], processes: int = 1) -> dict[str, str]:
+    """The environment of a reference process that would otherwise have `environ`; it shows a device for each of the
+    `processes` of its run.
 
     CANN's variables and the virtual NPU's are gone, `import torch` loads no backend, and there is no GPU, which
     would be another reference than the CPU.
@@ -34,6 +36,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
         **vnpu.environment_without(environ),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "CUDA_VISIBLE_DEVICES": "",
+        **({DEVICES: str(processes)} if processes > 1 else {}),
     }
 
 

@@ -9,8 +9,8 @@ from torchport.patches import Patches
 from torchport.record.reference.places import to_cpu
 
 
-def patch(torch: Any, patches: Patches) -> Any:
-    """Give the device a generator, and let torch.cuda's functions act on it; returns the generator."""
+def patch(torch: Any, patches: Patches) -> None:
+    """Give the device a generator, and let torch.cuda's functions act on it."""
     cuda, generator = torch.cuda, torch.Generator()
     generator.manual_seed(torch.initial_seed())
 
@@ -54,4 +54,3 @@ def patch(torch: Any, patches: Patches) -> Any:
             return isinstance(instance, real)
 
     patches.set(torch, "Generator", Generator("Generator", (), {"__doc__": real.__doc__}))
-    return generator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 from torchport.patches import Patches
@@ -35,10 +36,24 @@ def patch(torch: Any, patches: Patches) -> None:
         "forward",
         lambda _: lambda this, *args, **kwargs: this.module(*args, **kwargs),
     )
+    for owner in (parallel, sys.modules[parallel.data_parallel.__module__]):
+        patches.wrap(owner, "data_parallel", lambda _: _alone)
     if torch.distributed.is_available():
         _patch_groups(torch, patches)
         _patch_mesh(torch, patches)
         patches.wrap(parallel.DistributedDataParallel, "__init__", _replicas)
+
+
+def _alone(
+    module: Any,
+    inputs: Any,
+    device_ids: Any = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: Any = None,
+) -> Any:
+    """What `data_parallel` gives on one device."""
+    return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
 
 
 def _replicas(original: Any) -> Any:

@@ -9,7 +9,6 @@ from typing import Any
 from torchport.knowledge.arguments import role
 from torchport.patches import Patches
 from torchport.record.reference import queries
-from torchport.record.reference.device_draws import RANDOM_FACTORIES
 from torchport.record.reference.tables import wrap, wrap_all
 
 # What takes a device beside the factories of the table, which the patches for the NPU use too.
@@ -44,7 +43,7 @@ def patch(torch: Any, patches: Patches) -> None:
     places = _Places(torch)
     wrap_all(patches, STAY, lambda _: lambda this, *args, **kwargs: this)
     wrap_all(patches, TAKE_DEVICE, places.on_cpu)
-    wrap_all(patches, _factories(), places.on_cpu)
+    wrap_all(patches, role("device").factories, places.on_cpu)
     wrap_all(patches, MOVE_TO, places.move)
     patches.wrap(torch.Tensor, "cuda", lambda _: lambda this, *args, **kwargs: places.copy(this, this))
     patches.wrap(torch.Tensor, "cpu", lambda cpu: lambda this, *args, **kwargs: places.copy(this, cpu(this)))
@@ -135,11 +134,3 @@ def _patch_default_device(torch: Any, patches: Patches) -> None:
 
     patches.wrap(DeviceContext, "__init__", init)
     wrap(patches, torch, "get_default_device", get)
-
-
-def _factories() -> dict[str, tuple[str, ...]]:
-    """The callables with the keyword `device` that draw no random numbers from a generator of their own."""
-    return {
-        owner: tuple(name for name in names if owner != "torch" or name not in RANDOM_FACTORIES)
-        for owner, names in role("device").factories.items()
-    }

@@ -14,6 +14,7 @@ from torchport.patches import Patches
 from torchport.record import cpu_streams
 from torchport.record.reference.tables import answer, replace, wrap
 
+DEVICES = "TORCHPORT_REFERENCE_DEVICES"  # how many there are for a launcher; set by who starts the reference
 DEVICE_NAME = "CPU (reference for CUDA)"
 CAPABILITY = (8, 0)  # the least that scripts which ask for bf16 accept
 # The libraries that go with torch 2.13: what scripts test with `>=`.
@@ -106,9 +107,10 @@ def index_of(device: Any) -> int | None:
 
 
 def device_count() -> int:
-    """One device for each of torchrun's processes on this machine; one without torchrun."""
-    local = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return max(1, int(local)) if local.isdecimal() else 1
+    """One device for each of the run's processes on this machine: those that a launcher has started (torchrun says how
+    many), or is about to start (DEVICES)."""
+    counts = (os.environ.get(name, "") for name in ("LOCAL_WORLD_SIZE", DEVICES))
+    return next((max(1, int(count)) for count in counts if count.isdecimal()), 1)
 
 
 def physical_memory() -> int:
