@@ -1,10 +1,14 @@
-"""What Python runs at each start under `torchport run` and in an environment with `torchport vnpu enable`: wait for
-torch, then activate the NPU, and with TORCHPORT_AUTO=1 patch torch for CUDA scripts; wait for torchvision, too."""
+"""What Python runs at each start under `torchport run`, `port` and in an environment with `torchport vnpu enable`: wait
+for torch, then activate the NPU; with TORCHPORT_AUTO=1 patch torch for CUDA scripts, with TORCHPORT_RECORD record; wait
+for torchvision, too."""
 
 import os
 
 from torchport.cuda_builds import mend_when_imported
 from torchport.on_import import before_import
+
+# Has the sitecustomize that calls this module; for PYTHONPATH.
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "auto", "start")
 
 
 def _activate() -> None:
@@ -17,6 +21,11 @@ def _activate() -> None:
 def activate_with_torch() -> None:
     """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
     mend_when_imported()
+    if "TORCHPORT_RECORD" in os.environ:
+        from torchport.record import session
+
+        if session.start():
+            return
     if os.environ.get("TORCHPORT_AUTO") != "1":
         before_import(("torch", "torch_npu"), _activate)
         return

@@ -1,4 +1,4 @@
-"""The recording: survives a kill, is read whole or to the last whole line."""
+"""The recording: survives a kill, is read whole or to the last whole line; a recorded script notices nothing."""
 
 import math
 import os
@@ -7,11 +7,16 @@ import subprocess
 import sys
 
 import pytest
+from recordings import losses
+from recordings import write as write_recording
 
+from torchport import startup
 from torchport.errors import TorchportError
 from torchport.findings import Result
 from torchport.record import recording
-from torchport.record.recording import Journal, Recording, end_from_outside
+from torchport.record.recording import End, Journal, Recording
+from torchport.record.session import Options, failure
+from torchport.record.sites import Sites
 
 
 @pytest.fixture
@@ -20,34 +25,40 @@ def folder(tmp_path):
     return tmp_path
 
 
-def write(folder, *losses):
+def write(folder, *values):
     journal = Journal(folder)
-    for step, loss in enumerate(losses):
-        journal.write("step", step=step, loss=loss, seconds=None if step == 0 else 0.5, elapsed=1.0)
+    for value in values:
+        journal.write(
+            "loss", site="a.py:1", by="backward", value=value, device="cpu", launches=None, elapsed=1.0
+        )
     journal.close()
+    return folder / recording.PROCESSES / str(os.getpid()) / recording.JOURNAL
 
 
-def test_steps_come_back(folder):
+def curve(folder):
+    (process,) = Recording.read(folder).processes
+    return process.curves()["a.py:1"]
+
+
+def test_values_come_back(folder):
     write(folder, 2.5, math.nan, -math.inf, 1e-300)
-    read = Recording.read(folder)
-    assert read.losses[0] == 2.5
-    assert math.isnan(read.losses[1])
-    assert read.losses[2:] == [-math.inf, 1e-300]
-    assert [step.seconds for step in read.steps] == [None, 0.5, 0.5, 0.5]
-    assert read.status is None
+    read = curve(folder)
+    assert read[0] == 2.5
+    assert math.isnan(read[1])
+    assert read[2:] == [-math.inf, 1e-300]
+    assert Recording.read(folder).status is None
+    assert Recording.read(folder).steps == 4
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_cut_tail_is_dropped(folder, cut):
-    write(folder, 3.0, 2.0, 1.0)
-    path = folder / recording.JOURNAL
+    path = write(folder, 3.0, 2.0, 1.0)
     path.write_bytes(path.read_bytes()[:-cut])
-    assert Recording.read(folder).losses == [3.0, 2.0]
+    assert curve(folder) == [3.0, 2.0]
 
 
 def test_damage_elsewhere_is_named(folder):
-    write(folder, 3.0, 2.0)
-    path = folder / recording.JOURNAL
+    path = write(folder, 3.0, 2.0)
     path.write_bytes(b"\0\0\n" + path.read_bytes())
     with pytest.raises(TorchportError, match=r"steps\.jsonl:1: damaged line"):
         Recording.read(folder)
@@ -55,45 +66,56 @@ def test_damage_elsewhere_is_named(folder):
 
 @pytest.mark.parametrize(
     "line",
-    ["5", "[]", "{}", '{"kind": 1}', '{"kind": "step"}', '{"kind": "step", "step": 0, "loss": "x", "seconds": null}',
-     '{"kind": "end", "status": "bad"}', '{"kind": "weights", "name": "a"}', '{"kind": "precision"}'],
+    ["5", "[]", "{}", '{"kind": 1}', '{"kind": "loss"}',
+     '{"kind": "loss", "site": "a", "by": "grad", "value": "x", "device": "cpu", "launches": null}',
+     '{"kind": "end", "launches": "many"}', '{"kind": "weights", "name": "a"}', '{"kind": "precision"}'],
 )  # fmt: skip
 def test_a_line_that_is_no_event_is_named(folder, line):
-    write(folder, 3.0)
-    path = folder / recording.JOURNAL
+    path = write(folder, 3.0)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(TorchportError, match=r"steps\.jsonl:2: damaged line"):
         Recording.read(folder)
 
 
-def test_an_end_from_outside_replaces_the_cut_tail_and_no_end(folder):
-    write(folder, 3.0, 2.0)
-    path = folder / recording.JOURNAL
-    path.write_bytes(path.read_bytes()[:-4])
-    end_from_outside(folder, -9, "killed")
-    end_from_outside(folder, 0, "too late")
+def test_how_a_run_ended_is_kept_beside_what_it_recorded(folder):
+    write(folder, 3.0)
+    End(-9, 2.5, "timeout", 2.0, "train.py", 7).write(folder)
     read = Recording.read(folder)
-    assert (read.losses, read.status) == ([3.0], -9)
+    assert (read.status, read.stopped, read.end.line) == (-9, "timeout", 7)
+    (folder / recording.END).write_text('{"status": 1, "other": 2}')
+    with pytest.raises(TorchportError, match="is damaged"):
+        Recording.read(folder)
 
 
 def test_kill_leaves_every_written_step(folder):
     code = (
         "import sys, os, signal; from pathlib import Path; from torchport.record.recording import Journal\n"
         "journal = Journal(Path(sys.argv[1]))\n"
-        "for step in range(100): journal.write('step', step=step, loss=1.0, seconds=None, elapsed=0.0)\n"
+        "for step in range(100): journal.write('loss', site='a.py:1', by='backward', value=1.0, device='cpu', "
+        "launches=None, elapsed=0.0)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended = subprocess.run([sys.executable, "-c", code, folder], check=False)
     assert ended.returncode == -signal.SIGKILL
-    assert len(Recording.read(folder).steps) == 100
+    assert len(curve(folder)) == 100
 
 
 def test_what_is_not_a_recording_is_refused(tmp_path):
     with pytest.raises(TorchportError, match=r"it has no recording\.json"):
         Recording.read(tmp_path)
     Result("convert").write(tmp_path / recording.HEAD)
-    with pytest.raises(TorchportError, match="not a recording of version 1"):
+    with pytest.raises(TorchportError, match=f"not a recording of version {recording.VERSION}"):
         Recording.read(tmp_path)
+    Result("record", data={"recording": 1}).write(tmp_path / recording.HEAD)
+    with pytest.raises(TorchportError, match="not a recording of version"):
+        Recording.read(tmp_path)
+
+
+def test_ranks_are_in_their_order_and_the_slowest_counts(tmp_path):
+    read = write_recording(tmp_path, losses([3.0, 2.0, 1.0]), losses([3.0, 2.0]), [])
+    assert [one.rank for one in read.trained] == [0, 1]
+    assert [one.rank for one in read.processes] == [0, 1, 2]
+    assert read.steps == 2
 
 
 SCRIPT = """
@@ -106,6 +128,19 @@ exec(sys.argv[1])
 """
 
 
+def recorded(folder, words, **variables):
+    """Run a command as the driver does: Python loads the recorder by itself."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": startup.FOLDER,
+        "TORCHPORT_RECORD": Options(str(folder)).variable(),
+    }
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        env=environment | variables,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "statement",
     ["pass", "sys.exit()", "sys.exit(7)", "sys.exit('bye')", "fail()", "os._exit(5)", "1/0", "assert ()"],
@@ -114,28 +149,60 @@ def test_a_recorded_script_behaves_as_under_python(folder, tmp_path, statement):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     words = [str(script), statement, "--out", "x"]
-    recorded = [sys.executable, "-P", "-m", "torchport.record", "--out", str(folder), "--", *words]
-    plain, ours = (
-        subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        for command in ([sys.executable, *words], recorded)
+    plain = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
+    ours = recorded(folder, words)
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
     assert ours.stderr == plain.stderr
-    if "os._exit" not in statement:
-        assert Recording.read(folder).status == plain.returncode
+    (process,) = Recording.read(folder).processes
+    assert bool(process.of_kind("end")) is ("os._exit" not in statement)
+    assert bool(process.of_kind("error")) is (statement in ("fail()", "1/0", "assert ()"))
 
 
 def test_an_exception_is_placed_in_the_script(folder, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    subprocess.run(
-        [sys.executable, "-P", "-m", "torchport.record", "--out", folder, "--", script, "fail()"],
-        capture_output=True,
-        check=False,
-    )
-    (end,) = Recording.read(folder).of_kind("end")
-    assert (end["error"], os.path.basename(end["path"]), end["line"]) == (
+    recorded(folder, [str(script), "fail()"])
+    (error,) = Recording.read(folder).of_kind("error")
+    assert (error["error"], os.path.basename(error["path"]), error["line"]) == (
         "ValueError: no good",
         "script.py",
         6,
+    )
+
+
+def test_an_exception_of_the_recorder_is_called_ours(folder, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom torchport.record.recording import parse\nparse(b'5' if sys.argv[1:] else b'{}')\n"
+    )
+    recorded(folder, [str(script), "x"])
+    (error,) = Recording.read(folder).of_kind("error")
+    assert (error["ours"], error["line"]) == (True, 3)
+    script.write_text("def parse(): raise ValueError(5)\nparse()\n")
+    recorded(folder, [str(script)])
+    assert sorted(error["ours"] for error in Recording.read(folder).of_kind("error")) == [False, True]
+
+
+def test_children_are_recorded_in_journals_of_their_own(folder, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'raise KeyError(5)'])\n")
+    assert recorded(folder, [str(script)]).returncode == 0
+    assert len(Recording.read(folder).processes) == 2
+    assert [event["error"] for event in Recording.read(folder).of_kind("error")] == ["KeyError: 5"]
+
+
+@pytest.mark.parametrize(
+    ("last", "kept"),
+    [
+        ("[ERROR] 2026-11-22-05:47:35 (PID:14934, Device:0, RankID:-1) ERR01007 OPS", "ERR01007 OPS"),
+        ("EE1001: [PID: 16662] 2026-11-22-05:50:43.431.205 Invalid handle.", "EE1001: Invalid handle."),
+        ("[ERROR] of the script's own", "[ERROR] of the script's own"),
+    ],
+)
+def test_an_error_is_told_without_stamps(last, kept):
+    assert (
+        failure(RuntimeError(f"refused\n{last}"), Sites("", {}))["error"]
+        == f"RuntimeError: refused ... {kept}"
     )

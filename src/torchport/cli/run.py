@@ -29,14 +29,11 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-import torchport
-from torchport import vnpu
+from torchport import startup, vnpu
 from torchport.errors import TorchportError
 from torchport.launch import STANDALONE, add_target, launch_of
 
 PASSES_ARGUMENTS = True
-# Has a sitecustomize, which Python runs at its start.
-START = Path(torchport.__file__).parent / "auto" / "start"
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
@@ -128,8 +125,8 @@ def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]
             )
         return {"TORCHPORT_AUTO": "0"}
     changes = {"TORCHPORT_AUTO": "1"}
-    inherited = [path for path in python_path.split(os.pathsep) if path and path != str(START)]
-    changes["PYTHONPATH"] = os.pathsep.join([str(START), *inherited])
+    inherited = [path for path in python_path.split(os.pathsep) if path and path != startup.FOLDER]
+    changes["PYTHONPATH"] = os.pathsep.join([startup.FOLDER, *inherited])
     if arguments.quiet:
         changes["TORCHPORT_SUMMARY"] = "0"
     if arguments.audit:

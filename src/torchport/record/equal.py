@@ -8,48 +8,60 @@ never seen are exchanged, for an optimizer that is built later.
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchport.patches import Patches
 from torchport.record.recording import Journal
 
 
 class EqualStart:
-    """Saves to `directory`, or with `load` loads from it; `torch` is the imported module."""
+    """Saves to `directory`, or with `load` loads from it; `torch` is the imported module.
 
-    def __init__(self, torch: Any, directory: Path, journal: Journal, *, load: bool) -> None:
+    `key()` names this process among those of its run: each has files of its own. `generator` says whether the state
+    of the CPU's random generator goes along. With `noise` what is loaded is moved by one unit in its last place, up or
+    down at random: as little as rounding does.
+    """
+
+    def __init__(
+        self,
+        torch: Any,
+        directory: Path,
+        key: Callable[[], str],
+        journal: Journal,
+        *,
+        load: bool,
+        generator: bool = True,
+        noise: bool = False,
+    ) -> None:
         self._torch = torch
-        self._directory = directory
+        self._folder = directory
+        self._key = key
         self._transfer = self._load if load else self._save
         self._journal = journal
+        self._generator = generator
+        self._noise = torch.Generator().manual_seed(1) if noise else None
         self._known = torch.utils.weak.WeakIdKeyDictionary()
         self._counts = {"optimizer": 0, "module": 0}
         self._started = False
         self._hook: Any = None
-        if not load:
-            directory.mkdir(parents=True, exist_ok=True)
 
-    def install(self, patches: Patches) -> None:
-        """Watch optimizers being built and the model's first call."""
+    @functools.cached_property
+    def _directory(self) -> Path:
+        folder = self._folder / self._key()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
-        def construct(original: Any) -> Any:
-            def init(this: Any, *args: Any, **kwargs: Any) -> None:
-                original(this, *args, **kwargs)
-                self.optimizer_built(this)
-
-            return init
-
-        patches.wrap(self._torch.optim.Optimizer, "__init__", construct)
+    def install(self) -> None:
+        """Watch the model's first call; the recorder tells of optimizers."""
         self._hook = self._torch.nn.modules.module.register_module_forward_pre_hook(self._called)
 
     def optimizer_built(self, optimizer: Any) -> None:
         """Exchange the parameters that `optimizer` will train."""
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        self._journal.write("optimizer", name=type(optimizer).__name__, parameters=len(parameters))
         named = {str(number): parameter for number, parameter in enumerate(parameters)}
         if self._started:
             named = {name: parameter for name, parameter in named.items() if parameter not in self._known}
@@ -93,7 +105,7 @@ class EqualStart:
         path = self._directory / f"{name}.pt"
         aside = path.with_suffix(".unfinished")
         values = {key: tensor.detach().cpu().clone() for key, tensor in tensors.items()}
-        self._torch.save({"tensors": values, "generator": self._torch.get_rng_state()}, aside)
+        self._torch.save({"tensors": values, "generator": self._torch.default_generator.get_state()}, aside)
         os.replace(aside, path)
         self._journal.write("weights", name=name, action="saved", detail=f"{len(values)} tensors")
 
@@ -122,6 +134,15 @@ class EqualStart:
             return
         with self._torch.no_grad():
             for key, tensor in tensors.items():
-                tensor.copy_(values[key])
-        self._torch.set_rng_state(stored["generator"])
+                tensor.copy_(values[key] if self._noise is None else self._moved(values[key]))
+        if self._generator:
+            self._torch.default_generator.set_state(stored["generator"])
         self._journal.write("weights", name=name, action="loaded", detail=f"{len(values)} tensors")
+
+    def _moved(self, value: Any) -> Any:
+        torch = self._torch
+        if not value.is_floating_point():
+            return value
+        up = torch.rand(value.shape, generator=self._noise) < 0.5
+        towards = torch.where(up, torch.inf, -torch.inf).to(value.dtype)
+        return torch.nextafter(value, towards)

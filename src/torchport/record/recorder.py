@@ -1,58 +1,86 @@
-"""Watch a training process: what it loses at each step, and what makes two runs differ by chance.
+"""Watch a training process: what it loses at each step, where it computes, what makes two runs differ by chance.
 
-Nothing is changed in what the script computes, but for one thing that it is asked for: random streams that
-the script leaves to chance are seeded. Reading a loss waits for the device, as the script's own `loss.item()`
-would.
+Nothing is changed in what the script computes, but for what it is asked for: random streams that the script leaves to
+chance are seeded, and draws are the same in both runs of a port (`draws`). Reading a loss waits for the device, as
+the script's own `loss.item()` would.
 """
 
 from __future__ import annotations
 
+import importlib
+import math
+import os
 import random
 import time
+import warnings
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from torchport import vnpu
 from torchport.on_import import after_import
 from torchport.patches import Patches
+from torchport.record.calls import OutermostCalls
 from torchport.record.equal import EqualStart
-from torchport.record.recording import Journal
+from torchport.record.limit import Limit
+from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Journal
+from torchport.record.sites import Sites
+
+# How an optimizer computes, not what.
+IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
 
 
 class Recorder:
     """Records into `journal` from `install` to `undo`.
 
-    `seed` seeds Python's, numpy's and torch's generators before the script can; a script that seeds them
-    itself overrides it. `prepare(torch)` runs first thing after `import torch`; what it returns is undone
-    last. `equal(torch)` makes the `EqualStart` that this run takes part in, or None.
+    `seed` seeds Python's, numpy's and torch's generators before the script can; a script that seeds them itself
+    overrides it. `prepare(torch)` runs first thing after `import torch`; what it returns is undone last.
+    `equal(torch, key)` makes the `EqualStart` that this run takes part in. `limit` is asked after each step of the
+    kind `kind` ("": an optimizer's; without one, whatever there is).
     """
 
     def __init__(
         self,
         journal: Journal,
+        sites: Sites,
+        limit: Limit,
         seed: int,
-        prepare: Callable[[Any], Patches] | None = None,
-        equal: Callable[[Any], EqualStart] | None = None,
+        prepare: Callable[[Any, Patches], None] | None = None,
+        equal: Callable[[Any, Callable[[], str]], EqualStart] | None = None,
+        kind: str = "",
     ) -> None:
         self._journal = journal
+        self._sites = sites
+        self._limit = limit
         self._seed = seed
         self._prepare = prepare
         self._make_equal = equal
+        self._kind = kind
         self._equal: EqualStart | None = None
+        self._calls: OutermostCalls | None = None
         self._patches = Patches()
         self._undo: list[Callable[[], None]] = []
         self._torch: Any = None
-        self._steps = 0
+        self._losses = 0
+        self._updates = 0
         self._last: float | None = None
         self._inside = False
-        self._scales: list[float] = []
-        self._device_state: Any = None
-        self._random_seen = False
-        self._lstm_seen = False
+        self._scale = 1.0
+        self._rank: tuple[int, int] | None = None
         self._precisions: set[str] = set()
+        self._optimizers = 0
+        self._built: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._settings: dict[int, list[dict[str, Any]]] = {}
+        self._calls_at: dict[str, int] = {}
+        self._replicas: list[Any] = []
+        self.each_step: Callable[[], object] | None = None  # called after each step
 
     def install(self) -> None:
         """Seed what is there and watch for the rest being imported."""
+        # Our hooks are the global ones; what they would see twice is not recorded twice.
+        warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
         random.seed(self._seed)
         self._log_seeds(random, "seed", "random")
         self._undo.append(after_import("numpy", self._numpy_imported))
@@ -62,9 +90,18 @@ class Recorder:
         """Put every patched attribute back and stop watching."""
         if self._equal is not None:
             self._equal.remove()
+        if self._calls is not None:
+            self._calls.remove()
         self._patches.undo()
         while self._undo:
             self._undo.pop()()
+
+    def finish(self) -> None:
+        """Record what only the end shows, while the device still works."""
+        for number, replica in enumerate(reference() for reference in self._replicas):
+            if replica is not None:
+                self._journal.write("replica", number=number, checksum=_checksum(self._torch, replica))
+        self._replicas.clear()
 
     def _numpy_imported(self, numpy: ModuleType) -> None:
         numpy.random.seed(self._seed)
@@ -78,24 +115,31 @@ class Recorder:
 
     def _torch_imported(self, torch: Any) -> None:
         self._torch = torch
-        if self._prepare is not None:
-            self._undo.insert(0, self._prepare(torch).undo)
         backend = torch._C._get_privateuse1_backend_name() if hasattr(torch, "npu") else "cpu"
         self._journal.write(
             "torch", version=torch.__version__, backend=backend, threads=torch.get_num_threads()
         )
         torch.manual_seed(self._seed)
+        if self._prepare is not None:
+            self._prepare(torch, self._patches)
         self._log_seeds(torch, "manual_seed", "torch")
         self._patches.wrap(torch.autograd, "backward", self._backward)
+        self._patches.wrap(torch.autograd, "grad", self._grad)
         self._patches.wrap(torch.amp.autocast_mode.autocast, "__enter__", self._autocast)
         for scaler in {torch.amp.GradScaler, *_subclasses(torch.amp.GradScaler)}:
             if "scale" in vars(scaler):
-                self._patches.wrap(scaler, "scale", self._scale)
-        if backend == "npu":
-            self._patches.wrap(torch.nn.LSTM, "forward", self._lstm)
+                self._patches.wrap(scaler, "scale", self._scaled)
+        optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim
+        hook = optimizers.register_optimizer_step_post_hook(self._stepped)
+        self._undo.append(hook.remove)
+        self._calls = OutermostCalls(torch, self._sites, self._called)
         if self._make_equal is not None:
-            self._equal = self._make_equal(torch)
-            self._equal.install(self._patches)
+            self._equal = self._make_equal(torch, self._key)
+        self._patches.wrap(torch.optim.Optimizer, "__init__", self._constructed)
+        if torch.distributed.is_available():
+            self._patches.wrap(torch.nn.parallel.DistributedDataParallel, "__init__", self._replicated)
+        if self._equal is not None:
+            self._equal.install()
 
     def _log_seeds(self, module: ModuleType, name: str, of: str) -> None:
         def wrapper(original: Any) -> Any:
@@ -108,36 +152,44 @@ class Recorder:
 
         self._patches.wrap(module, name, wrapper)
 
-    def _lstm(self, original: Any) -> Any:
-        """torch_npu's documentation of `_lstm_npu` has dropout as not supported: what it is given has no effect."""
+    def _constructed(self, original: Any) -> Any:
+        def init(this: Any, *args: Any, **kwargs: Any) -> None:
+            original(this, *args, **kwargs)
+            self._built[this] = self._optimizers
+            self._optimizers += 1
+            parameters = sum(len(group["params"]) for group in this.param_groups)
+            self._journal.write("optimizer", name=type(this).__name__, parameters=parameters)
+            if self._equal is not None:
+                self._equal.optimizer_built(this)
 
-        def forward(this: Any, *args: Any, **kwargs: Any) -> Any:
-            if this.training and this.dropout > 0 and this.num_layers > 1 and not self._lstm_seen:
-                self._lstm_seen = True
-                detail = "nn.LSTM drops out between its layers on the CPU and on CUDA, torch_npu's does not"
-                self._journal.write("random", detail=detail)
-            return original(this, *args, **kwargs)
+        return init
 
-        return forward
+    def _replicated(self, original: Any) -> Any:
+        def init(this: Any, *args: Any, **kwargs: Any) -> None:
+            original(this, *args, **kwargs)
+            self._replicas.append(weakref.ref(this))
+
+        return init
 
     def _autocast(self, original: Any) -> Any:
         def enter(this: Any) -> Any:
-            if this._enabled and this.device != "cpu":
-                self._precision(str(this.fast_dtype).removeprefix("torch."))
+            if this._enabled:
+                self.precision(str(this.fast_dtype).removeprefix("torch."))
             return original(this)
 
         return enter
 
-    def _precision(self, dtype: str) -> None:
+    def precision(self, dtype: str) -> None:
+        """Something is computed in `dtype`; told once each."""
         if dtype not in self._precisions:
             self._precisions.add(dtype)
             self._journal.write("precision", dtype=dtype)
 
-    def _scale(self, original: Any) -> Any:
+    def _scaled(self, original: Any) -> Any:
         def scale(this: Any, outputs: Any) -> Any:
             scaled = original(this, outputs)
-            if this.is_enabled() and isinstance(outputs, self._torch.Tensor):
-                self._scales.append(this.get_scale())
+            if this.is_enabled():
+                self._scale = float(this.get_scale())
             return scaled
 
         return scale
@@ -146,49 +198,188 @@ class Recorder:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:  # activation checkpointing calls backward within backward
                 return original(tensors, *args, **kwargs)
-            self._record_step(tensors)
+            self._record_loss("backward", tensors)
             self._inside = True
             try:
-                return original(tensors, *args, **kwargs)
+                result = original(tensors, *args, **kwargs)
             finally:
                 self._inside = False
+            if not self._optimizers:
+                self._done(BACKWARD, self._losses)
+            return result
 
         return backward
 
-    def _record_step(self, tensors: Any) -> None:
+    def _grad(self, original: Any) -> Any:
+        def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return original(outputs, *args, **kwargs)
+            self._record_loss("grad", outputs)
+            result = original(outputs, *args, **kwargs)
+            if not self._optimizers:
+                self._done(GRADIENT, self._losses)
+            return result
+
+        return grad
+
+    def _record_loss(self, by: str, tensors: Any) -> None:
         torch = self._torch
-        if self._equal is not None and self._steps == 0:
-            self._equal.training_started()
+        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+            return  # inside a transform numbers cannot be read
+        npu = getattr(torch, "npu", None)
+        if npu is not None and npu.is_initialized() and npu.is_current_stream_capturing():
+            return  # nor inside a graph
         parts = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
-        value = sum(_value(part) for part in parts if isinstance(part, torch.Tensor))
-        value /= self._scales.pop(0) if self._scales else 1.0
+        parts = tuple(part for part in parts if isinstance(part, torch.Tensor))
+        if not parts:
+            return
+        if self._losses == 0:
+            self._training_starts()
+        value = sum(_value(part) for part in parts) / self._scale
+        self._scale = 1.0
+        site, device = self._sites.user(3), parts[0].device.type
+        self._journal.write(
+            "loss", site=site, by=by, value=value, device=device, launches=self._launches(wait=device == "cpu"),
+            elapsed=self._journal.elapsed(),
+        )  # fmt: skip
+        self._losses += 1
+        self._limit.value(site, self._updates if self._optimizers else self._losses - 1)
+
+    def _training_starts(self) -> None:
+        """From now on weights belong to the runs, and losses tell more than what modules give."""
+        if self._equal is not None:
+            self._equal.training_started()
+        if self._calls is not None:
+            self._calls.remove()
+            self._calls = None
+
+    def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        parameter, gradient = "", ""
+        for group in optimizer.param_groups:
+            for tensor in group["params"]:
+                parameter = _first(parameter, tensor.device.type)
+                if tensor.grad is not None:
+                    gradient = _first(gradient, tensor.grad.device.type)
+                if parameter == "npu" and gradient:
+                    break
         now = time.perf_counter()
         seconds = None if self._last is None else now - self._last
-        self._journal.write(
-            "step", step=self._steps, loss=value, seconds=seconds, elapsed=self._journal.elapsed()
-        )
-        self._steps += 1
         self._last = now
-        self._watch_device_random()
+        self._journal.write(
+            "step", step=self._updates, device=parameter, gradient=gradient,
+            launches=self._launches(wait=False),
+            seconds=seconds, elapsed=self._journal.elapsed(),
+        )  # fmt: skip
+        self._record_settings(optimizer)
+        self._updates += 1
+        self._done(OPTIMIZER, self._updates)
 
-    def _watch_device_random(self) -> None:
-        """Dropout and noise show in the device's generator: nothing else moves it between two steps."""
-        if self._random_seen:
+    def _record_settings(self, optimizer: Any) -> None:
+        number = self._built.get(optimizer, -1)
+        groups = [settings(group) for group in optimizer.param_groups]
+        if groups != self._settings.get(number):
+            self._settings[number] = groups
+            self._journal.write("settings", optimizer=number, step=self._updates, groups=groups)
+
+    def _called(self, site: str, value: float, device: str, number: int) -> None:
+        self._journal.write(
+            "call", site=site, value=value, device=device, launches=self._launches(wait=device == "cpu"),
+            elapsed=self._journal.elapsed(),
+        )  # fmt: skip
+        self._limit.value(site, number)
+        # Before training, modules are called to look at them: only an evaluation that goes on and on is steps.
+        if not self._optimizers and not self._torch.is_grad_enabled():
+            self._calls_at[site] = self._calls_at.get(site, 0) + 1
+            self._done(CALL, self._calls_at[site])
+
+    def _done(self, kind: str, steps: int) -> None:
+        if self._kind not in ("", kind):
             return
-        for device in (getattr(self._torch, "npu", None), self._torch.cuda):
-            if device is not None and device.is_initialized():
-                state = device.get_rng_state()
-                if self._device_state is not None and not self._torch.equal(state, self._device_state):
-                    self._random_seen = True
-                    detail = "random numbers are drawn on the device in every step, as dropout does"
-                    self._journal.write("random", detail=detail)
-                self._device_state = state
-                return
+        if steps == 1:
+            self._journal.write("memory", resident=_resident(), machine=_machine_memory())
+            self._identify()
+        if self.each_step is not None:
+            self.each_step()
+        rank, world = self._rank or (0, 1)
+        self._limit.step(steps, world, rank)
+
+    def _identify(self) -> None:
+        distributed = self._torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            self._rank = (distributed.get_rank(), distributed.get_world_size())
+        self._journal.write("process", **process_fields(*(self._rank or _announced())))
+
+    def _key(self) -> str:
+        """Names this process among those of the run, in the same way in both runs."""
+        fields = process_fields(*(self._rank or _announced()))
+        return f"rank{fields['rank']}" if fields["rank"] is not None else str(fields["name"])
+
+    def _launches(self, *, wait: bool) -> int | None:
+        """How many operators this process has launched; those that torch_npu still has in its queue too with `wait`."""
+        npu = getattr(self._torch, "npu", None)
+        if npu is None:
+            return None
+        if wait and npu.is_initialized():
+            npu.synchronize()
+        return vnpu.launches()
 
 
-def _value(loss: Any) -> float:
-    loss = loss.detach()
-    return float(loss.item() if loss.numel() == 1 else loss.cpu().double().sum().item())
+def settings(group: dict[str, Any]) -> dict[str, Any]:
+    """The hyper-parameters of a parameter group: its numbers and words, without those that only say how the same is
+    computed."""
+    found: dict[str, Any] = {}
+    for name, value in group.items():
+        if name in ("params", *IMPLEMENTATION):
+            continue
+        if hasattr(value, "numel") and value.numel() == 1:  # the learning rate of a captured graph
+            value = value.item()
+        if isinstance(value, (list, tuple)):
+            value = [float(part) for part in value if isinstance(part, (int, float))]
+        if value is None or isinstance(value, (bool, int, str, list)):
+            found[name] = value
+        elif isinstance(value, float):
+            found[name] = value if math.isfinite(value) else str(value)
+    return found
+
+
+def process_fields(rank: int | None = None, world: int | None = None) -> dict[str, Any]:
+    """Who this process is."""
+    import multiprocessing
+
+    return {"pid": os.getpid(), "name": multiprocessing.current_process().name, "rank": rank, "world": world}
+
+
+def _announced() -> tuple[int | None, int | None]:
+    """What torchrun says of this process."""
+    rank, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return (int(rank), int(world)) if rank.isdigit() and world.isdigit() else (None, None)
+
+
+def _first(known: str, new: str) -> str:
+    return new if not known or new == "npu" else known
+
+
+def _value(tensor: Any) -> float:
+    tensor = tensor.detach()
+    return float(tensor.item() if tensor.numel() == 1 else tensor.cpu().double().sum().item())
+
+
+def _checksum(torch: Any, module: Any) -> float:
+    total = 0.0
+    with torch.no_grad():
+        for number, parameter in enumerate(module.parameters(), 1):
+            if parameter.device.type != "meta":
+                total += parameter.detach().cpu().double().sum().item() / number
+    return total
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _subclasses(kind: Any) -> set[Any]:

@@ -1,22 +1,36 @@
 """The recording: a directory that a run fills while it goes, readable at any moment and after a kill.
 
-- `recording.json`: a `Result` with what was known at the start (script, arguments, device, seed).
-- `steps.jsonl`: one JSON object per line, appended with one write each, so that a run that is killed loses at
-  most the line it was writing. Its field `kind` is one of
+- `recording.json`: a `Result` with what was known at the start: the command, the device it is meant for, the seed.
+- `processes/<pid>/steps.jsonl`: what one Python process of the run recorded, one JSON object per line, appended with
+  one write each, so that a run that is killed loses at most the line it was writing. Its field `kind` is one of
 
   | kind | fields |
   |---|---|
+  | process | pid, name (of multiprocessing), rank and world (null where not distributed): first, and again when known |
   | torch | version, backend, threads |
   | seed | of, value: the script seeds a generator itself |
   | optimizer | name, parameters |
   | weights | name, action (saved, loaded, mismatch), detail |
   | precision | dtype: what autocast or the parameters use |
-  | random | detail: the device draws random numbers between two steps |
-  | step | step (from 0), loss, seconds since the step before, elapsed seconds since the start |
-  | end | status (exit code, or minus the signal), error, path, line, timeout (seconds, where it was stopped)
-  |
+  | random | detail: a draw of random numbers that the other run cannot repeat |
+  | loss | site, by (backward, grad), value, device, launches, elapsed: the root of a backward pass |
+  | step | device (of the parameters), gradient (of theirs), launches, seconds since the step before, elapsed: an \
+`optimizer.step()` |
+  | settings | optimizer (number, as they were built), step, groups: their hyper-parameters, when they are not \
+those of the step before |
+  | call | site, value (norm of the outputs), device, launches, elapsed: an outermost module call before any loss |
+  | memory | resident, machine: bytes of this process and of the machine, after the first step |
+  | modules | files: source files that were imported and are the user's |
+  | note | text: what people should know of how the run was made |
+  | npu | touched: what of an NPU a reference used all the same |
+  | error | error, path, line: an exception that nobody caught; ours: whether the recorder raised it |
+  | stop | why (steps, enough), steps: the recorder ended the run |
+  | replica | checksum: of the parameters that the optimizers have at the end |
+  | end | launches, elapsed: the process is about to end |
 
-- `weights/`: what `equal` saved. `stdout.txt`, `stderr.txt`: the script's output, where somebody kept it.
+- `end.json`: how the run ended, written by who started it: `End`.
+- `outside.jsonl`: what was opened for writing outside of the run's folder (`writes`).
+- `weights/`: what `equal` saved. `stdout.txt`, `stderr.txt`: the run's output, where somebody kept it.
 
 Floats that JSON has no word for are the strings "nan", "inf", "-inf".
 """
@@ -33,46 +47,72 @@ from pathlib import Path
 from typing import Any
 
 from torchport.errors import TorchportError
-from torchport.findings import Result
+from torchport.findings import Result, write_atomically
 
 HEAD = "recording.json"
+PROCESSES = "processes"
 JOURNAL = "steps.jsonl"
+END = "end.json"
+OUTSIDE = "outside.jsonl"
 WEIGHTS = "weights"
 STDOUT = "stdout.txt"
 STDERR = "stderr.txt"
+STACKS = "stack.txt"
 COMMAND = "record"
 LAST_MESSAGES = 12
-# 1: first version.
-VERSION = 1
+# 1: one process, one loss per step.
+# 2: a journal for each process, losses by call site, optimizer steps of their own, devices and launches.
+VERSION = 2
+_NUMBER = int | float | str  # text: nan, inf, -inf
 # The fields that readers rely on, by kind, and what they are.
 FIELDS: dict[str, dict[str, Any]] = {
+    "process": {"pid": int, "name": str, "rank": int | None, "world": int | None},
     "seed": {"of": str, "value": str | None},
     "weights": {"name": str, "action": str, "detail": str},
     "precision": {"dtype": str},
     "random": {"detail": str},
-    "step": {"step": int, "loss": int | float | str, "seconds": int | float | None},
-    "end": {"status": int, "error": str, "path": str, "line": int, "timeout": int | float},
+    "loss": {"site": str, "by": str, "value": _NUMBER, "device": str, "launches": int | None},
+    "step": {"device": str, "gradient": str, "launches": int | None, "seconds": int | float | None},
+    "settings": {"optimizer": int, "step": int, "groups": list},
+    "call": {"site": str, "value": _NUMBER, "device": str, "launches": int | None},
+    "memory": {"resident": int, "machine": int},
+    "modules": {"files": list},
+    "note": {"text": str},
+    "npu": {"touched": str},
+    "error": {"error": str, "path": str, "line": int},
+    "stop": {"why": str, "steps": int},
+    "replica": {"checksum": _NUMBER},
+    "end": {"launches": int | None},
 }
+OPTIMIZER, BACKWARD, GRADIENT, CALL = "optimizer step", "backward", "gradient", "call"
 
 
 class Journal:
-    """Appends events to `steps.jsonl` of `directory`, which must exist. Forked children write nothing."""
+    """Appends events to the journal of this process below `directory`, made at the first event.
+
+    A forked child writes nothing: what it does belongs to its parent's work (data loading).
+    """
 
     def __init__(self, directory: Path) -> None:
-        self._descriptor = os.open(
-            directory / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
-        )
+        self._directory = directory
+        self._descriptor: int | None = None
         self._process = os.getpid()
         self._start = time.perf_counter()
 
     def elapsed(self) -> float:
-        """Seconds since the journal was opened."""
+        """Seconds since the journal was made."""
         return time.perf_counter() - self._start
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event. Raises OSError where the disk is full."""
         if os.getpid() != self._process:
             return
+        if self._descriptor is None:
+            folder = self._directory / PROCESSES / str(self._process)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(
+                folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
+            )
         line = json.dumps(
             {"kind": kind, **{name: _plain(value) for name, value in fields.items()}}, allow_nan=False
         )
@@ -80,41 +120,95 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; the journal cannot be used afterwards."""
-        os.close(self._descriptor)
-
-
-def end_from_outside(
-    directory: Path, status: int, error: str, path: str = "", line: int = 0, timeout: float = 0
-) -> None:
-    """Add the end of a run that could not write it itself, after the process is gone; one that has an end
-    keeps it."""
-    if any(event["kind"] == "end" for event in read_journal(directory / JOURNAL)):
-        return
-    with open(directory / JOURNAL, "ab+") as stream:
-        stream.seek(0)
-        stream.truncate(stream.read().rfind(b"\n") + 1)  # a line that was cut short
-    journal = Journal(directory)
-    journal.write("end", status=status, error=error, path=path, line=line, timeout=timeout)
-    journal.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Step:
-    """One `backward()`: its loss, and the seconds since the one before (None for the first)."""
+class End:
+    """How a run ended: exit code, or minus the signal's number; why we ended it ("", "timeout", "memory"); for a
+    time-out its seconds and where the main thread was."""
 
-    step: int
-    loss: float
-    seconds: float | None
+    status: int
+    seconds: float = 0.0
+    stopped: str = ""
+    limit: float = 0.0
+    path: str = ""
+    line: int = 0
+
+    def write(self, directory: Path) -> None:
+        """Store it in the recording."""
+        write_atomically(directory / END, json.dumps(dataclasses.asdict(self)).encode())
+
+    @classmethod
+    def read(cls, directory: Path) -> End | None:
+        """None where the run goes on, or who started it was killed. Raises TorchportError for a damaged file."""
+        try:
+            return cls(**json.loads((directory / END).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise TorchportError(
+                f"{directory / END} is damaged: {error}", hint="Record the run again."
+            ) from error
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Process:
+    """What one process of a run recorded, in order."""
+
+    pid: int
+    events: tuple[Mapping[str, Any], ...]
+
+    def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
+        """The events of one kind, in order."""
+        return [event for event in self.events if event["kind"] == kind]
+
+    @property
+    def rank(self) -> int | None:
+        """Its rank in torch.distributed; None where it has none."""
+        ranks = [event["rank"] for event in self.of_kind("process") if event["rank"] is not None]
+        return int(ranks[-1]) if ranks else None
+
+    @property
+    def order(self) -> tuple[int, str, int]:
+        """Sorts the processes of two runs of one command in the same way."""
+        names = [event["name"] for event in self.of_kind("process")]
+        return (-1 if self.rank is None else self.rank, names[-1] if names else "", self.pid)
+
+    @property
+    def step_kind(self) -> str:
+        """What a step is: an `optimizer.step()`; without one a backward pass or `autograd.grad`; without one a
+        module call."""
+        if self.of_kind("step"):
+            return OPTIMIZER
+        roots = {event["by"] for event in self.of_kind("loss")}
+        return BACKWARD if "backward" in roots else GRADIENT if roots else CALL
+
+    @property
+    def steps(self) -> list[Mapping[str, Any]]:
+        """The events that are its steps."""
+        return self.of_kind(
+            {OPTIMIZER: "step", BACKWARD: "loss", GRADIENT: "loss", CALL: "call"}[self.step_kind]
+        )
+
+    def curves(self) -> dict[str, list[float]]:
+        """The losses of each call site in order; where there is none, the norms of what each module gave."""
+        found: dict[str, list[float]] = {}
+        for event in self.of_kind("loss") or self.of_kind("call"):
+            found.setdefault(event["site"], []).append(float(event["value"]))
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording as it was read: `head` is what `recording.json` says, `events` all lines but the steps."""
+    """A recording as it was read: `head` is what `recording.json` says, `processes` those that recorded something,
+    by rank."""
 
     path: Path
     head: Mapping[str, Any]
-    steps: tuple[Step, ...]
-    events: tuple[Mapping[str, Any], ...]
+    processes: tuple[Process, ...]
+    end: End | None
 
     @classmethod
     def read(cls, path: str | Path) -> Recording:
@@ -130,42 +224,56 @@ class Recording:
             )
         result = Result.read(path / HEAD)
         if result.command != COMMAND or result.data.get("recording") != VERSION:
-            raise TorchportError(f"{path / HEAD} is not a recording of version {VERSION}")
-        steps, events = [], []
-        for event in read_journal(path / JOURNAL):
-            if event["kind"] == "step":
-                seconds = event["seconds"]
-                steps.append(
-                    Step(event["step"], float(event["loss"]), None if seconds is None else float(seconds))
-                )
-            else:
-                events.append(event)
-        return cls(path, result.data, tuple(steps), tuple(events))
-
-    def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
-        """The events of one kind, in order."""
-        return [event for event in self.events if event["kind"] == kind]
+            raise TorchportError(
+                f"{path / HEAD} is not a recording of version {VERSION}", hint="Record the run again."
+            )
+        processes = [
+            Process(int(folder.name), tuple(read_journal(folder / JOURNAL)))
+            for folder in (path / PROCESSES).glob("[0-9]*")
+        ]
+        return cls(path, result.data, tuple(sorted(processes, key=lambda one: one.order)), End.read(path))
 
     @property
-    def losses(self) -> list[float]:
-        """The loss of each step."""
-        return [step.loss for step in self.steps]
+    def trained(self) -> tuple[Process, ...]:
+        """The processes that did a step, by rank. Several ranks of a job, or the one process of a script."""
+        training = tuple(one for one in self.processes if one.of_kind("loss") or one.of_kind("step"))
+        return training or tuple(one for one in self.processes if one.steps)[:1]
+
+    @property
+    def steps(self) -> int:
+        """The steps of the process that did the fewest."""
+        return min((len(one.steps) for one in self.trained), default=0)
+
+    def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
+        """The events of one kind in all processes, rank by rank."""
+        return [event for one in self.processes for event in one.of_kind(kind)]
 
     @property
     def status(self) -> int | None:
-        """The script's exit code; None where it was killed or still runs."""
-        ends = self.of_kind("end")
-        return int(ends[-1]["status"]) if ends else None
+        """The run's exit code; None where it was killed with who started it, or still runs."""
+        return None if self.end is None else self.end.status
+
+    @property
+    def stopped(self) -> str:
+        """Why the run was ended before its own end: "steps", "enough", "timeout", "memory"; "" where it was not."""
+        if self.end is not None and self.end.stopped:
+            return self.end.stopped
+        return str(next((event["why"] for event in self.of_kind("stop")), ""))
 
     @property
     def output(self) -> str:
-        """What the script printed, where it was kept."""
+        """What the run printed, where it was kept."""
         return self._kept(STDOUT)
 
     @property
+    def messages(self) -> str:
+        """What the run wrote to stderr, where it was kept."""
+        return self._kept(STDERR)
+
+    @property
     def last_messages(self) -> list[str]:
-        """The last lines that the script wrote to stderr, where they were kept."""
-        return self._kept(STDERR).rstrip().splitlines()[-LAST_MESSAGES:]
+        """The last lines of `messages`."""
+        return self.messages.rstrip().splitlines()[-LAST_MESSAGES:]
 
     def _kept(self, name: str) -> str:
         try:
@@ -202,8 +310,8 @@ def parse(line: bytes) -> Mapping[str, Any]:
     for name, kind in FIELDS.get(event["kind"], {}).items():
         if name not in event or not isinstance(event[name], kind):
             raise ValueError(f"a {event['kind']} without {name}")
-    if event["kind"] == "step":
-        float(event["loss"])
+        if kind is _NUMBER:
+            float(event[name])
     return event
 
 

@@ -15,8 +15,10 @@ import torch.nn.functional as functional
 from torchport.findings import Result
 from torchport.record import reference
 from torchport.record.equal import EqualStart
+from torchport.record.limit import Finished, Limit
 from torchport.record.recorder import Recorder
-from torchport.record.recording import HEAD, Journal, Recording, read_journal
+from torchport.record.recording import HEAD, VERSION, Journal, Recording, read_journal
+from torchport.record.sites import Sites
 
 CUDA = torch.device("cuda:0")
 
@@ -45,7 +47,9 @@ def everything():
 
 def changed(before):
     after = everything()
-    return {key for key in before.keys() & after.keys() if before[key] != after[key]} | {
+    # How many hooks there ever were is torch's own to count.
+    same = {key for key in before if key[1] == "next_id" and key[0].endswith(":RemovableHandle")}
+    return {key for key in before.keys() & after.keys() - same if before[key] != after[key]} | {
         key for key in after.keys() - before.keys() if (key[0], "__name__") in before
     }
 
@@ -119,31 +123,6 @@ def check_moving_copies_as_between_devices():
         assert weight.cuda() is weight
 
 
-def check_device_random_numbers_leave_the_cpu_generator_alone():
-    with Patched():
-        torch.manual_seed(3)
-        expected = torch.rand(4)
-        torch.manual_seed(3)
-        torch.rand(5, device="cuda")
-        functional.dropout(torch.ones(100), 0.5)
-        assert torch.equal(torch.rand(4), expected)
-        for layer in (torch.nn.RNN, torch.nn.LSTM, torch.nn.GRU):
-            layers = layer(4, 4, num_layers=2, dropout=0.5)
-            here, there = torch.get_rng_state(), torch.cuda.get_rng_state()
-            layers(torch.ones(3, 2, 4))
-            assert torch.equal(torch.get_rng_state(), here)
-            assert not torch.equal(torch.cuda.get_rng_state(), there)
-        torch.cuda.manual_seed_all(5)
-        first = torch.randn(3, device="cuda"), functional.dropout(torch.ones(100), 0.5)
-        state = torch.cuda.get_rng_state()
-        torch.cuda.manual_seed_all(5)
-        again = torch.randn(3, device="cuda"), functional.dropout(torch.ones(100), 0.5)
-        assert all(map(torch.equal, first, again))
-        after = torch.rand(3, device="cuda")
-        torch.cuda.set_rng_state(state)
-        assert torch.equal(torch.rand(3, device="cuda"), after)
-
-
 def check_streams_and_events():
     with Patched():
         stream = torch.cuda.Stream(priority=-1)
@@ -215,28 +194,130 @@ def train(dropout=0.0, steps=3, draw=0, scaler=None):
     return losses
 
 
-def recording(run, weights=None, load=False):
-    """Run `run` recorded; the recording and what `run` returned."""
+def recording(run, weights=None, load=False, steps=None):
+    """Run `run` recorded; the recording of this process and what `run` returned."""
     folder = Path(tempfile.mkdtemp())
-    Result("record", data={"recording": 1}).write(folder / HEAD)
+    Result("record", data={"recording": VERSION}).write(folder / HEAD)
     journal = Journal(folder)
-    equal = (lambda torch: EqualStart(torch, weights, journal, load=load)) if weights else None
-    recorder = Recorder(journal, 0, reference.apply, equal)
+
+    def equal(torch, key):
+        return EqualStart(torch, weights, key, journal, load=load)
+
+    def stop(why, steps):
+        journal.write("stop", why=why, steps=steps)
+
+    limit = Limit(folder, steps, None, stop)
+    prepare = lambda torch, patches: patches.on_undo(reference.apply(torch).undo)  # noqa: E731
+    recorder = Recorder(journal, Sites(), limit, 0, prepare, equal if weights else None)
     recorder.install()
+    returned = None
     try:
         returned = run()
+    except Finished:
+        pass
     finally:
         recorder.undo()
         journal.close()
-    return Recording.read(folder), returned
+    (process,) = Recording.read(folder).processes
+    return process, returned
 
 
-def check_losses_are_recorded():
+def values(process):
+    return [event["value"] for event in process.of_kind("loss")]
+
+
+def check_losses_and_steps_are_recorded_with_their_places():
     recorded, losses = recording(train)
-    assert recorded.losses == losses
-    assert recorded.steps[0].seconds is None
-    assert all(step.seconds > 0 for step in recorded.steps[1:])
+    assert values(recorded) == losses
+    (site,) = recorded.curves()
+    assert site.startswith(__file__)
+    steps = recorded.of_kind("step")
+    assert [step["device"] for step in steps] == [step["gradient"] for step in steps] == ["cpu"] * 3
+    assert steps[0]["seconds"] is None
+    assert all(step["seconds"] > 0 for step in steps[1:])
+    assert recorded.step_kind == "optimizer step"
     assert recorded.of_kind("random") == []
+    assert len(recorded.of_kind("memory")) == 1
+
+
+def check_settings_are_recorded_when_they_change():
+    def run():
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([weight], lr=0.5, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.1)
+        for _ in range(4):
+            weight.sum().backward()
+            optimizer.step()
+            schedule.step()
+
+    recorded, _ = recording(run)
+    found = [(event["optimizer"], event["step"], event["groups"][0]["lr"]) for event in recorded.of_kind("settings")]
+    assert found == [(0, 0, 0.5), (0, 2, 0.05)]
+    assert recorded.of_kind("settings")[0]["groups"][0]["momentum"] == 0.9
+    assert "foreach" not in recorded.of_kind("settings")[0]["groups"][0]
+
+
+def check_a_run_ends_after_so_many_steps():
+    recorded, losses = recording(lambda: train(steps=30), steps=4)
+    assert losses is None
+    assert len(recorded.of_kind("step")) == 4
+    assert [(stop["why"], stop["steps"]) for stop in recorded.of_kind("stop")] == [("steps", 4)]
+
+
+def check_a_gradient_without_an_optimizer_is_a_step():
+    def run(steps=9):
+        weight = torch.ones(3, requires_grad=True)
+        for _ in range(steps):
+            torch.autograd.grad((weight * 2).sum(), weight)
+        return "whole"
+
+    recorded, returned = recording(run)
+    assert (recorded.step_kind, len(recorded.steps), returned) == ("gradient", 9, "whole")
+    recorded, returned = recording(run, steps=5)
+    assert (len(recorded.steps), returned) == (5, None)
+
+
+def check_a_backward_pass_without_an_optimizer_is_a_step():
+    def run():
+        for _ in range(3):
+            torch.ones(2, requires_grad=True).sum().backward()
+
+    recorded, _ = recording(run)
+    assert (recorded.step_kind, len(recorded.steps)) == ("backward", 3)
+
+
+def check_an_outermost_call_is_a_step_where_nothing_is_trained():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+
+    def run():
+        with torch.no_grad():
+            return [net(torch.full((4, 3), float(step))).norm().item() for step in range(3)]
+
+    recorded, norms = recording(run)
+    assert recorded.step_kind == "call"
+    ((site, found),) = recorded.curves().items()
+    assert site.endswith(" Sequential")
+    assert all(abs(one - other) < 1e-6 for one, other in zip(found, norms, strict=True))
+    assert len(recording(run, steps=2)[0].steps) == 2
+
+
+def check_every_call_site_is_a_curve():
+    def run():
+        first, second = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+        optimizer = torch.optim.SGD([first, second], lr=0.1)
+        for _ in range(4):
+            first.sum().backward()
+            second.prod().backward()
+            optimizer.step()
+
+    recorded, _ = recording(run)
+    assert [len(curve) for curve in recorded.curves().values()] == [4, 4]
+    assert len(recorded.steps) == 4
+
+
+def check_a_function_transform_is_left_alone():
+    gradient = recording(lambda: torch.func.grad(lambda x: (x * x).sum())(torch.ones(3)))[1]
+    assert gradient.tolist() == [2.0, 2.0, 2.0]
 
 
 def check_seeding_makes_runs_repeatable():
@@ -251,12 +332,7 @@ def check_scaled_losses_are_recorded_unscaled():
     plain, _ = recording(train)
     scaled, _ = recording(lambda: train(scaler=torch.amp.GradScaler("cpu", init_scale=1024.0)))
     assert torch.amp.GradScaler("cpu").is_enabled()
-    assert scaled.losses[0] == plain.losses[0]
-
-
-def check_dropout_is_noticed():
-    recorded, _ = recording(lambda: train(dropout=0.5))
-    assert len(recorded.of_kind("random")) == 1
+    assert values(scaled)[0] == values(plain)[0]
 
 
 def check_reentrant_backward_is_one_step():
@@ -264,7 +340,7 @@ def check_reentrant_backward_is_one_step():
         x = torch.ones(2, requires_grad=True)
         torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=True).sum().backward()
 
-    assert len(recording(run)[0].steps) == 1
+    assert len(recording(run)[0].of_kind("loss")) == 1
 
 
 def check_equal_start_gives_weights_buffers_and_order():
@@ -289,10 +365,11 @@ def check_other_weights_are_a_mismatch():
 def check_damaged_weights_are_named_and_do_not_end_the_script():
     weights = Path(tempfile.mkdtemp(), "weights")
     recording(train, weights)
-    (weights / "module-0.pt").write_bytes((weights / "module-0.pt").read_bytes()[:99])
-    (weights / "optimizer-0.pt").write_bytes(b"")
+    (folder,) = weights.iterdir()
+    (folder / "module-0.pt").write_bytes((folder / "module-0.pt").read_bytes()[:99])
+    (folder / "optimizer-0.pt").write_bytes(b"")
     loaded, losses = recording(train, weights, load=True)
-    assert len(losses) == len(loaded.losses) > 0
+    assert len(losses) == len(values(loaded)) > 0
     for event in loaded.of_kind("weights"):
         assert event["action"] == "mismatch"
         assert f"{event['name']}.pt is damaged" in event["detail"]
@@ -321,10 +398,12 @@ def check_forked_children_write_nothing():
     folder = Path(tempfile.mkdtemp())
     journal = Journal(folder)
     if os.fork() == 0:
-        journal.write("step", step=0)
+        journal.write("note", text="x")
         os._exit(0)
     os.wait()
-    assert list(read_journal(folder / "steps.jsonl")) == []
+    assert list(folder.iterdir()) == []
+    journal.write("note", text="x")
+    assert len(list(read_journal(folder / "processes" / str(os.getpid()) / "steps.jsonl"))) == 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,78 @@
+"""Outermost calls of modules: the steps of a script that only evaluates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torchport.record.sites import Sites
+
+DEEPEST = 4  # containers inside containers in what a module gives
+
+
+class OutermostCalls:
+    """Tells `called(site, norm, device, number)` for each call of a module that no other module makes.
+
+    `site` is the place and the module's class, `norm` the Euclidean norm of all floating-point outputs, computed on
+    the host in float64, so that nothing is launched for it.
+    """
+
+    def __init__(self, torch: Any, sites: Sites, called: Callable[[str, float, str, int], None]) -> None:
+        self._torch = torch
+        self._sites = sites
+        self._called = called
+        self._depth = 0
+        self._number = 0
+        modules = torch.nn.modules.module
+        self._hooks = [
+            modules.register_module_forward_pre_hook(self._enter),
+            modules.register_module_forward_hook(self._leave, always_call=True),
+        ]
+
+    def remove(self) -> None:
+        """Stop watching."""
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def _enter(self, module: Any, inputs: Any) -> None:
+        self._depth += 1
+
+    def _leave(self, module: Any, inputs: Any, outputs: Any) -> None:
+        self._depth -= 1
+        if (
+            self._depth != 0
+            or self._torch.compiler.is_compiling()
+            or isinstance(module, _losses(self._torch))
+        ):
+            return
+        found = [
+            tensor
+            for tensor in _tensors(self._torch, outputs, 0)
+            if tensor.is_floating_point() and tensor.layout == self._torch.strided
+        ]
+        if not found:
+            return
+        squares = sum(tensor.detach().cpu().double().square().sum().item() for tensor in found)
+        place = f"{self._sites.user(2)} {type(module).__name__}"
+        number, self._number = self._number, self._number + 1
+        self._called(place, squares**0.5, found[0].device.type, number)
+
+
+def _losses(torch: Any) -> type:
+    """A loss follows a call that was counted already."""
+    kind: type = torch.nn.modules.loss._Loss
+    return kind
+
+
+def _tensors(torch: Any, value: Any, depth: int) -> Iterator[Any]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < DEEPEST:
+        if isinstance(value, Mapping):
+            parts: Any = value.values()
+        elif isinstance(value, (list, tuple)):
+            parts = value
+        else:
+            parts = ()
+        for part in parts:
+            yield from _tensors(torch, part, depth + 1)

@@ -1,0 +1,243 @@
+"""One process of a recorded run: what Python does at its start where TORCHPORT_RECORD is set.
+
+The user's command runs as it is; every Python process below it comes by here (`auto/start/sitecustomize.py`), so
+launchers, their ranks and spawned children are all recorded, each in a journal of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import faulthandler
+import importlib
+import json
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchport import standins
+from torchport.patches import Patches
+from torchport.record import recording
+from torchport.record.equal import EqualStart
+from torchport.record.limit import Limit
+from torchport.record.recorder import Recorder, process_fields
+from torchport.record.recording import Journal
+from torchport.record.sites import Sites
+
+VARIABLE = "TORCHPORT_RECORD"
+REFERENCE, PORT = "reference", "port"
+_session: Session | None = None
+# What torch_npu and CANN put before their sentences: "[ERROR] 2026-01-01-00:00:00 (PID:1, Device:0, RankID:-1) ".
+_STAMP = re.compile(
+    r"\[(?:ERROR|PID: \d+)\] \d{4}-\d\d-\d\d-[\d:.]+ (?:\(PID:\d+, Device:-?\d+, RankID:-?\d+\) )?"
+)
+_OURS = str(Path(__file__).parents[1])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """What a run is asked to record. Paths are absolute.
+
+    `side` is REFERENCE (a CUDA script on the CPU), PORT, or "" for a run that is left as it is; `views` maps each
+    folder of the user's to what stands for it in this run; `lines` is a JSON file for `Sites`; `save` or `load` is
+    the folder of the initial weights, moved by one unit in the last place with `noise`; `steps` and `enough` are those
+    of `Limit`, for steps of the kind `kind`.
+    """
+
+    out: str
+    side: str = ""
+    views: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lines: str = ""
+    save: str = ""
+    load: str = ""
+    noise: bool = False
+    seed: int = 0
+    steps: int | None = None
+    kind: str = ""
+    enough: tuple[int, float] | None = None
+
+    def variable(self) -> str:
+        """The value of TORCHPORT_RECORD for a process that is to be recorded so."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Options:
+        """The inverse of `variable`."""
+        value = json.loads(text)
+        value["enough"] = tuple(value["enough"]) if value["enough"] else None
+        return cls(**value)
+
+
+def start() -> bool:
+    """Record this process as TORCHPORT_RECORD says, from now to its end; whether it stays off the NPU.
+
+    Doing so again does nothing: `torchport vnpu enable` and sitecustomize may both lead here.
+    """
+    global _session
+    options = Options.read(os.environ[VARIABLE])
+    if _session is None:
+        _session = Session(options)
+        _session.start()
+    return options.side == REFERENCE
+
+
+class Session:
+    """The recording of one process."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._journal = Journal(Path(options.out))
+        self._process = os.getpid()
+        lines = json.loads(Path(options.lines).read_bytes()) if options.lines else {}
+        self._sites = Sites(options.views.values() or [os.getcwd()], lines)
+        self._draws: Any = None
+        self._recorder = Recorder(
+            self._journal,
+            self._sites,
+            Limit(Path(options.out), options.steps, options.enough, self._stop),
+            options.seed,
+            self._prepare,
+            self._equal if options.save or options.load else None,
+            options.kind,
+        )
+
+    def start(self) -> None:
+        """Hook into what this process will import, and into its end."""
+        options = self._options
+        stacks = Path(options.out, recording.PROCESSES, str(self._process), recording.STACKS)
+        stacks.parent.mkdir(parents=True, exist_ok=True)
+        # Open for the whole run: the signal handler writes through the descriptor.
+        self._stacks = open(stacks, "w", encoding="utf-8")  # noqa: SIM115
+        faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
+        self._journal.write("process", **process_fields())
+        if options.side == REFERENCE:
+            from torchport.record import reference
+
+            reference.hide_npu()
+        redirect_editable(options.views)
+        if options.views:
+            from torchport.record.writes import guard
+
+            for folder, view in options.views.items():
+                guard(Path(view), Path(folder), Path(options.out, recording.OUTSIDE))
+        self._recorder.install()
+        standins.install()  # both runs import apex and the like
+        atexit.register(self._finish)  # first registered, so it runs after the script's own exit handlers
+
+    def _prepare(self, torch: Any, patches: Patches) -> None:
+        from torchport.record.draws import Draws
+
+        if self._options.side == REFERENCE:
+            from torchport.record import reference
+
+            patches.on_undo(reference.apply(torch).undo)
+        elif self._options.side == PORT:
+            from torchport.record import port_side
+
+            patches.on_undo(port_side.apply(torch, lambda text: self._journal.write("note", text=text)).undo)
+        if self._options.side:
+            self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched)
+            self._draws.install(patches)
+            self._recorder.each_step = self._draws.step
+        # After torch_npu's own handler is registered, so before it ends the device.
+        atexit.register(self._recorder.finish)
+
+    def _equal(self, torch: Any, key: Any) -> EqualStart:
+        options = self._options
+        folder = Path(options.save or options.load)
+        return EqualStart(
+            torch, folder, key, self._journal, load=not options.save, generator=False, noise=options.noise
+        )
+
+    def _unmatched(self, operator: str, where: str) -> None:
+        self._journal.write(
+            "random", detail=f"{operator} at {where} draws numbers that the other run cannot repeat"
+        )
+
+    def _stop(self, why: str, steps: int) -> None:
+        self._journal.write("stop", why=why, steps=steps)
+
+    def _finish(self) -> None:
+        if os.getpid() != self._process:
+            return
+        from torchport import vnpu
+
+        if self._options.side == REFERENCE:
+            from torchport.record import reference
+
+            if touched := reference.touched():
+                self._journal.write("npu", touched=touched)
+        error = getattr(sys, "last_value", None)  # set by the interpreter for an exception that nobody caught
+        if isinstance(error, BaseException) and not isinstance(error, SystemExit):
+            self._journal.write("error", **failure(error, self._sites))
+        self._journal.write("modules", files=imported())
+        self._journal.write("end", launches=vnpu.launches(), elapsed=self._journal.elapsed())
+
+
+def failure(error: BaseException, sites: Sites) -> dict[str, Any]:
+    """The text of an exception, and the user's line that it came through, in the file of this run; `ours` where
+    torchport itself raised it."""
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    lines = [_STAMP.sub("", line) for line in lines]
+    text = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"  # CANN's own sentence comes last
+    if isinstance(error, SyntaxError) and error.filename:
+        return {"error": lines[-1], "path": error.filename, "line": error.lineno or 0, "ours": False}
+    frames = traceback.extract_tb(error.__traceback__)
+    recorder = os.path.join(_OURS, "record") + os.sep
+    own = [frame for frame in frames if sites.is_users(frame.filename)]
+    return {
+        "error": text,
+        "path": os.path.abspath(own[-1].filename) if own else "",
+        "line": (own[-1].lineno or 0) if own else 0,
+        "ours": bool(frames) and frames[-1].filename.startswith(recorder),
+    }
+
+
+def imported() -> list[str]:
+    """Source files of modules that are neither Python's own nor installed nor ours."""
+    standard = str(Path(os.__file__).parent) + os.sep
+    found = set()
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and path.endswith(".py"):
+            path = os.path.abspath(path)
+            if (
+                not path.startswith((_OURS + os.sep, standard))
+                and os.path.isfile(path)
+                and "site-packages" not in path
+                and "dist-packages" not in path
+            ):
+                found.add(path)
+    return sorted(found)
+
+
+def redirect_editable(views: Mapping[str, str]) -> None:
+    """Let packages that are installed in place from a folder of the user's be found in what stands for it.
+
+    `pip install -e .` leaves paths in .pth files, which are in `sys.path` by now, or finders with tables of paths.
+    """
+
+    def moved(path: str) -> str:
+        # A checkout of torchport is somebody's folder too, and a view lies in the user's folder.
+        if _OURS.startswith(path) or any(path.startswith(place) for place in views.values()):
+            return path
+        for folder, place in views.items():
+            if path == folder or path.startswith(folder + os.sep):
+                return place + path[len(folder) :]
+        return path
+
+    def all_moved(paths: Sequence[str]) -> list[str]:
+        return [moved(path) if isinstance(path, str) else path for path in paths]
+
+    sys.path[:] = all_moved(sys.path)
+    for finder in sys.meta_path:
+        module = getattr(finder, "__module__", "") or ""
+        if module.startswith("__editable__"):  # setuptools' own name for them
+            table = getattr(importlib.import_module(module), "MAPPING", {})
+            for name, path in table.items():
+                table[name] = moved(path)
