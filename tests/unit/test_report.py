@@ -187,7 +187,7 @@ def test_no_colour_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_port_that_parts_says_where() -> None:
     text = render_port(port_results.gan(), 120, False)
     assert text.count("  original  ") == text.count("  port      ") == 3
-    assert "loss at train.py:61" in text and "loss at ../generator.py:172" in text
+    assert "loss at train.py:61" in text and "loss at .../generator.py:172" in text
     assert (
         "differs at 2    loss at train.py:66: 1.68914 against 1.68849, 3.8e-04 relative, 0.0001 allowed"
         in text
@@ -287,8 +287,8 @@ def test_effort_is_not_a_range_of_one() -> None:
 
 
 def test_names_are_shortened_between_words() -> None:
-    assert shortened("models/very/deep/generator.py:172", 20) == "../generator.py:172"
-    assert shortened("rank 1, models/very/deep/generator.py:172", 20) == "rank 1, ../generator.py:172"
+    assert shortened("models/very/deep/generator.py:172", 23) == ".../generator.py:172"
+    assert shortened("rank 1, models/very/deep/generator.py:172", 20) == "rank 1, .../generator.py:172"
     assert shortened("one two three four five", 14) == "one two ..."
     assert shortened("short", 14) == "short"
 

@@ -3,6 +3,7 @@
 Pure functions from recordings to findings; torch is not needed.
 """
 
-from torchport.compare.judge import compare, ending
+from torchport.compare.judge import compare
+from torchport.compare.verdict import Verdict, Word
 
-__all__ = ["compare", "ending"]
+__all__ = ["Verdict", "Word", "compare"]

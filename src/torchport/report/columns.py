@@ -50,7 +50,7 @@ def shortened(text: str, width: int) -> str:
     if "/" in path and columns(before) < width // 2:
         parts = path.split("/")
         for start in range(1, len(parts)):
-            short = f"{before}{blank}../{'/'.join(parts[start:])}"
+            short = f"{before}{blank}.../{'/'.join(parts[start:])}"
             if columns(short) <= width or start == len(parts) - 1:
                 return short
     return f"{wrap(text, width - 4)[0]} ..."

@@ -113,6 +113,20 @@ def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "printed last", ", ".join(map(_metric, worst_first[:METRICS])) + left
 
 
+def _beside_rounding(curve: Curve) -> str:
+    """The worst step of a curve, where what rounding does was measured, as far as single steps say something."""
+    judged = [pair for pair in zip(curve.errors, curve.allowed, strict=False) if math.isfinite(pair[1])]
+    if not judged:
+        return f"{wording.printable(curve.title)}: by means, because rounding decides each step"
+    worst, bound = max(judged, key=lambda pair: pair[0] / pair[1])
+    end = len(curve.errors)
+    then = f", steps {len(judged)} to {end - 1} by means" if len(judged) < end else ""
+    return (
+        f"{wording.printable(curve.title)}: worst difference {wording.error(worst)}, where rounding explains "
+        f"{bound:.1e}{then}"
+    )
+
+
 def _compared(data: Mapping[str, Any]) -> str:
     steps = data.get("steps") or {}
     noun = wording.step_kind(data)
@@ -124,6 +138,9 @@ def _compared(data: Mapping[str, Any]) -> str:
     if not is_stepwise(data):
         chance = [wording.printable(str(reason)) for reason in data.get("chance") or ()]
         return "; ".join([f"{text}, compared {data.get('method') or 'statistically'}", *chance])
+    measured = [curve for curve in read_curves(data) if curve.allowed]
+    if measured:
+        return f"{text}, {'; '.join(map(_beside_rounding, measured))}"
     first = int(bounds.get("first_steps") or 0)
     parts = [
         f"{wording.error(worst[name])}{where} ({float(bounds[name]):g} allowed)"

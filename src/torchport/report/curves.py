@@ -24,6 +24,9 @@ class Curve:
     port: tuple[float, ...]
     errors: tuple[float, ...]
     windows: tuple[Mapping[str, Any], ...]
+    allowed: tuple[
+        float, ...
+    ] = ()  # by step, where rounding was measured; infinite where a step says nothing
 
     @property
     def title(self) -> str:
@@ -53,6 +56,7 @@ def read_curves(comparison: Mapping[str, Any] | None) -> list[Curve]:
             _floats(row.get("port")),
             _floats(row.get("errors")),
             tuple(row.get("windows") or ()),
+            _floats(row.get("allowed")),
         )
         for row in (comparison or {}).get("curves") or ()
     ]
@@ -64,8 +68,10 @@ def is_stepwise(comparison: Mapping[str, Any]) -> bool:
     return str(comparison.get("method") or STEPWISE).startswith(STEPWISE) and not comparison.get("chance")
 
 
-def allowed_at(comparison: Mapping[str, Any], step: int) -> float:
+def allowed_at(comparison: Mapping[str, Any], step: int, curve: Curve | None = None) -> float:
     """The relative difference that is allowed in a step; infinite where none is stated."""
+    if curve is not None and step < len(curve.allowed):
+        return curve.allowed[step]
     bounds = comparison.get("tolerance") or {}
     name = "first" if step < int(bounds.get("first_steps") or 0) else "run"
     bound = bounds.get(name)
@@ -80,9 +86,9 @@ def differences(comparison: Mapping[str, Any], most: int) -> list[Difference]:
     for curve in read_curves(comparison):
         rows = zip(curve.reference, curve.port, curve.errors, strict=False)
         over = (
-            Difference(curve.title, step, theirs, ours, error, allowed_at(comparison, step))
+            Difference(curve.title, step, theirs, ours, error, allowed_at(comparison, step, curve))
             for step, (theirs, ours, error) in enumerate(rows)
-            if not error <= allowed_at(comparison, step)
+            if not error <= allowed_at(comparison, step, curve)
         )
         found += [row for row, _ in zip(over, range(most), strict=False)]
     return sorted(found, key=lambda row: row.step)

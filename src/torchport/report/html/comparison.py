@@ -108,7 +108,7 @@ def _values(data: Mapping[str, Any], curve: Curve) -> str:
     if not count:
         return ""
     picked = sorted({round(index * (count - 1) / (ROWS - 1)) for index in range(ROWS)})
-    limits = [allowed_at(data, step) for step in picked]
+    limits = [allowed_at(data, step, curve) for step in picked]
     rows = [
         (
             step,

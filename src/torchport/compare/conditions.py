@@ -1,0 +1,367 @@
+"""What has to be true before two runs can be compared at all: that both ran, each where it should, and far enough."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from torchport.compare import causes
+from torchport.findings import Finding, Location, Safety, Severity
+from torchport.record.recording import OPTIMIZER, Process, Recording
+
+TIMEOUT, MEMORY = "timeout", "memory"
+
+
+def reference_conditions(reference: Recording) -> Iterator[Finding]:
+    """What keeps the original's run from being a reference."""
+    yield from _our_bug(reference)
+    touched = [event["touched"] for event in reference.of_kind("npu") if event["touched"]]
+    if touched:
+        yield open_finding(
+            "TP342",
+            f"the original's run, which is the reference, used an NPU itself: {touched[0]}",
+            "Keep the script from importing torch_npu where there is CUDA, or start torchport in a shell without CANN.",
+        )
+    if reference.stopped == MEMORY:
+        yield _too_small("the original")
+    elif reference.stopped == TIMEOUT:
+        if not reference.steps:
+            yield open_finding(
+                "TP341",
+                f"the original did not reach a step within {reference.end.limit if reference.end else 0:g} s",
+                "Give a longer --timeout, or arguments for a shorter run.",
+                location=_place(reference),
+            )
+    elif failed(reference):
+        yield _failed_reference(reference)
+
+
+def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
+    """What the way in which the port's run ended says."""
+    bugs = list(_our_bug(port))
+    if bugs:
+        yield from bugs
+        return
+    if port.stopped == MEMORY:
+        yield _too_small("the port")
+        return
+    if port.stopped == TIMEOUT:
+        # Of an original that was stopped as well, what both did is what there is to judge.
+        if port.steps < reference.steps and (reference.stopped != TIMEOUT or not port.steps):
+            yield open_finding(
+                "TP311",
+                f"the port did not finish within {port.end.limit if port.end else 0:g} s: {port.steps} of "
+                f"{reference.steps} steps",
+                "Give a longer --timeout, or --steps.",
+                location=_place(port),
+            )
+        return
+    gap = causes.virtual_gap(_words(port)) if failed(port) else ""
+    if gap:
+        yield open_finding(
+            "TP343",
+            f"the virtual NPU lacks something that the port needs: {gap}",
+            "Run the port on hardware; `torchport vnpu ops` lists what the virtual NPU has.",
+            location=_error_place(port),
+            stderr=port.last_messages,
+        )
+    elif port.status == -signal.SIGKILL:
+        yield _too_small("the port")
+    elif failed(port) and not _same_end(reference, port):
+        yield error(
+            "TP310",
+            f"the port ended with {ended_how(port)} {_reached(port)}{_cause(port)}",
+            causes.cause(_words(port), causes.PORT)[1],
+            location=_error_place(port),
+            stderr=port.last_messages,
+        )
+    elif not (failed(port) or failed(reference) or reference.stopped) and port.status != reference.status:
+        yield error(
+            "TP310", f"the port ends with {ended_how(port)}, the original with {ended_how(reference)}"
+        )
+
+
+def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
+    """Whether there are steps, as many on both sides, in as many ranks."""
+    if not reference.steps:
+        if not failed(reference) and not reference.stopped:
+            status = f" (exit status {reference.status})" if reference.status else ""
+            yield open_finding(
+                "TP340",
+                f"no step was reached: the original ends without training or calling a module{status}",
+                "Give the script arguments with which it trains. A step is an optimizer.step(), without one a "
+                "backward(), without one a module call.",
+                stderr=reference.last_messages,
+            )
+        return
+    if len(reference.trained) != len(port.trained) and not failed(port):
+        yield error(
+            "TP303", f"the original trains in {_processes(reference)}, the port in {_processes(port)}",
+            "Look for conditions on the number of devices.",
+        )  # fmt: skip
+        return
+    if failed(port) or port.stopped in (TIMEOUT, MEMORY) or failed(reference):
+        return  # it is plain why they are fewer
+    if port.steps != reference.steps and not (reference.stopped == TIMEOUT and port.steps > reference.steps):
+        yield error(
+            "TP303",
+            f"the original does {reference.steps} steps, the port {port.steps}",
+            "Look for conditions on the device, early stops, and files that the script continues from.",
+        )
+
+
+def use_of_npu(reference: Recording, port: Recording) -> Iterator[Finding]:
+    """Whether the port ran on the NPU in every step; nothing of one that failed before it came to train."""
+    for theirs, process in zip(reference.trained, port.trained, strict=False):
+        if failed(port) and process.step_kind != theirs.step_kind:
+            continue
+        used = evidence(process)
+        if used["steps_with"] is not None and used["steps_with"] < len(process.steps):
+            without = len(process.steps) - used["steps_with"]
+            where = "" if process.rank is None else f" of rank {process.rank}"
+            yield _unused(f"{without} of {len(process.steps)} steps{where} launched no operator there", used)
+        elif _on_host(used):
+            yield _unused("loss, gradients and parameters are on the CPU", used)
+
+
+def evidence(process: Process) -> dict[str, Any]:
+    """What shows where a process computed: operators launched in all, in how many of its steps (None where nothing
+    counts them), and the devices of loss, parameters, gradients and outputs."""
+    used: dict[str, Any] = {"launches": None, "steps_with": None}
+    losses, updates, called = process.of_kind("loss"), process.of_kind("step"), process.of_kind("call")
+    used["loss"] = _device(losses, "device")
+    used["parameters"] = _device(updates, "device")
+    used["gradients"] = _device(updates, "gradient")
+    used["outputs"] = _device(called, "device")
+    counts = [event["launches"] for event in process.events if "launches" in event]
+    if counts and None not in counts:
+        used["launches"] = counts[-1]
+        used["steps_with"] = _steps_with(process)
+    return used
+
+
+def _steps_with(process: Process) -> int:
+    """In how many steps an operator was launched.
+
+    Reading a loss waits for the device, so the count there is that of all that came before. An optimizer step without
+    a loss of its own (two optimizers after one backward pass) is taken as the one before it.
+    """
+    if process.step_kind != OPTIMIZER:
+        counts = [0, *(event["launches"] for event in process.steps)]
+        return sum(after > before for before, after in pairwise(counts))
+    kinds = ("loss", "call") if process.of_kind("loss") or process.of_kind("call") else ("step",)
+    with_, before, now, used = 0, 0, None, False
+    for event in process.events:
+        if event["kind"] in kinds:
+            now = event["launches"]
+        if event["kind"] == "step":
+            if now is not None:
+                used, before, now = now > before, now, None
+            with_ += used
+    return with_
+
+
+def _device(events: list[Any], field: str) -> str:
+    found = {event[field] for event in events} - {""}
+    return "npu" if found == {"npu"} else "mixed" if "npu" in found else next(iter(sorted(found)), "")
+
+
+def _on_host(used: dict[str, Any]) -> bool:
+    known = [used[name] for name in ("loss", "parameters", "gradients", "outputs") if used[name]]
+    return bool(known) and all(device == "cpu" for device in known)
+
+
+def _unused(detail: str, used: dict[str, Any]) -> Finding:
+    return error(
+        "TP345",
+        f"the port did not use the NPU: {detail}",
+        "Look for a device that is chosen in a module which was not converted, or by an argument (--device).",
+        **used,
+    )
+
+
+def settings_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
+    """Whether the optimizers have the same hyper-parameters in the same steps. They are exact in any precision."""
+    for theirs, ours in zip(reference.trained, port.trained, strict=False):
+        last = min(len(theirs.of_kind("step")), len(ours.of_kind("step")))
+        tables = [
+            {(event["optimizer"], event["step"]): event["groups"] for event in one.of_kind("settings")}
+            for one in (theirs, ours)
+        ]
+        for key in sorted({*tables[0], *tables[1]}, key=lambda key: (key[1], key[0])):
+            if key[1] >= last:
+                break
+            difference = _other_setting(*(_at(table, key) for table in tables))
+            if difference:
+                yield error(
+                    "TP350",
+                    f"the optimizer's {difference} (optimizer {key[0]}, step {key[1]})",
+                    "Look for a setting, a schedule or an option that is chosen by the device.",
+                    step=key[1],
+                )
+                return
+
+
+def _at(table: dict[tuple[int, int], list[Any]], key: tuple[int, int]) -> list[Any]:
+    """What holds for that optimizer at that step: the newest that was recorded until then."""
+    steps = [step for number, step in table if number == key[0] and step <= key[1]]
+    return table[key[0], max(steps)] if steps else []
+
+
+def _other_setting(theirs: list[Any], ours: list[Any]) -> str:
+    if len(theirs) != len(ours):
+        return f"number of parameter groups is {len(ours)}, the original's {len(theirs)}"
+    for before, after in zip(theirs, ours, strict=True):
+        for name in before.keys() & after.keys():
+            if not _same(before[name], after[name]):
+                return f"{name} is {_shown(after[name])}, the original's {_shown(before[name])}"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, float) or isinstance(other, float):
+        return (
+            isinstance(one, (int, float))
+            and isinstance(other, (int, float))
+            and math.isclose(one, other, rel_tol=1e-6)
+        )
+    return bool(one == other)
+
+
+def replicas_equal(port: Recording) -> Iterator[Finding]:
+    """Whether the ranks of a job ended with the same parameters, where they are replicas."""
+    ends: dict[int, dict[float, list[int]]] = {}
+    for process in port.trained:
+        for event in process.of_kind("replica"):
+            ranks = ends.setdefault(event.get("number", 0), {}).setdefault(float(event["checksum"]), [])
+            ranks.append(process.rank or 0)
+    for values in ends.values():
+        if len(values) > 1:
+            first, second, *_ = sorted(values.values())
+            yield error(
+                "TP346",
+                f"the replicas differ at the end: the parameters of rank {second[0]} are not those of rank {first[0]}",
+                "Gradients are not reduced over all ranks, or something changes parameters in one rank only.",
+            )
+            return
+
+
+def failed(recording: Recording) -> bool:
+    """Whether a run ended by an exception or a signal; a status that the script asked for is its own affair."""
+    if recording.stopped:
+        return False
+    if recording.status is None or recording.status < 0:
+        return True
+    return recording.status != 0 and bool(recording.of_kind("error"))
+
+
+def ended_how(recording: Recording) -> str:
+    """The end of a run in words."""
+    status = recording.status
+    if status is None:
+        return "an unknown status"
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"signal {-status}"
+
+
+def _our_bug(recording: Recording) -> Iterator[Finding]:
+    for event in recording.of_kind("error"):
+        if event.get("ours"):
+            yield open_finding(
+                "TP351",
+                f"torchport's own recorder failed: {event['error']}",
+                "This is a bug in torchport: please report it with the last lines of stderr.",
+                stderr=recording.last_messages,
+            )
+            return
+
+
+def _failed_reference(reference: Recording) -> Finding:
+    why, remedy = causes.cause(_words(reference))
+    detail = f": {why}" if why else ""
+    text = (
+        f"the original fails here {_reached(reference)}{detail} ({ended_how(reference)}{_cause(reference)})"
+    )
+    return open_finding(
+        "TP340",
+        text,
+        remedy
+        or "Make the original run to its end on this machine; what it needs of a GPU machine may be missing here.",
+        location=_error_place(reference),
+        stderr=reference.last_messages,
+    )
+
+
+def _words(recording: Recording) -> str:
+    errors = [event["error"] for event in recording.of_kind("error")]
+    return "\n".join([*errors, *recording.last_messages])
+
+
+def _same_end(reference: Recording, port: Recording) -> bool:
+    theirs, ours = (
+        [event["error"].partition(":")[0] for event in one.of_kind("error")] for one in (reference, port)
+    )
+    return failed(reference) and reference.status == port.status and theirs == ours
+
+
+def _cause(recording: Recording) -> str:
+    errors = recording.of_kind("error")
+    return f": {errors[0]['error']}" if errors and errors[0]["error"] else ""
+
+
+def _error_place(recording: Recording) -> Location | None:
+    errors = recording.of_kind("error")
+    return _location(errors[0]["path"], errors[0]["line"]) if errors else None
+
+
+def _place(recording: Recording) -> Location | None:
+    return _location(recording.end.path, recording.end.line) if recording.end else None
+
+
+def _location(path: str, line: int) -> Location | None:
+    return Location(path, line, 1, line, 1) if path else None
+
+
+def _reached(recording: Recording) -> str:
+    steps = recording.steps
+    return f"after {steps} step{'' if steps == 1 else 's'}" if steps else "before the first step"
+
+
+def _processes(recording: Recording) -> str:
+    number = len(recording.trained)
+    return f"{number} process{'' if number == 1 else 'es'}"
+
+
+def _too_small(who: str) -> Finding:
+    return open_finding(
+        "TP344",
+        f"this machine has too little memory for {who}",
+        "Give arguments for a smaller batch or model, or run it on a larger machine.",
+    )
+
+
+def open_finding(
+    code: str, message: str, hint: str = "", *, location: Location | None = None, **evidence: Any
+) -> Finding:
+    """A finding that leaves the question open."""
+    return Finding(code, Severity.WARNING, Safety.REPORT, location, message, hint, evidence)
+
+
+def error(
+    code: str, message: str, hint: str = "", *, location: Location | None = None, **evidence: Any
+) -> Finding:
+    """A finding that speaks against the port."""
+    return Finding(code, Severity.ERROR, Safety.REPORT, location, message, hint, evidence)
