@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from torchport.convert.project import sources
 from torchport.port.modules import belonging, project_root
 from torchport.port.unconverted import unconverted
+from torchport.source.settings import settings_of
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
@@ -188,3 +190,12 @@ def test_python_s_and_torchport_s_own_files_are_not_the_user_s() -> None:
     files = [*own.rglob("*.py"), *library.glob("*.py")]
     assert len(files) > 200
     assert unconverted(files, set()) == []
+
+
+def test_what_earlier_ports_left_is_not_the_projects(tmp_path):
+    left = tmp_path / "torchport-out" / "train" / "convert" / "tree"
+    left.mkdir(parents=True)
+    for folder in (tmp_path, left):
+        (folder / "train.py").write_text("import torch\n")
+    assert [name for _, name in sources(tmp_path, settings_of(tmp_path))] == ["train.py"]
+    assert [name for _, name in sources(left, settings_of(left))] == ["train.py"]

@@ -1,46 +1,77 @@
-"""Port a CUDA training script to the NPU and prove that the port trains like the original.
+"""Port a CUDA training script to the NPU and prove that the port computes what the original computes.
 
 examples:
   torchport port train.py --epochs 1 --batch-size 32
-  torchport port --timeout 600 train.py --epochs 1
-  torchport port train.py -- --out model.pt               an option that torchport knows too: behind `--` the script's
-  torchport port --from npu train.py --epochs 1           do the last two steps again
+  torchport port --steps 50 train.py             end both runs after 50 steps
+  torchport port -m pkg.train --epochs 1         as `python -m pkg.train`
+  torchport port --nproc 2 train.py              as two ranks, each with an NPU of its own
+  torchport port -- torchrun --nproc-per-node 2 train.py --lr 1     or accelerate launch, deepspeed, bash run.sh ...
+  torchport port notebook.ipynb                  its code cells, in order
+  torchport port PROJECT --main PROJECT/train.py convert the whole folder
+  torchport port train.py --from npu             run the port again, after editing it in OUT/convert/tree
 
-Converts the script, trains the original on the CPU and the port on npu:0 (a real NPU, or the virtual one),
-both from the same weights and random seeds, and compares the loss of each step. Give the script arguments
-with which it trains for seconds or minutes. Each step's files are kept in the output folder, with report.html for
-people and result.json for programs. Both runs happen in the current folder.
+Converts the script and the modules of yours that it imports, runs the original on the CPU and the port on npu:0 (a real
+NPU, or the virtual one), both from the same weights and random numbers, and compares the loss of each step. A step is
+an optimizer.step(); without one, a backward(); without one, a module call. Each run works in a copy of the current
+folder: nothing in it changes. Words that torchport knows are its own, before and after SCRIPT; the others, and all
+after `--`, are the script's. Without --steps, runs that are still going end once every loss has 50 steps and a minute
+has passed.
 
-Exit code 0: the port holds. 1: it does not, or the script fails; the findings say where.
+The word, its exit code, and what it means:
+  holds          0   the port ran on the NPU and computed what the original computes
+  does not hold  1   it did not; the findings have the first step and quantity where the two part
+  undecided      4   the original fails here, or this machine cannot tell; the reason, and what would decide it
+The script's own exit status is in the report (OUT/report.html, OUT/result.json).
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
+import hashlib
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from torchport.findings import Finding, Result, Severity
+from torchport.cli import UNDECIDED
+from torchport.launch import Launch, add_target, launch_of
 from torchport.port import STEPS, Plan, port
 from torchport.port.plan import REPORT
 from torchport.port.progress import Progress
-from torchport.report import printable, render, render_comparison
+from torchport.report.port import render_port
 
 PASSES_ARGUMENTS = True
-MESSAGE_LINES = 8
+EXIT = {"holds": 0, "does not hold": 1, "undecided": UNDECIDED}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "torchport port [options] SCRIPT [ARGS]"
-    parser.add_argument("script", type=Path, metavar="SCRIPT", help="the Python file that trains")
+    parser.usage = (
+        "torchport port [options] SCRIPT [ARGS]\n       torchport port [options] -m MODULE [ARGS]\n"
+        "       torchport port [options] -- COMMAND ..."
+    )
+    add_target(parser)
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="output folder (default: torchport-out/<script name>)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output folder (default: torchport-out/<script>, one per script)",
+    )
+    parser.add_argument("--steps", type=_count, metavar="N", help="end both runs after N steps")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="S",
+        help="stop a run after this many seconds and judge what there is",
     )
     parser.add_argument(
-        "--timeout", type=_seconds, metavar="S", help="stop a run after this many seconds (default: none)"
+        "--nproc", type=_count, metavar="N", help="start the script as N ranks, as torchrun does"
+    )
+    parser.add_argument(
+        "--main",
+        type=Path,
+        metavar="SCRIPT",
+        help="the script that trains, where a folder is given to be converted",
+    )
+    parser.add_argument(
+        "--no-follow", action="store_true", help="convert the script alone, not the modules that it imports"
     )
     parser.add_argument(
         "--from",
@@ -49,17 +80,58 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=STEPS[0],
         help="first step to do; earlier ones are kept",
     )
+    parser.add_argument("--force", action="store_true", help="overwrite a converted tree that was edited")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    out = arguments.out or Path("torchport-out", arguments.script.stem)
-    plan = Plan(arguments.script, tuple(arguments.passed), out, arguments.timeout, arguments.start)
+    project = None
+    if arguments.main is not None:
+        project, arguments.script = Path(arguments.script or "."), str(arguments.main)
+    launch = launch_of(arguments, nproc=arguments.nproc, keep=_stdin_file(arguments))
+    out = arguments.out or _default_out(launch)
+    plan = Plan(
+        launch,
+        out.absolute(),
+        Path.cwd(),
+        timeout=arguments.timeout,
+        steps=arguments.steps,
+        start=arguments.start,
+        follow=not arguments.no_follow,
+        project=project,
+        force=arguments.force,
+    )
     result = port(plan, Progress(sys.stderr, STEPS, arguments.quiet))
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:
-        print(_text(result, out), end="")
-    return 0 if result.data["holds"] else 1
+        print(render_port(result, report=str(out / REPORT), port=result.data["port"]), end="")
+    return EXIT[result.data["verdict"]]
+
+
+def _stdin_file(arguments: argparse.Namespace) -> Path | None:
+    """Where a script from stdin is kept: in the output folder, which the runs do not see."""
+    if arguments.script != "-":
+        return None
+    return (arguments.out or Path("torchport-out", "stdin")) / "stdin.py"
+
+
+def _default_out(launch: Launch) -> Path:
+    """torchport-out/<script>, with a mark where the script is not in the current folder: a/train.py and b/train.py
+    are two."""
+    if launch.kind == "stdin":
+        return Path("torchport-out", "stdin")
+    if launch.script is None:
+        name, rest = (
+            Path(launch.command[1] if len(launch.command) > 1 else launch.command[0]).stem,
+            " ".join(launch.command),
+        )
+    else:
+        name, path = launch.script.stem, launch.script.resolve()
+        rest = "" if path.parent == Path.cwd() else str(path)
+        if (Path.cwd() / f"{name}.py").exists() and path.suffix != ".py":
+            rest = str(path)  # train.ipynb beside train.py
+    mark = f"-{hashlib.sha256(rest.encode()).hexdigest()[:6]}" if rest else ""
+    return Path("torchport-out", f"{name}{mark}")
 
 
 def _seconds(text: str) -> float:
@@ -72,44 +144,7 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _text(result: Result, out: Path) -> str:
-    data = result.data
-    comparison = data["comparison"]
-    parts = [
-        render_comparison(comparison) if comparison else "",
-        render(_shown(result.findings)),
-        _messages(result),
-    ]
-    verdict = "the port holds" if data["holds"] else "the port does not hold"
-    script = Path(data["script"])
-    parts.append(f"{script.name}: {verdict}{_basis(data)}\n  {out / REPORT}\n")
-    if data["holds"]:
-        parts[-1] += f"  {out / 'convert' / 'tree' / script.name} is the port\n"
-    return "\n" + "\n".join(part for part in parts if part)
-
-
-def _shown(findings: tuple[Finding, ...]) -> list[Finding]:
-    """What a person has to know; the diff shows what was converted."""
-    return [
-        finding
-        for finding in findings
-        if finding.severity is not Severity.INFO or finding.code.startswith("TP3")
-    ]
-
-
-def _messages(result: Result) -> str:
-    """The last lines that a failing run wrote to stderr, without the marks below traceback lines."""
-    width = shutil.get_terminal_size((100, 24)).columns - 5
-    for finding in result.findings:
-        lines = [line for line in finding.evidence.get("stderr", ()) if line.strip(" ^~")]
-        if lines:
-            shown = ("last lines on stderr:", *lines[-MESSAGE_LINES:])
-            return "".join(f"  | {printable(line)[:width]}\n" for line in shown)
-    return ""
-
-
-def _basis(data: Mapping[str, Any]) -> str:
-    comparison = data["comparison"]
-    if not data["holds"]:
-        return ""
-    return f" ({comparison['steps']['port']} steps compared {comparison['method']}, {comparison['tolerance']['dtype']})"
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return int(text)

@@ -1,5 +1,6 @@
 """Rewrite sources: the rules' edits spliced into the original bytes, checked, written, and taken back."""
 
+from torchport.convert.output import edited
 from torchport.convert.source import Conversion, convert_source
 from torchport.convert.stages import Extras
 from torchport.convert.tree import convert_tree, preview_tree
@@ -10,6 +11,7 @@ __all__ = [
     "Extras",
     "convert_source",
     "convert_tree",
+    "edited",
     "preview_tree",
     "undo_tree",
     "write_tree",

@@ -81,6 +81,11 @@ def write_output(out: Path, plan: Mapping[str, Planned], result: Result, *, forc
     os.replace(private / WRITING, private / WRITTEN)
 
 
+def edited(out: Path) -> list[str]:
+    """The files of the output folder `out` that somebody has edited or deleted since a conversion wrote them."""
+    return [name for name, was in _noted(out / PRIVATE / WRITTEN).items() if fingerprint(out / name) != was]
+
+
 def _refuse_edited(out: Path, coming: Mapping[str, str]) -> None:
     finished, begun = _noted(out / PRIVATE / WRITTEN), _noted(out / PRIVATE / WRITING)
     lost = []

@@ -1,88 +1,207 @@
-"""Run a program so that nothing of it is left when it ends, is stopped, or we are."""
+"""Run a command so that nothing of it is left when it ends, is stopped, or we are, by SIGKILL too.
+
+Between us and the command stands a keeper, a fork of this process. Orphans of the command become the keeper's children
+(PR_SET_CHILD_SUBREAPER, Linux 3.4), also those that left its process group, so the keeper sees all of them; and it
+notices the end of a pipe when we are gone. It ends them all before it ends itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import os
+import select
 import signal
 import subprocess
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from torchport.errors import TorchportError
+
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0  # between the request to end and the order
 STACK_SECONDS = 0.5  # for SIGUSR1 to be answered with the stacks of all threads
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+STOP = b"s"  # what we tell the keeper; the end of the pipe means that we are gone
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """`status` is the exit code, or minus the signal's number; `timed_out` where we stopped it."""
+    """`status` is the exit code, or minus the signal's number; `stopped` is why we ended it, "" where we did not."""
 
     status: int
     seconds: float
-    timed_out: bool
+    stopped: str
 
 
 def run(
     command: Sequence[str],
     environment: Mapping[str, str],
+    folder: Path,
     stdout: Path,
     stderr: Path,
-    timeout: float | None,
-    watch: Callable[[float], None],
+    watch: Callable[[float], str],
 ) -> Ended:
-    """Run `command` in a process group of its own, its output in files, without input, until it ends.
+    """Run `command` in `folder` in a session of its own, its output in files, without input, until it ends.
 
-    `watch(seconds)` is called about ten times a second. After `timeout` seconds the program gets SIGUSR1 (the
-    recorder writes stacks then) and is ended. However this function is left, by an exception too, no process
-    of the group is.
+    `watch(seconds)` is called about ten times a second; what it returns, unless it is "", is why the command is to be
+    stopped: its Python processes get SIGUSR1 (the recorder writes stacks then), then all of it is ended. However this
+    function is left, by an exception too, no process that the command started is. Raises TorchportError where the
+    command cannot be started.
     """
     start = time.monotonic()
+    told, tell = os.pipe()
+    answer, answered = os.pipe()
+    keeper = os.fork()
+    if keeper == 0:
+        os.close(tell)
+        os.close(answer)
+        _keep(command, environment, folder, stdout, stderr, told, answered)
+    os.close(told)
+    os.close(answered)
+    stopped = ""
+    try:
+        while not select.select([answer], [], [], POLL_SECONDS)[0]:
+            if not stopped and (stopped := watch(time.monotonic() - start)):
+                os.write(tell, STOP)
+        text = b"".join(iter(lambda: os.read(answer, 4096), b"")).decode()
+    finally:
+        os.close(tell)  # the keeper ends what is left
+        os.close(answer)
+        os.waitpid(keeper, 0)
+    kind, _, detail = text.partition(" ")
+    if kind != "status":
+        raise TorchportError(f"{command[0]} could not be started: {detail or 'its keeper was killed'}")
+    return Ended(int(detail), time.monotonic() - start, stopped)
+
+
+def _keep(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    stdout: Path,
+    stderr: Path,
+    told: int,
+    answered: int,
+) -> NoReturn:
+    """The keeper: never returns to what it was forked from."""
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # ours to receive; it follows us by the pipe
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+        _answer(answered, _kept(command, environment, folder, stdout, stderr, told))
+    except OSError as error:
+        _answer(answered, f"error {error.strerror}: {error.filename}")
+    except BaseException:
+        _answer(answered, f"error {traceback.format_exc()}")
+    finally:
+        os._exit(0)
+
+
+def _answer(answered: int, text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody is there to hear it
+        os.write(answered, text.encode("utf-8", "backslashreplace"))
+
+
+def _kept(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    stdout: Path,
+    stderr: Path,
+    told: int,
+) -> str:
+    parent = os.getppid()
     with open(stdout, "wb") as out, open(stderr, "wb") as err:
         process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-        )
-        timed_out = False
-        try:
-            # The leader stays unreaped until its group is gone, so that the group's number cannot be anybody
-            # else's.
-            while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                seconds = time.monotonic() - start
-                watch(seconds)
-                if timeout is not None and seconds > timeout:
-                    timed_out = True
-                    os.kill(process.pid, signal.SIGUSR1)
-                    time.sleep(STACK_SECONDS)
-                    break
-                time.sleep(POLL_SECONDS)
-        finally:
-            _end_group(process)
-    return Ended(process.returncode, time.monotonic() - start, timed_out)
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            start_new_session=True, preexec_fn=_as_before,
+        )  # fmt: skip
+    grace = GRACE_SECONDS
+    while process.poll() is None:
+        if select.select([told], [], [], POLL_SECONDS)[0]:
+            if os.read(told, 1) == STOP:
+                for one in descendants():
+                    if _is_python(one):
+                        _signal(one, signal.SIGUSR1)
+                time.sleep(STACK_SECONDS)
+            elif os.getppid() != parent:
+                grace = 0.0  # who waits for us was killed, and may be started again
+            break
+        _reap(process.pid)
+    _end_all(process, grace)
+    return f"status {process.returncode}"
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + GRACE_SECONDS
-    os.killpg(process.pid, signal.SIGTERM)
-    while _group_lives(process.pid) and time.monotonic() < deadline:
+def _as_before() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _end_all(process: subprocess.Popen[bytes], grace: float) -> None:
+    deadline = time.monotonic() + grace
+    for one in descendants() if grace else ():
+        _signal(one, signal.SIGTERM)
+    while (left := descendants()) and time.monotonic() < deadline:
+        process.poll()
+        _reap(process.pid)
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
+    while left:
+        for one in left:
+            _signal(one, signal.SIGKILL)
+        process.poll()
+        _reap(process.pid)
+        time.sleep(0.02)
+        left = descendants()
     process.wait()
 
 
-def _group_lives(group: int) -> bool:
-    """Whether a process of the group still runs; zombies do not count. Reads /proc, as Linux has no call for
-    it."""
+def _reap(besides: int) -> None:
+    """Take the statuses of orphans that ended; that of the command belongs to its Popen."""
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid == besides:
+            return
+        os.waitpid(ended.si_pid, 0)
+
+
+def descendants() -> list[int]:
+    """The living processes below this one; zombies do not count. Reads /proc, as Linux has no call for it."""
+    parents: dict[int, int] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError):  # it ended meanwhile
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-                if int(fields[2]) == group and fields[0] not in "ZX":
-                    return True
+                fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
+                if fields[0] not in (b"Z", b"X"):
+                    parents[int(entry.name)] = int(fields[1])
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        above = waiting.pop()
+        below = [one for one, parent in parents.items() if parent == above]
+        found += below
+        waiting += below
+    return found
+
+
+def _is_python(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return "python" in os.path.basename(os.readlink(f"/proc/{process}/exe"))
     return False
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -55,23 +54,6 @@ def belonging(script: Path, *, module: bool, folder: Path, follow: bool, path: S
     places = list(dict.fromkeys(place.resolve() for place in (first, *entries, root, root / "src")))
     packages = _packages_of(script, first) if module else []
     return _closure([script, *packages], places, lambda found: _is_of_project(found, root))
-
-
-def local_modules(script: Path) -> list[Path]:
-    """`script` and every Python file below its folder that it imports, directly or through others.
-
-    Only what import statements name is found; a file that cannot be parsed is listed and not looked into.
-    """
-    root = script.parent
-    return _closure([script], [root], lambda found: found.is_relative_to(root))
-
-
-def copy_modules(script: Path, target: Path) -> None:
-    """Copy `local_modules` to the folder `target`, each to its place relative to the script."""
-    for path in local_modules(script):
-        copy = target / path.relative_to(script.parent)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
 
 
 def link_data(source: Path, target: Path, apart_from: Path) -> None:

@@ -1,8 +1,9 @@
 """What a port is asked to do, and where its files are.
 
-    OUT/convert/      result.json, tree/ (the converted script and the modules beside it that it imports)
-    OUT/reference/    result.json and a recording of the original on the CPU
-    OUT/npu/          result.json and a recording of the port
+    OUT/convert/      result.json, source/ and tree/ (the script and the modules of the user's that it imports, as they
+                      were and converted)
+    OUT/reference/    result.json, a recording of the original on the CPU, files/ that it wrote
+    OUT/npu/          the same of the port
     OUT/compare/      result.json
     OUT/result.json   everything that matters, in one file
     OUT/report.html   the same for people
@@ -15,47 +16,116 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from torchport.convert.project import sources
 from torchport.errors import TorchportError
 from torchport.findings import Result, hash_bytes
-from torchport.port.modules import local_modules
+from torchport.launch import Launch
+from torchport.port.modules import belonging, project_root
+from torchport.source.settings import settings_of
 
 CONVERT, REFERENCE, NPU, COMPARE = STEPS = ("convert", "reference", "npu", "compare")
 RESULT = "result.json"
 REPORT = "report.html"
 UNFINISHED = ".unfinished"
 # What later steps read of a step's data.
-_RUN: dict[str, Any] = {"status": int | None, "seconds": int | float, "steps": int, "device": str}
+_RUN: dict[str, Any] = {
+    "status": int | None, "seconds": int | float, "steps": int, "device": str, "ended": str, "files": list,
+    "modules": list, "notes": list,
+}  # fmt: skip
 DATA: dict[str, dict[str, Any]] = {
-    CONVERT: {"diff": str, "summary": dict},
-    REFERENCE: {**_RUN, "timed_out": bool, "wrote": list},
+    CONVERT: {"diff": str, "summary": dict, "files": list},
+    REFERENCE: _RUN,
     NPU: _RUN,
-    COMPARE: {"comparison": dict | None},
+    COMPARE: {
+        "comparison": dict | None,
+        "verdict": str,
+        "reason": str,
+        "decide": list,
+        "files": list,
+        "modules": list,
+    },
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """One port: `timeout` in seconds holds for each of the two runs; `start` is the first step to do
-    again."""
+    """One port.
 
-    script: Path
-    arguments: tuple[str, ...]
+    `launch` is the command, given in the folder `folder`; `out` is absolute; `timeout` in seconds holds for each of
+    the two runs, `steps` ends both after that many; `start` is the first step to do again. With `follow` the modules
+    of the user's that the script imports are converted too; `project` is a folder that is converted as a whole; with
+    `force` a converted tree that was edited is overwritten.
+    """
+
+    launch: Launch
     out: Path
+    folder: Path
     timeout: float | None = None
+    steps: int | None = None
     start: str = CONVERT
+    follow: bool = True
+    project: Path | None = None
+    force: bool = False
 
-    def folder(self, step: str) -> Path:
+    @property
+    def script(self) -> Path | None:
+        """The script, or the module's file; None where the command does not say."""
+        return None if self.launch.script is None else (self.folder / self.launch.script).resolve()
+
+    @property
+    def name(self) -> str:
+        """What the port is called in messages."""
+        return self.script.name if self.script is not None else " ".join(self.launch.command[:2])
+
+    @property
+    def path(self) -> list[str]:
+        """Where the user's modules are looked for, beside the script's own folder."""
+        return [
+            os.path.abspath(self.folder / entry)
+            for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            if entry
+        ]
+
+    @property
+    def root(self) -> Path:
+        """The project: the nearest folder at or above the script that has a .git or a pyproject.toml, else the
+        script's own."""
+        return self.project or (self.folder if self.script is None else project_root(self.script))
+
+    def places(self) -> list[Path]:
+        """The folders of the user's that each run gets a view of: the current one and the project, or the one that
+        holds both."""
+        folder, root = self.folder.resolve(), self.root.resolve()
+        if root.is_relative_to(folder):
+            return [folder]
+        return [root] if folder.is_relative_to(root) else [folder, root]
+
+    def belonging(self) -> list[Path]:
+        """The files that are converted."""
+        if self.project is not None or self.script is None:
+            return [path.resolve() for path, _ in sources(self.root, settings_of(self.root), self.out)]
+        return belonging(
+            self.script,
+            module=bool(self.launch.module),
+            folder=self.folder,
+            follow=self.follow,
+            path=self.path,
+        )
+
+    def kept_in(self, step: str) -> Path:
         """Where a finished step's files are."""
         return self.out / step
 
     def inputs(self) -> dict[str, str]:
-        """The script and the modules beside it that it imports, with their hashes."""
-        return {str(path): hash_bytes(path.read_bytes()) for path in local_modules(self.script)}
+        """The files that are converted, with their hashes."""
+        return {str(path): hash_bytes(path.read_bytes()) for path in self.belonging()}
 
     def due(self) -> tuple[str, ...]:
         """The steps to do."""
@@ -63,7 +133,7 @@ class Plan:
 
     def kept(self, step: str) -> Result:
         """What an earlier run left for `step`. Raises TorchportError unless it fits this plan."""
-        path = self.folder(step) / RESULT
+        path = self.kept_in(step) / RESULT
         again = "Leave --from out to do all steps."
         if not path.exists():
             raise TorchportError(
@@ -77,11 +147,9 @@ class Plan:
         changed = sorted(name for name in {*now, *result.inputs} if now.get(name) != result.inputs.get(name))
         if changed:
             raise TorchportError(f"changed since {path} was made: {', '.join(changed)}", hint=again)
-        arguments = result.data.get("arguments", list(self.arguments))
-        if step in (REFERENCE, NPU) and arguments != list(self.arguments):
-            raise TorchportError(
-                f"{path} was made with other arguments for the script: {arguments}", hint=again
-            )
+        command = result.data.get("command", list(self.launch.command))
+        if step in (REFERENCE, NPU) and command != list(self.launch.command):
+            raise TorchportError(f"{path} was made by another command: {shlex.join(command)}", hint=again)
         return result
 
     @contextlib.contextmanager
@@ -101,39 +169,47 @@ class Plan:
         for stale_file in (RESULT, REPORT):
             (self.out / stale_file).unlink(missing_ok=True)
         for stale in STEPS[STEPS.index(step) :]:
-            shutil.rmtree(self.folder(stale), ignore_errors=True)
-        aside.rename(self.folder(step))
+            shutil.rmtree(self.kept_in(stale), ignore_errors=True)
+        aside.rename(self.kept_in(step))
 
 
 def check(plan: Plan) -> None:
     """Raise TorchportError for what makes the plan impossible, before anything runs or is written."""
-    if not plan.script.is_file():
-        what = "a folder" if plan.script.is_dir() else "not there"
-        raise TorchportError(
-            f"the script {plan.script} is {what}",
-            hint="Give the path of the Python file that trains; its own arguments follow after `--`.",
-        )
-    try:
-        data = plan.script.read_bytes()
-    except OSError as error:
-        raise TorchportError(f"cannot read {plan.script}: {error.strerror}") from error
-    try:
-        compile(data, str(plan.script), "exec", dont_inherit=True)
-    except SyntaxError as error:
-        text = f"\n    {error.text.strip()}" if error.text else ""
-        line = f":{error.lineno}" if error.lineno else ""  # null bytes have none
-        raise TorchportError(
-            f"{plan.script}{line}: the script has a syntax error: {error.msg}{text}",
-            hint="Nothing was run. Correct the line; `python SCRIPT` shows the same error.",
-        ) from error
-    except ValueError as error:  # null bytes, before Python 3.11.4
-        raise TorchportError(f"{plan.script} is not Python source: {error}") from error
+    if plan.project is not None and not plan.project.is_dir():
+        raise TorchportError(f"the project {plan.project} is not a folder")
+    if plan.script is not None:
+        _check_script(plan.script)
     if plan.out.exists() and not plan.out.is_dir():
         raise TorchportError(f"the output folder {plan.out} is a file", hint="Give another with --out.")
 
 
+def _check_script(script: Path) -> None:
+    if not script.is_file():
+        what = "a folder" if script.is_dir() else "not there"
+        raise TorchportError(
+            f"the script {script} is {what}",
+            hint="Give the path of the Python file that trains. For a whole project: "
+            "torchport port PROJECT --main SCRIPT.",
+        )
+    try:
+        data = script.read_bytes()
+    except OSError as error:
+        raise TorchportError(f"cannot read {script}: {error.strerror}") from error
+    if script.suffix == ".ipynb":
+        return  # converting it says what is wrong with it
+    try:
+        compile(data, str(script), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        text = f"\n    {error.text.strip()}" if error.text else ""
+        line = f":{error.lineno}" if error.lineno else ""  # null bytes have none
+        raise TorchportError(
+            f"{script}{line}: the script has a syntax error: {error.msg}{text}",
+            hint="Nothing was run. Correct the line; `python SCRIPT` shows the same error.",
+        ) from error
+    except ValueError as error:  # null bytes, before Python 3.11.4
+        raise TorchportError(f"{script} is not Python source: {error}") from error
+
+
 def step_result(step: str, plan: Plan, data: Mapping[str, object]) -> Result:
     """The result that a step leaves for the next."""
-    return Result(
-        step, (), {"script": str(plan.script), "arguments": list(plan.arguments), **data}, plan.inputs()
-    )
+    return Result(step, (), {"command": list(plan.launch.command), **data}, plan.inputs())

@@ -44,6 +44,12 @@ class Progress:
             self._stream.write((CLEAR if self._live else "") + self._line(text) + "\n")
             self._stream.flush()
 
+    def note(self, text: str) -> None:
+        """Say something between two states of a step."""
+        if not self._quiet:
+            self._stream.write((CLEAR if self._live else "") + f"    {text}\n")
+            self._stream.flush()
+
     def stop(self) -> None:
         """Leave the terminal with a whole line, whatever was being shown."""
         if self._live:

@@ -1,159 +1,388 @@
-"""The two recorded runs of a port: the original on the CPU, the converted script on the NPU."""
+"""The two recorded runs of a port: the original on the CPU, the converted script on the NPU.
+
+The command is run as the user gave it, each time in a view of the user's folder; in the port's view the converted files
+are in the places of the originals.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import difflib
+import json
 import os
 import re
-import sys
-import time
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from torchport import vnpu
-from torchport.findings import Result
-from torchport.port import child
+from torchport import startup, vnpu
+from torchport.findings import Finding, Location, Result, Safety, Severity
+from torchport.launch import notebook
+from torchport.port import child, surroundings
 from torchport.port.plan import CONVERT, NPU, REFERENCE, RESULT, Plan, step_result
 from torchport.port.progress import Progress
-from torchport.record import recording
-from torchport.record.recording import Recording
-from torchport.record.script import is_own
+from torchport.port.view import View
+from torchport.port.watch import Watch
+from torchport.record import port_side, recording, reference, session
+from torchport.record.recording import End, Recording
+from torchport.record.writes import read_report
 
-STACKS = "stack.txt"
+VIEW, FILES, LINES = "view", "files", "lines.json"
 DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
-# The same for both sides, so that nothing differs by chance, and so that a kill loses no output.
-COMMON = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", "TORCHPORT_AUTO": "0"}
+MOST_NOISY = 200  # steps of the run that measures rounding
+ENOUGH = (50, 60.0)  # steps of every curve, and seconds, after which more say little
+ABOVE = 3  # how many folders above the user's are there for `../data`
+MOST_BESIDE = 500  # entries of such a folder
 
 
 def record(plan: Plan, step: str, progress: Progress) -> Result:
     """Run one side and leave its recording as the step's folder; the script's own failure is part of the
     recording."""
-    script = plan.script if step == REFERENCE else plan.folder(CONVERT) / "tree" / plan.script.name
-    environment = {**os.environ, **COMMON, **(_cpu() if step == REFERENCE else _npu())}
-    start = time.time()
-    with plan.work(step) as folder:
-        tail = _Tail(folder / recording.JOURNAL)
-        ended = child.run(
-            _command(plan, step, script, folder),
-            environment,
-            folder / recording.STDOUT,
-            folder / recording.STDERR,
-            plan.timeout,
-            lambda seconds: progress.update(tail.text()),
-        )
-        if ended.timed_out:
-            path, line = _where(folder / STACKS, script.parent)
-            recording.end_from_outside(folder, ended.status, "", path, line, plan.timeout or 0)
-        else:
-            recording.end_from_outside(folder, ended.status, "")
-        recorded = Recording.read(folder)
+    with plan.work(step) as aside, _views(plan, step, aside) as views:
+        watch = Watch(aside, plan.timeout, progress)
+        recorded, ended = _run(plan, step, aside, views, _options(plan, step, aside, views), watch)
         data = {
             "status": ended.status,
-            "timed_out": ended.timed_out,
+            "skipped": False,
+            "timed_out": ended.stopped == "timeout",
+            "ended": _ended(plan, step, recorded),
             "seconds": ended.seconds,
-            "steps": len(recorded.steps),
-            "device": _device(step),
-            "wrote": _written_since(start, plan.out),
+            "steps": recorded.steps,
+            "device": device(step),
+            "ranks": len(recorded.trained),
+            "files": [dataclasses.asdict(row) for view in views for row in view.written()],
+            "outside": _outside(recorded, views),
+            "modules": _modules(recorded, views),
+            "notes": [*watch.notes, *dict.fromkeys(event["text"] for event in recorded.of_kind("note"))],
         }
+        for number, view in enumerate(views):
+            view.keep(aside / part(FILES, number))
+            shutil.rmtree(aside / f"{VIEW}-{number + 1}")
+        for name in (recording.STDOUT, recording.STDERR):
+            text = (aside / name).read_text("utf-8", "replace")
+            (aside / name).write_text(originally(views, text), "utf-8")
+        (aside / "paths.json").write_text(json.dumps({str(view.place): str(view.folder) for view in views}))
         result = step_result(step, plan, data)
-        result.write(folder / RESULT)
+        result.write(aside / RESULT)
     return result
 
 
-def _cpu() -> dict[str, str]:
-    # An installed torch_npu would be loaded by `import torch`; a real GPU would be another reference than the
-    # CPU.
-    return {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "CUDA_VISIBLE_DEVICES": ""}
+def noisy(plan: Plan, aside: Path, progress: Progress) -> Recording:
+    """Run the original once more, in the folder `aside`, with rounding noise in its weights and one thread: how far
+    rounding alone takes it. As many steps as the port did, at most `MOST_NOISY`."""
+    with _views(plan, REFERENCE, aside) as views:
+        kept = Recording.read(plan.kept_in(REFERENCE))
+        options = dataclasses.replace(
+            _options(plan, REFERENCE, aside, views),
+            save="",
+            load=str(plan.kept_in(REFERENCE) / recording.WEIGHTS),
+            noise=True,
+            steps=min(_steps(kept), MOST_NOISY),
+            enough=None,
+            kind=kept.trained[0].step_kind,
+        )
+        recorded, _ = _run(plan, REFERENCE, aside, views, options, Watch(aside, plan.timeout, progress), "1")
+        for number, view in enumerate(views):
+            view.keep(aside / part(FILES, number))
+            shutil.rmtree(aside / f"{VIEW}-{number + 1}")
+    return recorded
 
 
-def _npu() -> dict[str, str]:
-    return {**vnpu.environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
-
-
-def _command(plan: Plan, step: str, script: Path, folder: Path) -> list[str]:
-    weights = folder / recording.WEIGHTS if step == REFERENCE else plan.folder(REFERENCE) / recording.WEIGHTS
-    return [
-        sys.executable,
-        "-P",  # the current folder must not shadow what the recorder imports; the script's own folder is put back
-        "-m",
-        "torchport.record",
-        *(
-            "--out",
-            str(folder),
-            "--device",
-            DEVICES[step],
-            "--stack",
-            str(folder / STACKS),
-            "--die-with-parent",
-        ),
-        *(("--reference", "--save") if step == REFERENCE else ("--load",)),
-        str(weights),
-        "--",
-        str(script),
-        *plan.arguments,
-    ]
-
-
-def _written_since(start: float, out: Path) -> list[str]:
-    """Entries of the current folder that were changed after `start` (seconds since the epoch); not hidden ones, not
-    `out`.
-    """
-    own = out.resolve()
-    return sorted(
-        path.name
-        for path in Path().iterdir()
-        if path.name[0] != "." and path.lstat().st_mtime >= start and not own.is_relative_to(path.resolve())
+def _run(
+    plan: Plan,
+    step: str,
+    aside: Path,
+    views: list[View],
+    options: session.Options,
+    watch: Watch,
+    threads: str = "",
+) -> tuple[Recording, child.Ended]:
+    """Run the command once; its recording, ended, and how it ended."""
+    Result(
+        recording.COMMAND,
+        data={
+            "recording": recording.VERSION,
+            "side": options.side,
+            "command": list(plan.launch.command),
+            "device": DEVICES[step],
+            "seed": options.seed,
+        },
+    ).write(aside / recording.HEAD)
+    environment = _environment(plan, step, views, options)
+    ended = child.run(
+        _command(plan, views),
+        environment | ({"OMP_NUM_THREADS": threads} if threads else {}),
+        _inside(views, plan.folder),
+        aside / recording.STDOUT,
+        aside / recording.STDERR,
+        watch,
     )
+    path, line = _where(aside) if ended.stopped == "timeout" else ("", 0)
+    End(ended.status, ended.seconds, ended.stopped, plan.timeout or 0, path, line).write(aside)
+    return Recording.read(aside), ended
 
 
-def _device(step: str) -> str:
+def original_places(findings: tuple[Finding, ...], *folders: Path) -> tuple[Finding, ...]:
+    """The findings with the user's own paths for those of the views in which the runs of `folders` happened."""
+    table: dict[str, str] = {}
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError):
+            table |= json.loads((folder / "paths.json").read_text())
+
+    def moved(path: str) -> str:
+        for place, folder in table.items():
+            if path == place or path.startswith(place + os.sep):
+                return folder + path[len(place) :]
+        return path
+
+    def replaced(finding: Finding) -> Finding:
+        place = finding.location
+        if place is None:
+            return finding
+        path = moved(place.path)
+        where = Path(path)
+        shown = str(where.relative_to(Path.cwd())) if where.is_relative_to(Path.cwd()) else path
+        return dataclasses.replace(
+            finding, location=Location(shown, place.line, place.column, place.end_line, place.end_column)
+        )
+
+    return tuple(map(replaced, findings))
+
+
+def part(name: str, number: int) -> str:
+    """The folder for the view with that number, below that of a step."""
+    return name if number == 0 else f"{name}-{number + 1}"
+
+
+def device(step: str) -> str:
+    """What a run is said to have run on."""
     if step == REFERENCE:
         return "the CPU"
     return f"{DEVICES[step]} ({'virtual' if vnpu.detect().kind is vnpu.Kind.VNPU else 'hardware'})"
 
 
-def _where(stacks: Path, root: Path) -> tuple[str, int]:
-    """The innermost line of the script in the main thread's stack, which faulthandler writes last; empty for
-    none."""
-    try:
-        text = stacks.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return "", 0
-    main = text.rpartition("Thread 0x")[2] or text
-    for path, line in re.findall(r'^  File "(.+)", line (\d+)', main, re.MULTILINE):
-        if is_own(Path(path), root):
-            return path, int(line)
+def originally(views: list[View], text: str) -> str:
+    """`text` with the user's own paths for those of the views."""
+    for view in views:
+        text = view.original(text)
+    return text
+
+
+@contextlib.contextmanager
+def _views(plan: Plan, step: str, aside: Path) -> Iterator[list[View]]:
+    """The folders that the run sees, the current one first; gone when it is left, but for what was kept."""
+    views = []
+    for number, folder in enumerate(plan.places()):
+        place = _surrounded(folder, aside / f"{VIEW}-{number + 1}", plan.out)
+        tree = plan.kept_in(CONVERT) / part("tree", number)
+        replace = {} if step == REFERENCE else dict(_converted(tree))
+        if plan.script is not None and plan.script.is_relative_to(_out(plan)) and step == REFERENCE:
+            replace[plan.script.relative_to(folder)] = plan.script  # from stdin; kept where no view looks
+        views.append(View.make(folder, place, _out(plan), replace, real=_kept_real(plan, folder)))
+    yield views
+
+
+def _kept_real(plan: Plan, folder: Path) -> list[Path]:
+    """What must not be a link: where the script is and where the command is given."""
+    paths = [plan.folder.resolve(), *([plan.script] if plan.script is not None else [])]
+    return [path.relative_to(folder) for path in paths if path.is_relative_to(folder) and path != folder]
+
+
+def _converted(tree: Path) -> Iterator[tuple[Path, Path]]:
+    for path in sorted(tree.rglob("*")):
+        relative = path.relative_to(tree)
+        if (
+            path.is_file()
+            and not path.is_symlink()
+            and not any(part.startswith(".torchport") for part in relative.parts)
+        ):
+            yield relative, path
+
+
+def _surrounded(folder: Path, top: Path, out: Path) -> Path:
+    """Where the view of `folder` goes: below folders that have, as links, what lies beside `folder` and above it, so
+    that `../data` leads where it did."""
+    above = [parent for parent in list(folder.parents)[:ABOVE] if parent != Path(parent.anchor)]
+    place = top
+    place.mkdir()
+    for parent, below in zip(reversed(above), [*reversed(above[:-1]), folder], strict=False):
+        beside = []
+        with contextlib.suppress(OSError), os.scandir(parent) as entries:
+            beside = [entry for _, entry in zip(range(MOST_BESIDE), entries, strict=False)]
+        for entry in beside:
+            path = Path(entry.path)
+            if path != below and not out.resolve().is_relative_to(path.resolve()):
+                (place / entry.name).symlink_to(path.absolute(), target_is_directory=entry.is_dir())
+        place = place / below.name
+        if below != folder:
+            place.mkdir()
+    return place if above else top / folder.name
+
+
+def _out(plan: Plan) -> Path:
+    """What no view shows: the output folder, with those of other ports beside it."""
+    return next(
+        (parent for parent in (plan.out, *plan.out.parents) if parent.name == "torchport-out"), plan.out
+    )
+
+
+def _inside(views: list[View], path: Path) -> Path:
+    for view in views:
+        found = view.inside(Path(os.path.abspath(path)))
+        if found.is_relative_to(view.place):
+            return found
+    return path
+
+
+def _options(plan: Plan, step: str, aside: Path, views: list[View]) -> session.Options:
+    weights = recording.WEIGHTS
+    common = session.Options(str(aside), views={str(view.folder): str(view.place) for view in views})
+    if step == REFERENCE:
+        return dataclasses.replace(
+            common,
+            side=session.REFERENCE,
+            save=str(aside / weights),
+            steps=plan.steps,
+            enough=None if plan.steps else ENOUGH,
+        )
+    (aside / LINES).write_text(json.dumps(_lines(plan)))
+    reference = Recording.read(plan.kept_in(REFERENCE))
+    return dataclasses.replace(
+        common,
+        side=session.PORT,
+        load=str(plan.kept_in(REFERENCE) / weights),
+        steps=_steps(reference),
+        kind=reference.trained[0].step_kind,
+        lines=str(aside / LINES),
+    )
+
+
+def _steps(reference: Recording) -> int:
+    """How many steps the port is to do at most: as many as the reference where that was ended; a port that runs away is
+    ended, too."""
+    told = [int(event["steps"]) for event in reference.of_kind("stop")]
+    return min(told) if told else reference.steps if reference.stopped else 2 * reference.steps + 10
+
+
+def _lines(plan: Plan) -> dict[str, list[int]]:
+    """For each converted file, the line of the original that each of its lines comes from.
+
+    Cells of a notebook are files of their own, as they are in tracebacks.
+    """
+    found = {}
+    for number in range(len(plan.places())):
+        source, tree = (plan.kept_in(CONVERT) / part(name, number) for name in ("source", "tree"))
+        for relative, path in _converted(tree):
+            original = source / relative
+            if not original.is_file():
+                continue
+            for name, before, after in _texts(str(relative), original.read_bytes(), path.read_bytes()):
+                if before != after:
+                    found[name] = _origin(before.splitlines(), after.splitlines())
+    return found
+
+
+def _texts(name: str, before: bytes, after: bytes) -> Iterator[tuple[str, bytes, bytes]]:
+    if name.endswith(".py"):
+        yield name, before, after
+    elif name.endswith(".ipynb"):
+        for theirs, ours in zip(notebook.cells(before), notebook.cells(after), strict=False):
+            yield f"{name}, cell {theirs.number}", theirs.code.encode(), ours.code.encode()
+
+
+def _origin(before: list[bytes], after: list[bytes]) -> list[int]:
+    """The line of `before`, from 1, that each line of `after` comes from."""
+    origin = [0] * len(after)
+    # A line that differs in a device's name only is the same line.
+    theirs, ours = (
+        [re.sub(rb"cuda|npu|nccl|hccl", b"", line, flags=re.I) for line in lines] for lines in (before, after)
+    )
+    for kind, low, high, start, end in difflib.SequenceMatcher(
+        None, theirs, ours, autojunk=False
+    ).get_opcodes():
+        for line in range(start, end):
+            # Lines are added before what needs them, so unequal blocks end together.
+            origin[line] = (low if kind == "insert" else max(low, high - (end - line))) + 1
+    return origin
+
+
+def _command(plan: Plan, views: list[View]) -> list[str]:
+    """The command, with places of the views for the script where it is not given relative to the current folder."""
+    script = plan.launch.script
+    words = list(plan.launch.command)
+    if script is not None and (script.is_absolute() or not _below(plan.folder, script)):
+        words = [str(_inside(views, plan.folder / word)) if word == str(script) else word for word in words]
+    return words
+
+
+def _below(folder: Path, path: Path) -> bool:
+    return Path(os.path.abspath(folder / path)).is_relative_to(os.path.abspath(folder))
+
+
+def _environment(plan: Plan, step: str, views: list[View], options: session.Options) -> dict[str, str]:
+    inherited = {**os.environ, **dict(plan.launch.variables)}
+    if step == REFERENCE:
+        environment = dict(reference.environment(inherited, plan.launch.processes or 1))
+    else:
+        # As many NPUs as the reference shows GPUs, so that scripts which ask how many there are do the same.
+        inherited = port_side.environment(inherited, plan.launch.processes or 1)
+        environment = {**inherited, **vnpu.environment(inherited), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+    environment |= surroundings.environment(environment, views[0].place)
+    path = [str(_inside(views, plan.folder / entry)) for entry in plan.path]
+    return {
+        **environment,
+        "PWD": str(_inside(views, plan.folder)),
+        "PYTHONPATH": os.pathsep.join([startup.FOLDER, *path]),
+        "TORCHPORT_AUTO": "0",
+        session.VARIABLE: options.variable(),
+    }
+
+
+def _ended(plan: Plan, step: str, recorded: Recording) -> str:
+    """Why torchport ended a run. The port is given the steps of an original that had done enough, not those of the
+    user's --steps."""
+    given = step == NPU and plan.steps is None and recorded.stopped == "steps"
+    return "enough" if given else recorded.stopped
+
+
+def _outside(recorded: Recording, views: list[View]) -> list[str]:
+    opened = set(read_report(recorded.path / recording.OUTSIDE))
+    changed = {path for view in views for path in view.changed_outside()}
+    return sorted(path for path in opened | changed if not Path(path).is_relative_to(recorded.path.parent))
+
+
+def _modules(recorded: Recording, views: list[View]) -> list[str]:
+    """Files of the user's modules that the run imported, in the user's own paths."""
+    found = {path for event in recorded.of_kind("modules") for path in event["files"]}
+    return sorted({originally(views, path) for path in found})
+
+
+def _where(aside: Path) -> tuple[str, int]:
+    """The innermost line of the user's in the main thread of the first process that trained, else of any."""
+    recorded = Recording.read(aside)
+    order = [one.pid for one in (*recorded.trained, *recorded.processes)]
+    for process in order:
+        stacks = aside / recording.PROCESSES / str(process) / recording.STACKS
+        text = stacks.read_text(encoding="utf-8", errors="replace") if stacks.exists() else ""
+        main = text.rpartition("Thread 0x")[2] or text  # faulthandler writes the main thread last
+        for path, line in re.findall(r'^  File "(.+)", line (\d+)', main, re.MULTILINE):
+            if f"{os.sep}{VIEW}-" in path and "site-packages" not in path:
+                return path, int(line)
     return "", 0
 
 
-class _Tail:
-    """The newest step of a journal that is being written, read without going over it again."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._rest = b""
-        self._last: Mapping[str, Any] | None = None
-
-    def text(self) -> str:
-        """Where the run is, for people."""
-        self._read()
-        return (
-            f"step {self._last['step'] + 1}, loss {float(self._last['loss']):.4g}"
-            if self._last
-            else "starting"
-        )
-
-    def _read(self) -> None:
-        try:
-            with open(self._path, "rb") as stream:
-                stream.seek(self._offset)
-                data = stream.read()
-        except FileNotFoundError:
-            return
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in reversed(lines):
-            if line.startswith(b'{"kind": "step"'):
-                self._last = recording.parse(line)
-                return
+def unconverted_finding(rows: list[Any]) -> Finding:
+    """What is said of imported modules that were not converted."""
+    first = rows[0]
+    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    return Finding(
+        "TP347",
+        Severity.WARNING,
+        Safety.REPORT,
+        Location(str(first.path), first.line, 1, first.line, 1),
+        f"a module of yours that names CUDA was imported and not converted: {first.path}{more}",
+        "torchport port PROJECT --main SCRIPT converts a whole folder; or install a converted copy of it.",
+        {"files": [str(row.path) for row in rows]},
+    )

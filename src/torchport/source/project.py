@@ -12,7 +12,10 @@ PRIVATE = ".torchport"  # where torchport keeps what it needs to undo a conversi
 _NOT_SOURCE = frozenset(
     {".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", PRIVATE}
 )
-_NOT_OURS = frozenset({".venv", "venv", "node_modules", "site-packages", ".tox", ".nox", ".eggs"})
+# Environments, and what earlier ports left in their default folder.
+_NOT_OURS = frozenset(
+    {".venv", "venv", "node_modules", "site-packages", ".tox", ".nox", ".eggs", "torchport-out"}
+)
 
 
 def require(root: Path) -> None:
