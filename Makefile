@@ -30,7 +30,7 @@ SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check models distributed libraries conformance mutation corpus fuzz lint types format docs asan tsan micro bench clean distclean
+.PHONY: help setup build demo test install-check models distributed kills libraries conformance mutation corpus fuzz lint types format docs asan tsan micro bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -53,6 +53,9 @@ models: setup ## the comparisons of whole models that are too long for `make tes
 
 distributed: setup ## jobs of 4 ranks, and every fault in every collective: too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/distributed -m slow
+
+kills: setup ## `torchport port` killed at 30 random moments, and started again (10 minutes)
+	TORCHPORT_KILLS=30 $(BIN)/python -m pytest tests/vnpu/port/test_driver.py -k kills -o faulthandler_timeout=0
 
 corpus: $(VENV)/.packages ## convert the source of real packages (downloads them once); UPDATE=1 stores the counts
 	$(BIN)/python -m pytest tests/corpus --timeout=900 -o faulthandler_timeout=0 $(if $(UPDATE),--update-counts)
@@ -126,7 +129,7 @@ $(VENV)/.packages: pyproject.toml tools/backend/torchport_build.py | $(BIN)/pyth
 	$(call say,torch_npu and the development tools)
 	$(PIP) install $(INDEX) "$$(sed -n 's/.*"\(scikit-build-core[^"]*\)".*/\1/p' pyproject.toml | head -1)" $(TORCH)
 	$(PIP) install $(INDEX) --no-build-isolation --editable '.[npu,examples,dev]'
-	$(BIN)/python -m torchport.cuda_builds
+	$(BIN)/python -c "import sys; from torchport.cuda_builds import main; sys.exit(main())"
 	touch $@
 
 $(LIB)/.built: $(VENV)/.packages $(SOURCES)

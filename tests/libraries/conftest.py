@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from torchport import vnpu
+from torchport.convert import convert_source
+
 LIBRARIES = Path(__file__).parents[2] / "build" / "libraries"
 
 
@@ -39,6 +42,35 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         script.write_text(text)
         command = [sys.executable, "-m", "torchport", "run", *options, str(script)]
         ended = torchport(command, tmp_path)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended
+
+    return run
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Callable[[str, bool], subprocess.CompletedProcess[str]]:
+    """`plain(text, converted)`: the script, converted or as it is, under plain Python with the virtual NPU's
+    environment; it must end well."""
+
+    def run(text: str, converted: bool) -> subprocess.CompletedProcess[str]:
+        script = tmp_path / "train.py"
+        script.write_bytes(convert_source(text.encode(), script.name).output if converted else text.encode())
+        environment = {
+            **os.environ,
+            **vnpu.environment({**os.environ, "TORCHPORT_BACKEND": "vnpu"}),
+            "PYTHONPATH": str(LIBRARIES),
+            "OMP_NUM_THREADS": "1",
+        }
+        ended = subprocess.run(
+            [sys.executable, str(script)],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended
 

@@ -141,6 +141,41 @@ def test_timm(run) -> None:
     assert run(TIMM).stdout.splitlines()[-2:] == ["device cuda", "learns True"]
 
 
+LIGHTNING = """
+import torch, lightning as L
+import torchport.vnpu
+class M(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(8, 2)
+    def training_step(self, batch, index):
+        self.where = batch[0].device.type, self.net.weight.device.type
+        return torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), 1e-2)
+x = torch.randn(64, 8)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long()), 8)
+trainer = L.Trainer(accelerator=ACCELERATOR, devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
+                    enable_progress_bar=False, enable_model_summary=False)
+model = M()
+trainer.fit(model, data)
+torch.npu.synchronize()
+print("trained on", *model.where, torchport.vnpu.launches() > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "converted", "said"),
+    [
+        ("'gpu'", True, "trained on npu npu True"),
+        ("'auto'", True, "trained on npu npu True"),
+        ("'auto'", False, "trained on cpu cpu False"),  # without what convert adds, nobody is told
+    ],
+)
+def test_a_converted_lightning_script(plain, accelerator: str, converted: bool, said: str) -> None:
+    assert plain(LIGHTNING.replace("ACCELERATOR", accelerator), converted).stdout.splitlines()[-1] == said
+
+
 DIFFUSERS = """
 import torch
 from diffusers import DDPMScheduler, UNet2DConditionModel

@@ -51,5 +51,5 @@ def test_port_holds(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stdout + run.stderr
     comparison = json.loads(run.stdout)["data"]["comparison"]
-    assert comparison["steps"] == {"reference": 5, "port": 5}
+    assert comparison["steps"] == {"kind": "optimizer step", "reference": 5, "port": 5}
     assert comparison["worst"]["first"] <= 1e-3
