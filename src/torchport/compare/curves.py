@@ -32,11 +32,6 @@ def relative_errors(reference: Sequence[float], port: Sequence[float], floor: fl
     return errors
 
 
-def first_above(errors: Sequence[float], bound: float) -> int | None:
-    """Index of the first error above `bound`."""
-    return next((index for index, error in enumerate(errors) if error > bound), None)
-
-
 def grows_from_rounding(errors: Sequence[float], step: int, rounding: float) -> bool:
     """Whether the error at `step`, which is too large, may be what training has made of rounding.
 
