@@ -25,6 +25,7 @@ from torchport.patches import Patches
 from torchport.record.calls import OutermostCalls
 from torchport.record.equal import EqualStart
 from torchport.record.limit import Limit
+from torchport.record.part import Part
 from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Journal
 from torchport.record.sites import Sites
 
@@ -75,7 +76,7 @@ class Recorder:
         self._settings: dict[int, list[dict[str, Any]]] = {}
         self._calls_at: dict[str, int] = {}
         self._replicas: list[Any] = []
-        self.each_step: Callable[[], object] | None = None  # called after each step
+        self.parts: list[Part] = []
 
     def install(self) -> None:
         """Seed what is there and watch for the rest being imported."""
@@ -102,6 +103,8 @@ class Recorder:
             if replica is not None:
                 self._journal.write("replica", number=number, checksum=_checksum(self._torch, replica))
         self._replicas.clear()
+        for part in self.parts:
+            part.finish()
 
     def _numpy_imported(self, numpy: ModuleType) -> None:
         numpy.random.seed(self._seed)
@@ -130,8 +133,11 @@ class Recorder:
             if "scale" in vars(scaler):
                 self._patches.wrap(scaler, "scale", self._scaled)
         optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim
-        hook = optimizers.register_optimizer_step_post_hook(self._stepped)
-        self._undo.append(hook.remove)
+        for hook in (
+            optimizers.register_optimizer_step_pre_hook(self._stepping),
+            optimizers.register_optimizer_step_post_hook(self._stepped),
+        ):
+            self._undo.append(hook.remove)
         self._calls = OutermostCalls(torch, self._sites, self._called)
         if self._make_equal is not None:
             self._equal = self._make_equal(torch, self._key)
@@ -198,12 +204,13 @@ class Recorder:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:  # activation checkpointing calls backward within backward
                 return original(tensors, *args, **kwargs)
-            self._record_loss("backward", tensors)
+            site = self._record_loss("backward", tensors)
             self._inside = True
             try:
                 result = original(tensors, *args, **kwargs)
             finally:
                 self._inside = False
+            self._differentiated(site, "backward", None)
             if not self._optimizers:
                 self._done(BACKWARD, self._losses)
             return result
@@ -214,25 +221,27 @@ class Recorder:
         def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:
                 return original(outputs, *args, **kwargs)
-            self._record_loss("grad", outputs)
+            site = self._record_loss("grad", outputs)
             result = original(outputs, *args, **kwargs)
+            self._differentiated(site, "grad", result)
             if not self._optimizers:
                 self._done(GRADIENT, self._losses)
             return result
 
         return grad
 
-    def _record_loss(self, by: str, tensors: Any) -> None:
+    def _record_loss(self, by: str, tensors: Any) -> str:
+        """Record the root of a backward pass; its site, "" where nothing can be recorded."""
         torch = self._torch
         if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
-            return  # inside a transform numbers cannot be read
+            return ""  # inside a transform numbers cannot be read
         npu = getattr(torch, "npu", None)
         if npu is not None and npu.is_initialized() and npu.is_current_stream_capturing():
-            return  # nor inside a graph
+            return ""  # nor inside a graph
         parts = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
         parts = tuple(part for part in parts if isinstance(part, torch.Tensor))
         if not parts:
-            return
+            return ""
         if self._losses == 0:
             self._training_starts()
         value = sum(_value(part) for part in parts) / self._scale
@@ -244,6 +253,14 @@ class Recorder:
         )  # fmt: skip
         self._losses += 1
         self._limit.value(site, self._updates if self._optimizers else self._losses - 1)
+        for one in self.parts:
+            one.rooted(site, by, parts)
+        return site
+
+    def _differentiated(self, site: str, by: str, results: Any) -> None:
+        if site:
+            for part in self.parts:
+                part.differentiated(site, by, results)
 
     def _training_starts(self) -> None:
         """From now on weights belong to the runs, and losses tell more than what modules give."""
@@ -252,6 +269,14 @@ class Recorder:
         if self._calls is not None:
             self._calls.remove()
             self._calls = None
+        for part in self.parts:
+            part.training_starts()
+
+    def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        number = self._built.get(optimizer, -1)
+        closure = (kwargs.get("closure") or [*args[1:], None][0]) is not None  # args[0] is the optimizer
+        for part in self.parts:
+            part.stepping(optimizer, number, self._updates, closure)
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         parameter, gradient = "", ""
@@ -271,6 +296,8 @@ class Recorder:
             seconds=seconds, elapsed=self._journal.elapsed(),
         )  # fmt: skip
         self._record_settings(optimizer)
+        for part in self.parts:
+            part.stepped(optimizer, self._built.get(optimizer, -1), self._updates)
         self._updates += 1
         self._done(OPTIMIZER, self._updates)
 
@@ -298,8 +325,8 @@ class Recorder:
         if steps == 1:
             self._journal.write("memory", resident=_resident(), machine=_machine_memory())
             self._identify()
-        if self.each_step is not None:
-            self.each_step()
+        for part in self.parts:
+            part.step_done()
         rank, world = self._rank or (0, 1)
         self._limit.step(steps, world, rank)
 

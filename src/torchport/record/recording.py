@@ -18,6 +18,19 @@
 `optimizer.step()` |
   | settings | optimizer (number, as they were built), step, groups: their hyper-parameters, when they are not \
 those of the step before |
+  | parameters | optimizer, step, names, sizes: of its parameters, when they are not those of the step before; \
+optimizer -1: leaves of a backward pass in a run without optimizers |
+  | norms | optimizer, step, gradient (of each parameter, as the update takes it; null where there is none), norm \
+(of a sample of each parameter), change (of that sample since the step before; null for the first) |
+  | scaler | step, scale, skipped: an `update()` of a GradScaler |
+  | upload | site, visit, size, checksum (text), sum (weighted by place), norm: a host tensor, before it is copied to \
+the device |
+  | inputs | site, step, norms: of the tensors that an outermost module call was given while training |
+  | autocast | site, dtype, enabled: a region, once each |
+  | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance: numbers of the device's \
+own, drawn beside the run |
+  | fault | name, step, what (gradient, change, input), optimizer, parameter: what a control run did wrong on purpose |
+  | device | settings: how the device was told to round (HF32 and the like) |
   | call | site, value (norm of the outputs), device, launches, elapsed: an outermost module call before any loss |
   | memory | resident, machine: bytes of this process and of the machine, after the first step |
   | modules | files: source files that were imported and are the user's |
@@ -74,6 +87,15 @@ FIELDS: dict[str, dict[str, Any]] = {
     "loss": {"site": str, "by": str, "value": _NUMBER, "device": str, "launches": int | None},
     "step": {"device": str, "gradient": str, "launches": int | None, "seconds": int | float | None},
     "settings": {"optimizer": int, "step": int, "groups": list},
+    "parameters": {"optimizer": int, "step": int, "names": list, "sizes": list},
+    "norms": {"optimizer": int, "step": int, "gradient": list, "norm": list, "change": list},
+    "scaler": {"step": int, "scale": _NUMBER, "skipped": bool},
+    "upload": {"site": str, "visit": int, "size": int, "checksum": str, "sum": _NUMBER, "norm": _NUMBER},
+    "inputs": {"site": str, "step": int, "norms": list},
+    "autocast": {"site": str, "dtype": str, "enabled": bool},
+    "drawn": {"operator": str, "site": str, "dtype": str, "count": int, "mean": _NUMBER, "variance": _NUMBER},
+    "fault": {"name": str, "step": int, "what": str, "optimizer": int | None, "parameter": int | None},
+    "device": {"settings": dict},
     "call": {"site": str, "value": _NUMBER, "device": str, "launches": int | None},
     "memory": {"resident": int, "machine": int},
     "modules": {"files": list},

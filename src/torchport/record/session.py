@@ -143,7 +143,7 @@ class Session:
         if self._options.side:
             self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched)
             self._draws.install(patches)
-            self._recorder.each_step = self._draws.step
+            self._recorder.parts.append(self._draws)
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
 

@@ -341,7 +341,7 @@ def test_a_captured_dropout_is_the_devices_and_is_named(draws, told):
 def test_a_draw_that_does_not_fit_is_torchs_and_is_named(draws, told):
     torch.randperm(300, dtype=torch.bfloat16)  # more numbers than the dtype holds
     assert [operator for operator, _ in told] == ["aten::randperm.generator_out"]
-    draws.step()
+    draws.step_done()
     with pytest.raises(RuntimeError):
         torch.empty(5).normal_(0, -1)
     torch.randperm(300, dtype=torch.bfloat16, generator=torch.Generator())
@@ -363,18 +363,18 @@ def test_an_operator_that_draws_inside_is_named(draws, told):
 
 def test_a_draw_that_nobody_saw_is_noticed_at_the_step(draws, told):
     torch.rand(5, device="npu")
-    draws.step()
+    draws.step_done()
     functional.dropout(torch.ones(5, device="npu"))
     torch.manual_seed(3)
     torch.npu.set_rng_state(torch.npu.get_rng_state())
-    draws.step()
-    draws.step()
+    draws.step_done()
+    draws.step_done()
     assert told == []
     generator = torch.npu.default_generators[torch.npu.current_device()]
     generator.set_offset(generator.get_offset() + 4)  # as an operator in C++ would
-    draws.step()
+    draws.step_done()
     assert told == [("an operator that moves the generator of npu:0", "between two steps")]
-    draws.step()
+    draws.step_done()
     assert len(told) == 1
 
 

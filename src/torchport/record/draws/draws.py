@@ -11,9 +11,10 @@ from torchport.record.draws import layers, natives, operators
 from torchport.record.draws.generators import Generators
 from torchport.record.draws.kernels import Kernels
 from torchport.record.draws.numbers import Numbers
+from torchport.record.part import Part
 
 
-class Draws:
+class Draws(Part):
     """Gives random functions of `torch` the same numbers on every device, from `install` until its patches are
     undone.
 
@@ -67,8 +68,8 @@ class Draws:
         layers.replace(self, self._kernels)
         natives.watch(self, self._kernels)
 
-    def step(self) -> None:
-        """To be called once a training step: notices draws that went past all this."""
+    def step_done(self) -> None:
+        """Notices draws that went past all this, once a training step."""
         if self.capturing():
             return
         for device in self.generators.moved():
