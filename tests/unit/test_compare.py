@@ -12,7 +12,7 @@ from recordings import losses, write
 
 from torchport.cli import main
 from torchport.compare import compare
-from torchport.compare.metrics import final_metrics
+from torchport.compare.printed import final_metrics
 from torchport.report import render_comparison
 
 CURVE = [2.3 * 0.97**step + 0.01 * math.sin(step) for step in range(120)]
