@@ -27,8 +27,8 @@ optimizer -1: leaves of a backward pass in a run without optimizers |
 the device |
   | inputs | site, step, norms: of the tensors that an outermost module call was given while training |
   | autocast | site, dtype, enabled: a region, once each |
-  | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance: numbers of the device's \
-own, drawn beside the run |
+  | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance and more (`draws.own`): \
+numbers of the device's own, drawn beside the run; error: that it cannot |
   | fault | name, step, what (gradient, change, input), optimizer, parameter: what a control run did wrong on purpose |
   | device | settings: how the device was told to round (HF32 and the like) |
   | call | site, value (norm of the outputs), device, launches, elapsed: an outermost module call before any loss |

@@ -141,7 +141,8 @@ class Session:
 
             patches.on_undo(port_side.apply(torch, lambda text: self._journal.write("note", text=text)).undo)
         if self._options.side:
-            self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched)
+            drawn = self._drawn if self._options.side == PORT else None
+            self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched, drawn)
             self._draws.install(patches)
             self._recorder.parts.append(self._draws)
         # After torch_npu's own handler is registered, so before it ends the device.
@@ -158,6 +159,9 @@ class Session:
         self._journal.write(
             "random", detail=f"{operator} at {where} draws numbers that the other run cannot repeat"
         )
+
+    def _drawn(self, error: BaseException | None, **measured: Any) -> None:
+        self._journal.write("drawn", **measured, error="" if error is None else words(error))
 
     def _stop(self, why: str, steps: int) -> None:
         self._journal.write("stop", why=why, steps=steps)
@@ -182,20 +186,26 @@ class Session:
 def failure(error: BaseException, sites: Sites) -> dict[str, Any]:
     """The text of an exception, and the user's line that it came through, in the file of this run; `ours` where
     torchport itself raised it."""
-    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-    lines = [_STAMP.sub("", line) for line in lines]
-    text = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"  # CANN's own sentence comes last
     if isinstance(error, SyntaxError) and error.filename:
-        return {"error": lines[-1], "path": error.filename, "line": error.lineno or 0, "ours": False}
+        text = traceback.format_exception_only(error)[-1].strip()
+        return {"error": text, "path": error.filename, "line": error.lineno or 0, "ours": False}
     frames = traceback.extract_tb(error.__traceback__)
     recorder = os.path.join(_OURS, "record") + os.sep
     own = [frame for frame in frames if sites.is_users(frame.filename)]
     return {
-        "error": text,
+        "error": words(error),
         "path": os.path.abspath(own[-1].filename) if own else "",
         "line": (own[-1].lineno or 0) if own else 0,
         "ours": bool(frames) and frames[-1].filename.startswith(recorder),
     }
+
+
+def words(error: BaseException) -> str:
+    """The text of an exception in a line: of those of torch_npu the first sentence and the last, which is CANN's."""
+    lines = [
+        _STAMP.sub("", line) for line in "".join(traceback.format_exception_only(error)).strip().splitlines()
+    ]
+    return lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
 
 
 def imported() -> list[str]:

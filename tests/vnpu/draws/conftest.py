@@ -42,6 +42,30 @@ def draws(told: Told) -> Iterator[Draws]:
 
 
 @pytest.fixture
+def events() -> list[dict[str, Any]]:
+    """What the device's own draws were measured to be."""
+    return []
+
+
+@pytest.fixture
+def measuring(events: list[dict[str, Any]], told: Told) -> Iterator[Draws]:
+    """As `draws`; the device's own are measured, as in a port."""
+    patches = Patches()
+    state = torch.get_rng_state()
+    stream = Draws(
+        torch,
+        0,
+        site,
+        lambda operator, where: told.append((operator, where)),
+        lambda **one: events.append(one),
+    )
+    stream.install(patches)
+    yield stream
+    patches.undo()
+    torch.set_rng_state(state)
+
+
+@pytest.fixture
 def both(draws: Draws) -> Callable[[Callable[[str], Any]], tuple[list[Any], list[Any]]]:
     """What `function(device)` gives on the CPU and on the NPU, each after the same seed, as lists on the host."""
 

@@ -7,6 +7,9 @@ the port, on the virtual NPU and on hardware, and no Python name that a script o
 
 `streams` says which key the next draw has, `numbers` makes numbers of a key, `kernels` replaces kernels, `operators`
 and `layers` are what they are replaced by, `generators` follows seeds and saved states, `draws` puts them together.
+
+What the device draws by itself is then not seen in the run; `own` measures it beside each first draw (`trials` has how
+for each operator, `laws` what to expect).
 """
 
 from __future__ import annotations

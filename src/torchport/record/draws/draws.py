@@ -11,6 +11,7 @@ from torchport.record.draws import layers, natives, operators
 from torchport.record.draws.generators import Generators
 from torchport.record.draws.kernels import Kernels
 from torchport.record.draws.numbers import Numbers
+from torchport.record.draws.own import OwnDraws
 from torchport.record.part import Part
 
 
@@ -20,17 +21,24 @@ class Draws(Part):
 
     What a script does not seed is decided by `seed`; a script's own seeds count as ever. `site()` names the place of
     the draw that is going on, its source line and module path; it is asked once for each new draw. A draw that is
-    left to the device is told to `unmatched(operator, site)`, once for each place.
+    left to the device is told to `unmatched(operator, site)`, once for each place. With `drawn` the device draws beside
+    each first draw as it would by itself, and is measured (`OwnDraws`).
 
     Explicit generators of the CPU are left as they are. Shapes, dtypes, devices, gradients and errors are torch's.
     Not safe to install twice at once.
     """
 
     def __init__(
-        self, torch: Any, seed: int, site: Callable[[], str], unmatched: Callable[[str, str], None]
+        self,
+        torch: Any,
+        seed: int,
+        site: Callable[[], str],
+        unmatched: Callable[[str, str], None],
+        drawn: Callable[..., None] | None = None,
     ) -> None:
         self._torch = torch
-        self._site = site
+        self.site = site
+        self._drawn = drawn
         self._unmatched = unmatched
         self._told: set[tuple[str, str]] = set()
         self.generators = Generators(torch, seed)
@@ -64,9 +72,12 @@ class Draws(Part):
 
     def _replace(self, patches: Patches) -> None:
         self.generators.follow_devices(patches)
-        operators.replace(self, self._kernels)
-        layers.replace(self, self._kernels)
-        natives.watch(self, self._kernels)
+        kernels: Kernels | OwnDraws = self._kernels
+        if self._drawn is not None and self.accelerator is not None:
+            kernels = OwnDraws(self, self._kernels, self._drawn)
+        operators.replace(self, kernels)
+        layers.replace(self, kernels)
+        natives.watch(self, kernels)
 
     def step_done(self) -> None:
         """Notices draws that went past all this, once a training step."""
@@ -77,7 +88,7 @@ class Draws(Part):
 
     def tell(self, operator: str, where: str | None = None) -> None:
         """Report a draw of `operator` that is left to the device, at the present site."""
-        found = operator, self._site() if where is None else where
+        found = operator, self.site() if where is None else where
         if found not in self._told:
             self._told.add(found)
             self._unmatched(*found)
@@ -89,7 +100,7 @@ class Draws(Part):
             return None
         if on_device and self.capturing():
             return None
-        return stream.key(KINDS[kind], count, self._site)
+        return stream.key(KINDS[kind], count, self.site)
 
     def leave(self, operator: str) -> None:
         """A draw is left to torch: say so, and do not take it for one of an unknown operator."""
@@ -118,7 +129,7 @@ class Draws(Part):
             return False
         return bool(module.is_current_stream_capturing())
 
-    def keys(self, kernels: Kernels, operator: str) -> Iterable[str]:
+    def keys(self, kernels: Kernels | OwnDraws, operator: str) -> Iterable[str]:
         """The dispatch keys under which `operator` has kernels that draw."""
         for key in ("CPU", self.accelerator):
             if key is not None and kernels.has(operator, key):

@@ -13,7 +13,8 @@ runs, and one that comes from a file gives both runs the same stream.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torchport.patches import Patches
@@ -80,6 +81,22 @@ class Generators:
                 found.append(str(generator.device))
             self._seen[generator._cdata] = state
         return found
+
+    @contextmanager
+    def put_back(self, given: Iterable[Any]) -> Iterator[None]:
+        """What is drawn within leaves the default generators, and those among `given`, as they are."""
+        kind = type(self._torch.default_generator)
+        used = [
+            self._torch.default_generator,
+            *self._current(),
+            *(one for one in given if isinstance(one, kind)),
+        ]
+        states = [(generator, self._get(generator)) for generator in used]
+        try:
+            yield
+        finally:
+            for generator, state in states:
+                self._set(generator, state)
 
     def forget(self) -> None:
         """The generators were moved by something that is known."""

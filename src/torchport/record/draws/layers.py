@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchport.record.draws.draws import Draws
     from torchport.record.draws.kernels import Kernels
+    from torchport.record.draws.own import OwnDraws
 
 
-def replace(draws: Draws, kernels: Kernels) -> None:
+def replace(draws: Draws, kernels: Kernels | OwnDraws) -> None:
     """Replace the kernels of the layers.
 
     Numbers are drawn only in kernels of the devices, which tracers and transforms do not reach: what stands at the

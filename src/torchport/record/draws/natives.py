@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchport.record.draws.draws import Draws
     from torchport.record.draws.kernels import Kernels
+    from torchport.record.draws.own import OwnDraws
 
 # Those of torch_npu 2.13 with a generator, seed or dropout among their arguments, from its registered schemas.
 OPERATORS = (
@@ -17,7 +18,7 @@ OPERATORS = (
 )  # fmt: skip
 
 
-def watch(draws: Draws, kernels: Kernels) -> None:
+def watch(draws: Draws, kernels: Kernels | OwnDraws) -> None:
     """Report each call of these operators that moves the device's generator."""
     key = draws.accelerator
     for operator in OPERATORS:

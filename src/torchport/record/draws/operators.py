@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchport.record.draws.draws import Draws
     from torchport.record.draws.kernels import Kernels
+    from torchport.record.draws.own import OwnDraws
 
 # Largest whole number up to which all are exact, which `random_()` draws up to.
 EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
@@ -27,7 +28,7 @@ FUNCTIONS = {
 }
 
 
-def replace(draws: Draws, kernels: Kernels) -> None:
+def replace(draws: Draws, kernels: Kernels | OwnDraws) -> None:
     """Replace the kernels of the random operators that fill or make a tensor."""
     operators = _Operators(draws)
     functions: dict[str, Callable[..., Any]] = {
