@@ -12,12 +12,13 @@ class Model(nn.Module):
     def __init__(self, characters, width=64, layers=2):
         super().__init__()
         self.embedding = nn.Embedding(characters, width)
-        self.lstm = nn.LSTM(width, width, layers, dropout=0.1)
+        self.lstm = nn.LSTM(width, width, layers)
+        self.dropout = nn.Dropout(0.1)
         self.head = nn.Linear(width, characters)
 
     def forward(self, x, state=None):
         y, state = self.lstm(self.embedding(x), state)
-        return self.head(y), state
+        return self.head(self.dropout(y)), state
 
 
 def main():

@@ -43,9 +43,9 @@ def drawn_conditions(port: Recording) -> Iterator[Finding]:
                 code, f"the virtual NPU lacks what {words} {where} needs to draw by itself: {text}"
             )
         elif code == "TP353":
-            yield error(code, f"the NPU by itself cannot draw {words} {where}: {text}", _INSTEAD)
+            yield error(code, f"by itself the NPU cannot draw {words} {where}: {text}", _INSTEAD)
         else:
-            yield error(code, f"the NPU's own numbers for {words} {where} are others: {text}", _INSTEAD)
+            yield error(code, f"by itself the NPU draws {words} {where} otherwise: {text}", _INSTEAD)
 
 
 _INSTEAD = "Both runs were given the same numbers, so losses do not show it; without torchport the port draws its own."
