@@ -25,6 +25,7 @@ REFUSED = [
     ("count", "Accuracy: 9513/10000 (95%)", "Accuracy: 9564/10000 (96%)", 1e-2),
     ("fraction", "acc 0.972", "acc 0.969", 1e-6),
     ("fraction", "acc 0.972", "acc 0.966", 1e-2),
+    ("fraction", "acc 0.9", "acc 0.8", 1e-2),
     ("percent", "test accuracy 97.20 %", "test accuracy 97.18 %", 1e-6),
     ("percent", "test accuracy 97.20 %", "test accuracy 96.69%", 1.0),
     ("percent", "test_acc=97.20", "test_acc=97.10", 1e-3),

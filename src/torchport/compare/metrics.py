@@ -25,8 +25,8 @@ def compare_metrics(reference: str, port: str, points: float, relative: float | 
     not be compared there: losses are then not judged. A row's `unit` says how it was:
 
     - "percent", "fraction", "count": a share may differ by `points` (hundredths of the whole), proportionally fewer
-      where `relative` is below `FULL`; but always by one sample or one printed digit. What is printed without "%" is
-      a percentage where it is above 1. A count of another `total` does not agree.
+      where `relative` is below `FULL`; but always by one sample, or one printed digit of at most a hundredth of the
+      whole. What is printed without "%" is a percentage where it is above 1. A count of another `total` does not agree.
     - "loss": by `relative` of the value, and each side by half a unit of its last printed digit.
     - "perplexity": as its logarithm, which is the loss.
 
@@ -78,8 +78,12 @@ def _allowed(
     if unit in ("percent", "fraction", "count"):
         whole = 1.0 if unit == "fraction" else 100.0
         share = points / 100 * (1.0 if relative is None else min(1.0, relative / FULL))
-        # Of two runs of one print statement, so of the same number of digits, but for quotients.
-        least = max(min(reference.digit, port.digit), whole * _sample((*theirs, *ours), whole))
+        # Of two runs of one print statement, so of the same number of digits, but for quotients: 0.9 is one more often
+        # than a share that was rounded so far.
+        digit = min(reference.digit, port.digit)
+        least = max(
+            digit if unit == "count" else min(digit, whole / 100), whole * _sample((*theirs, *ours), whole)
+        )
         return max(whole * share, least)
     if relative is None:
         return None
