@@ -34,6 +34,12 @@ _BEFORE = {
 # They say nothing, or, of a device, another thing in each run.
 _SILENT = {"the", "a", "an", "and", "with", "its", "of", "in", "is", "cpu", "cuda", "gpu", "npu"}
 
+# Most lines of a long output have none of them.
+_SOME = re.compile(
+    r"acc|prec|recall|f1|auc|ap|iou|dice|bleu|rouge|wer|cer|sensit|specif|err|top|perplex|ppl|loss|psnr|ssim|mse|mae|nll|"
+    r"elbo|bp[cd]",
+    re.IGNORECASE,
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TOKEN = re.compile(r"[A-Za-z]\w*+(?:@\d++|[./-][A-Za-z]\w*+|-\d++(?!\.))*+")
 _AFTER = re.compile(r"[ \t]+(?:rate|score|value)\b", re.IGNORECASE)
@@ -72,7 +78,7 @@ def printed_metrics(output: str) -> dict[str, list[Metric]]:
     """
     found: dict[str, list[Metric]] = {}
     for line in _COLOUR.sub("", output).replace("\r", "\n").split("\n"):
-        for metric in _of_line(line):
+        for metric in _of_line(line) if _SOME.search(line) else ():
             values = found.setdefault(metric.name, [])
             values.append(metric)
             if len(values) > _KEPT + 1:
@@ -87,6 +93,7 @@ def final_metrics(output: str) -> dict[str, Metric]:
 
 def _of_line(line: str) -> Iterator[Metric]:
     before: list[str] = []  # words that follow each other up to here
+    rank = _RANK.search(line)
     end = 0
     for token in _TOKEN.finditer(line):
         if token.start() < end:
@@ -109,8 +116,8 @@ def _of_line(line: str) -> Iterator[Metric]:
             before.append(name)
             continue
         word = (value["word"] or "").lower().strip()
-        rank = _RANK.search(line, 0, token.start())
-        parts = [f"rank {rank[1]}" if rank else "", *_leading(before), name, word.strip("%")]
+        of_rank = f"rank {rank[1]}" if rank and rank.end() <= token.start() else ""
+        parts = [of_rank, *_leading(before), name, word.strip("%")]
         name = " ".join(part for part in parts if part)
         yield _metric(name, kind, value, percent=word == "%")
         if value["average"]:
