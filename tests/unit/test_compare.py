@@ -75,8 +75,8 @@ def test_the_first_differing_step_is_named(record):
     ],
 )
 def test_half_precision_is_held_at_first_and_statistically(record, dtype, factor, start, holds):
-    port = record(scaled(factor, start), {"kind": "precision", "dtype": dtype})
-    result = compare(record(CURVE), port)
+    used = {"kind": "precision", "dtype": dtype}
+    result = compare(record(CURVE, used), record(scaled(factor, start), used))
     assert (result.data["verdict"] == "holds") is holds
     assert render_comparison(result.data)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 from collections.abc import Iterator
 from itertools import pairwise
@@ -181,60 +180,6 @@ def _unused(detail: str, used: dict[str, Any]) -> Finding:
         "Look for a device that is chosen in a module which was not converted, or by an argument (--device).",
         **used,
     )
-
-
-def settings_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
-    """Whether the optimizers have the same hyper-parameters in the same steps. They are exact in any precision."""
-    for theirs, ours in zip(reference.trained, port.trained, strict=False):
-        last = min(len(theirs.of_kind("step")), len(ours.of_kind("step")))
-        tables = [
-            {(event["optimizer"], event["step"]): event["groups"] for event in one.of_kind("settings")}
-            for one in (theirs, ours)
-        ]
-        for key in sorted({*tables[0], *tables[1]}, key=lambda key: (key[1], key[0])):
-            if key[1] >= last:
-                break
-            difference = _other_setting(*(_at(table, key) for table in tables))
-            if difference:
-                yield error(
-                    "TP350",
-                    f"the optimizer's {difference} (optimizer {key[0]}, step {key[1]})",
-                    "Look for a setting, a schedule or an option that is chosen by the device.",
-                    step=key[1],
-                )
-                return
-
-
-def _at(table: dict[tuple[int, int], list[Any]], key: tuple[int, int]) -> list[Any]:
-    """What holds for that optimizer at that step: the newest that was recorded until then."""
-    steps = [step for number, step in table if number == key[0] and step <= key[1]]
-    return table[key[0], max(steps)] if steps else []
-
-
-def _other_setting(theirs: list[Any], ours: list[Any]) -> str:
-    if len(theirs) != len(ours):
-        return f"number of parameter groups is {len(ours)}, the original's {len(theirs)}"
-    for before, after in zip(theirs, ours, strict=True):
-        for name in before.keys() & after.keys():
-            if not _same(before[name], after[name]):
-                return f"{name} is {_shown(after[name])}, the original's {_shown(before[name])}"
-    return ""
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) or isinstance(other, float):
-        return (
-            isinstance(one, (int, float))
-            and isinstance(other, (int, float))
-            and math.isclose(one, other, rel_tol=1e-6)
-        )
-    return bool(one == other)
 
 
 def replicas_equal(port: Recording) -> Iterator[Finding]:

@@ -5,31 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 from torchport.compare.tolerance import Statistical
+from torchport.compare.yardstick import Pair
 
 # How much a difference grows in one step at most. Noise of 1e-7 in the weights of pytorch/examples' mnist grows on the
 # CPU by 94 in one step; between the CPU and the NPU its differences, 1e-7 at first, grow by up to 430.
 FASTEST = 1e3
-
-
-def relative_errors(reference: Sequence[float], port: Sequence[float], floor: float) -> list[float]:
-    """|port - reference| relative to the reference, for the steps that both have; inf where either is not
-    finite.
-
-    Where the reference is smaller than `floor` times its first value, the error is relative to that.
-    """
-    least = floor * abs(reference[0]) if reference and math.isfinite(reference[0]) else 0.0
-    errors = []
-    for ours, theirs in zip(port, reference, strict=False):
-        if math.isfinite(ours) and math.isfinite(theirs):
-            scale = max(abs(theirs), least)
-            errors.append(abs(ours - theirs) / scale if scale else (math.inf if ours != theirs else 0.0))
-        else:
-            errors.append(math.inf)
-    return errors
 
 
 def grows_from_rounding(errors: Sequence[float], step: int, rounding: float) -> bool:
@@ -51,39 +35,40 @@ def first_not_finite(losses: Sequence[float]) -> int | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Curve:
-    """The values of one call site in both runs: `errors` of the steps that both have, `comparable` how many there are
-    before one is not finite, `windows` their means. `noise` is how far, up to each step, the original itself is from
-    a run of it that started with rounding noise in its weights."""
+    """The losses (or outputs) of one place in both runs: `comparable` is how many steps there are before one is not
+    finite, `windows` their means."""
 
     name: str
     what: str
+    pair: Pair
     reference: list[float]
     port: list[float]
-    errors: list[float]
     comparable: int
     windows: list[Window]
-    noise: list[float] | None = None
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        what: str,
-        reference: list[float],
-        port: list[float],
-        floor: float,
-        bounds: Statistical,
-        noisy: list[float] | None = None,
-    ) -> Curve:
-        """Compare the values `reference` and `port`; `noisy` are those of the original with noise."""
-        steps = min(len(reference), len(port))
+    def of(cls, name: str, what: str, pair: Pair, bounds: Statistical) -> Curve:
+        """Compare the two series of `pair`."""
+        reference, port = pair.reference.numbers, pair.port.numbers
         ends = (first_not_finite(reference), first_not_finite(port))
-        steps = min([steps, *(end for end in ends if end is not None)])
-        errors = relative_errors(reference, port, floor)
+        steps = min([len(pair.errors), *(end for end in ends if end is not None)])
         spans = windows(reference[:steps], port[:steps], bounds)
-        moved = None if noisy is None else relative_errors(reference, noisy, floor)
-        noise = None if moved is None else list(accumulate(moved, max))
-        return cls(name, what, reference, port, errors, steps, spans, noise)
+        return cls(name, what, pair, reference, port, steps, spans)
+
+    @property
+    def errors(self) -> list[float]:
+        """The errors of the steps that both have."""
+        return self.pair.errors
+
+    @property
+    def allowed(self) -> list[float]:
+        """Their bounds."""
+        return self.pair.allowed
+
+    @property
+    def noise(self) -> list[float] | None:
+        """How far, up to each step, the control run is from the original; None without one."""
+        return self.pair.noise
 
     def to_json(self) -> dict[str, Any]:
         """The curve as plain values."""
@@ -94,6 +79,7 @@ class Curve:
             "port": self.port,
             "errors": self.errors,
             "noise": self.noise,
+            "allowed": self.allowed,
             "windows": [
                 {name: getattr(span, name) for name in Window.__slots__} | {"holds": span.holds}
                 for span in self.windows
@@ -122,12 +108,14 @@ def windows(reference: Sequence[float], port: Sequence[float], bounds: Statistic
     steps."""
     count = min(len(reference), len(port))
     number = min(bounds.windows, count // bounds.least)
+    whole = _noise(reference[:count])
     result = []
     for index in range(number):
         start, end = index * count // number, (index + 1) * count // number
         theirs, ours = reference[start:end], port[start:end]
         mean = sum(theirs) / len(theirs)
-        error = math.sqrt((_noise(theirs) + _noise(ours)) / len(theirs))
+        # Twice the reference's: what the port scatters must not widen its own bound.
+        error = math.sqrt(2 * max(_noise(theirs), whole) / len(theirs))
         allowed = bounds.sigmas * error + bounds.relative * abs(mean)
         result.append(Window(start, end, mean, sum(ours) / len(ours), allowed))
     return result

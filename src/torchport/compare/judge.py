@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from torchport.compare import conditions, curves
-from torchport.compare.conditions import error, open_finding
+from torchport.compare import conditions, controls, quantities, settings
+from torchport.compare.conditions import error
 from torchport.compare.curves import Curve
+from torchport.compare.differences import MIXED, STATISTICALLY, STEPWISE, amplified, differences
 from torchport.compare.metrics import compare_metrics
+from torchport.compare.quantities import Compared
+from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT
 from torchport.compare.tolerance import (
-    CHAOTIC,
-    LEAST_STEPS,
-    SPREAD,
     STATISTICAL,
     TOLERANCES,
     Statistical,
@@ -24,63 +25,83 @@ from torchport.compare.verdict import Verdict
 from torchport.findings import Finding, Result, Safety, Severity
 from torchport.record.recording import CALL, OPTIMIZER, Process, Recording
 
-# The loosest precision that either side used decides; float32 where none is recorded.
+# The loosest precision that the reference used decides; float32 where none is recorded.
 LOOSEST = ("bfloat16", "float16", "float32")
 
-STEPWISE = "step by step"
-STATISTICALLY = "statistically"
-MIXED = "step by step at first, then statistically"
-TOO_FEW = (
-    f"Give the script arguments with which it trains at least {STATISTICAL.least} steps, better a hundred."
-)
+# What is printed at the end comes of other data and more arithmetic than a loss: so many times what is allowed there.
+PRINTED = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Forced:
+    """Three runs in which each step starts from the same state of the original: the original, the port, and the
+    original with noise."""
+
+    reference: Recording
+    port: Recording
+    control: Recording | None
 
 
 def compare(
-    reference: Recording, port: Recording, *, on_npu: bool = False, noisy: Recording | None = None
+    reference: Recording,
+    port: Recording,
+    *,
+    on_npu: bool = False,
+    control: Recording | None = None,
+    longer: Recording | None = None,
+    forced: Forced | None = None,
+    given: float | None = None,
 ) -> Result:
-    """Judge `port` against `reference`; with `on_npu` the second has to have run on an NPU. `noisy` is a run of the
-    original with rounding noise in its weights, the yardstick where training amplifies rounding (a finding TP349 of a
-    comparison without it asks for one).
+    """Judge `port` against `reference`; with `on_npu` the second has to have run on an NPU.
+
+    `control` is the control run: the original with rounding noise and faults, the yardstick (without it, the bounds of
+    `tolerance`). `longer` is one of more steps without faults, which a finding TP349 asks for. `forced` is compared
+    where the training is chaotic (`data["yardstick"]["chaotic"]`). `given` is a relative tolerance for all quantities.
 
     `data["verdict"]`, `data["reason"]` and `data["decide"]` are the verdict (`verdict.Verdict`). What it rests on:
     `data["curves"]`, a list with the losses of both sides, their errors and windows for each call site and rank;
-    `data["errors"]`, the worst error of each step; `data["metrics"]`, `data["evidence"]`, `data["tolerance"]`, and
-    `data["method"]`, how the bounds were applied: STEPWISE, or STATISTICALLY where the runs draw random numbers of
-    their own, or MIXED for half precision.
+    `data["errors"]`, the worst error of each step; `data["quantities"]`, what else was compared, `data["first"]`, where
+    the runs part; `data["controls"]`, which faults were noticed; `data["metrics"]`, `data["evidence"]`,
+    `data["tolerance"]`, and `data["method"]`, how the bounds were applied: STEPWISE, STATISTICALLY where the runs draw
+    random numbers of their own, or MIXED where the first steps are compared one by one.
     """
-    tolerance = _tolerance(reference, port)
+    tolerance = _tolerance(reference)
     chance = _chance(reference, port)
-    method = STATISTICALLY if chance else STEPWISE if tolerance.run is not None else MIXED
-    pairs = list(_pairs(reference, port, tolerance.floor, noisy))
-    # What a run with random numbers of its own prints at its end, or one that has gone another way, is another number.
-    apart = bool(chance) or any(
-        _amplified(curve, method, tolerance) or _judged(curve) < len(curve.errors) for curve in pairs
-    )
+    both = quantities.compared(reference, port, control, longer, tolerance, given=given)
+    apart = _forced(forced, tolerance, given)
+    judged = apart or both
+    pairs = list(_curves_of(both))
+    stepwise = all(math.isfinite(bound) for curve in pairs for bound in curve.allowed)
+    method = STATISTICALLY if chance else STEPWISE if stepwise else MIXED
     metrics = compare_metrics(
         reference.output,
         port.output,
-        STATISTICAL.points if apart else tolerance.points,
-        None if apart else tolerance.run,
+        *_printed(pairs, tolerance, ended_apart=bool(chance) or not stepwise or any(map(amplified, pairs))),
     )
-    # A schedule may follow the loss (ReduceLROnPlateau), which says nothing where the loss does not.
-    chaotic = any(_judged(curve) < len(curve.errors) for curve in pairs)
+    chaotic = _chaotic(both)
     ended_well = not conditions.failed(port) and not port.stopped
+    table = _controls(judged, forced, chance)
     findings = [
         *conditions.reference_conditions(reference),
         *conditions.step_conditions(reference, port),
         *conditions.port_conditions(reference, port),
         *(conditions.use_of_npu(reference, port) if on_npu and reference.steps else ()),
-        *(conditions.settings_equal(reference, port) if not chaotic else ()),
+        # A schedule may follow the loss (ReduceLROnPlateau), which says nothing where the loss does not.
+        *(settings.settings_equal(reference, port) if chaotic is None else ()),
+        *settings.precision_equal(reference, port),
+        *(settings.scales_equal(reference, port, control) if chaotic is None else ()),
+        *settings.parameters_equal(reference, port),
         *conditions.replicas_equal(port),
         *_weights(port),
         *(_information(reason, tolerance) for reason in chance),
-        *_curves(pairs, method, tolerance),
+        *differences(pairs, both, apart, method, chaotic),
         *_other_sites(reference, port),
         *(_metric_finding(row) for row in metrics if not row["holds"] and ended_well),
+        *(controls.findings(table["rows"]) if reference.steps and port.steps else ()),
     ]
     number = min(reference.steps, port.steps)
     kind = reference.trained[0].step_kind if reference.trained else OPTIMIZER
-    grounds = f"{_count(number, kind)} compared {method}, {tolerance.dtype}{_limits(pairs)}"
+    grounds = _grounds(number, kind, method, tolerance, given, chaotic, apart, table)
     verdict = Verdict.of(findings, grounds)
     data = {
         "verdict": str(verdict.word),
@@ -88,42 +109,132 @@ def compare(
         "decide": list(verdict.decide),
         "method": method,
         "chance": chance,
-        "tolerance": {name: getattr(tolerance, name) for name in Tolerance.__slots__},
+        "tolerance": _tolerance_data(tolerance, given),
         "statistical": {name: getattr(STATISTICAL, name) for name in Statistical.__slots__},
         "steps": {"kind": kind, "reference": reference.steps, "port": port.steps},
         "worst": _worst(pairs, tolerance),
         "seconds": {"reference": _median_seconds(reference), "port": _median_seconds(port)},
-        "curves": [_data_of(curve, method, tolerance) for curve in pairs],
+        "curves": [curve.to_json() for curve in pairs],
         "errors": _by_step(pairs),
+        "quantities": [] if chance else list(quantities.rows(judged)),
+        "first": [] if chance else quantities.first([*both, *apart]),
+        "controls": table,
+        "yardstick": _yardstick(both, judged, control, longer, chaotic),
+        "forced": None if forced is None or not apart else {"steps": forced.port.steps},
         "metrics": metrics,
         "evidence": [conditions.evidence(process) for process in port.trained],
     }
     return Result("compare", tuple(findings), data)
 
 
-def _limits(pairs: list[Curve]) -> str:
-    """How far the step-by-step comparison reaches where rounding decides, in words that follow the grounds."""
-    ends = [end for curve in pairs if (end := _judged(curve)) < len(curve.errors)]
-    if not ends:
-        return ""
-    return (
-        f"; from step {min(ends)} on by means only: rounding alone takes the original another way, as a run of it with "
-        "one unit in the last place of its weights changed shows"
+def _forced(forced: Forced | None, tolerance: Tolerance, given: float | None) -> list[Compared]:
+    """The quantities of the runs in which each step starts from the original's state."""
+    if forced is None:
+        return []
+    return quantities.compared(
+        forced.reference, forced.port, forced.control, None, tolerance, forced=True, given=given
     )
 
 
-def _pairs(reference: Recording, port: Recording, floor: float, noisy: Recording | None) -> Iterator[Curve]:
-    """The curves that both sides have: rank by rank, call site by call site."""
-    moved = [process.curves() for process in noisy.trained] if noisy is not None else []
-    several = len(reference.trained) > 1
-    for rank, (theirs, ours) in enumerate(zip(reference.trained, port.trained, strict=False)):
-        prefix = f"rank {theirs.rank}, " if several and theirs.rank is not None else ""
-        what = "output" if theirs.step_kind == CALL else "loss"
-        found = ours.curves()
-        for site, losses in theirs.curves().items():
-            if site in found:
-                noise = moved[rank].get(site) if rank < len(moved) else None
-                yield Curve.of(prefix + site, what, losses, found[site], floor, STATISTICAL, noise)
+def _chaotic(both: Sequence[Compared]) -> int | None:
+    """The step from which on rounding alone takes the original another way."""
+    found = [one.yardstick.chaotic(one.reference.series) for one in both]
+    return min((step for step in found if step is not None), default=None)
+
+
+def _curves_of(both: Sequence[Compared]) -> Iterator[Curve]:
+    for one in both:
+        for pair in one.of(LOSS, OUTPUT):
+            yield Curve.of(one.prefix + pair.reference.name, pair.key[0], pair, STATISTICAL)
+
+
+def _grounds(
+    number: int,
+    kind: str,
+    method: str,
+    tolerance: Tolerance,
+    given: float | None,
+    chaotic: int | None,
+    apart: Sequence[Compared],
+    table: dict[str, Any],
+) -> str:
+    """What a verdict rests on, as words that follow it in brackets."""
+    words = [f"{_count(number, kind)} compared {method}, {tolerance.dtype}"]
+    if given is not None:
+        words.append(f"tolerance {given:g} as given")
+    if chaotic is not None and apart:
+        words.append(
+            f"from step {chaotic} on rounding alone takes the original another way, so {_count(_steps(apart), 'step')} "
+            "were compared one by one, each from the original's own state"
+        )
+    elif chaotic is not None:
+        words.append(
+            f"from step {chaotic} on by means only: rounding alone takes the original another way, as a run of it with "
+            "one unit in the last place changed shows"
+        )
+    words.append(
+        f"would have noticed {table['smallest']}"
+        if table["smallest"]
+        else f"power not measured: {table['why']}"
+    )
+    return "; ".join(words)
+
+
+def _steps(both: Sequence[Compared]) -> int:
+    return max((len(pair.errors) for one in both for pair in one.of(LOSS, OUTPUT)), default=0)
+
+
+def _controls(judged: Sequence[Compared], forced: Forced | None, chance: list[str]) -> dict[str, Any]:
+    """The faults of the control run, and what noticed them."""
+    one = next((one for one in judged if one.control is not None), None)
+    if one is None or one.control is None:
+        return {"measured": False, "why": "there is no control run", "rows": [], "smallest": ""}
+    if not one.faults:
+        return {"measured": False, "why": "no fault was put into the control run", "rows": [], "smallest": ""}
+    kind = one.reference.process.step_kind
+    rows = controls.table(
+        one.reference.series, one.control.series, one.faults, one.yardstick, kind, chance=bool(chance)
+    )
+    return {"measured": True, "why": "", "rows": rows, "smallest": controls.smallest(rows)}
+
+
+def _yardstick(
+    both: Sequence[Compared],
+    judged: Sequence[Compared],
+    control: Recording | None,
+    longer: Recording | None,
+    chaotic: int | None,
+) -> dict[str, Any] | None:
+    """What the control run showed of rounding."""
+    measured = next((one.yardstick for one in judged if one.yardstick.measured), None)
+    if control is None or measured is None:
+        return None
+    declared = [row for event in control.of_kind("device") for row in event["settings"].get("declared", ())]
+    return {
+        "steps": (longer or control).steps,
+        "noise": "one unit in the last place of the weights and of what modules give, one thread",
+        "spread": {kind: measured.last(kind) for kind in (LOSS, OUTPUT, GRADIENT, CHANGE)},
+        "chaotic": chaotic,
+        "declared": declared,
+    }
+
+
+def _tolerance_data(tolerance: Tolerance, given: float | None) -> dict[str, Any]:
+    return {
+        name: dict(value) if name == "floors" else value
+        for name in Tolerance.__slots__
+        for value in (getattr(tolerance, name),)
+    } | {"given": given}
+
+
+def _printed(
+    pairs: Sequence[Curve], tolerance: Tolerance, *, ended_apart: bool
+) -> tuple[float, float | None]:
+    """The points and the relative difference by which what the runs print at their end may differ."""
+    ends = [curve.allowed[-1] for curve in pairs if curve.allowed]
+    if ended_apart or not ends:
+        return STATISTICAL.points, None
+    return tolerance.points, min(PRINTED * max(ends), tolerance.run or math.inf)
 
 
 def _other_sites(reference: Recording, port: Recording) -> Iterator[Finding]:
@@ -145,8 +256,8 @@ def _what(process: Process) -> str:
     return "an output" if process.step_kind == CALL else "a loss"
 
 
-def _tolerance(*recordings: Recording) -> Tolerance:
-    used = {event["dtype"] for recording in recordings for event in recording.of_kind("precision")}
+def _tolerance(reference: Recording) -> Tolerance:
+    used = {event["dtype"] for event in reference.of_kind("precision")}
     return TOLERANCES[next(dtype for dtype in LOOSEST if dtype in used or dtype == "float32")]
 
 
@@ -190,160 +301,6 @@ def _weights(port: Recording) -> Iterator[Finding]:
                 f"the port could not be given the original's initial weights ({event['name']}): {event['detail']}",
                 "The runs start from different numbers; a difference in the loss may come from that alone.",
             )
-
-
-def _curves(pairs: Iterable[Curve], method: str, tolerance: Tolerance) -> Iterator[Finding]:
-    """What the curves say, each in its own right; the first step where one differs comes first."""
-    found: list[tuple[int, Finding]] = []
-    judged = 0
-    pairs = list(pairs)
-    for curve in pairs:
-        for finding in _not_finite(curve):
-            found.append((finding.evidence["step"], finding))
-        if not curve.comparable or (method == STATISTICALLY and not curve.windows):
-            continue
-        judged += 1
-        alone = len(pairs) == 1
-        found += [(finding.evidence["step"], finding) for finding in _curve(curve, method, tolerance, alone)]
-    yield from (finding for _, finding in sorted(found, key=lambda pair: pair[0]))
-    if pairs and not judged:
-        steps = max(curve.comparable for curve in pairs)
-        what = "compare" if method == STEPWISE else "compare statistically"
-        yield open_finding("TP304", f"too few steps to {what}: {steps}", TOO_FEW)
-
-
-def _curve(curve: Curve, method: str, tolerance: Tolerance, alone: bool) -> Iterator[Finding]:
-    if method == STATISTICALLY:
-        yield from _window_finding(curve)
-        return
-    differing = _differing(curve, method, tolerance)
-    end = _judged(curve)
-    if differing is not None and _amplified(curve, method, tolerance):
-        yield _amplified_finding(curve, *differing)
-    elif differing is not None:
-        yield _step_finding(curve, *differing, alone)
-    elif end < min(LEAST_STEPS, len(curve.errors)):
-        yield _chaotic_finding(curve, end)
-    if method == MIXED or end < len(curve.errors) or _amplified(curve, method, tolerance):
-        yield from _window_finding(curve)
-
-
-def _judged(curve: Curve) -> int:
-    """How many steps say something: those before rounding alone takes the original another way."""
-    if curve.noise is None:
-        return len(curve.errors)
-    return next((step for step, noise in enumerate(curve.noise) if not noise <= CHAOTIC), len(curve.errors))
-
-
-def _allowed(curve: Curve, step: int, method: str, tolerance: Tolerance) -> float:
-    """The bound of the error in a step; infinite where the step is not judged by itself."""
-    if step >= _judged(curve) or (method == MIXED and step >= tolerance.first_steps):
-        return math.inf
-    bound = tolerance.first if step < tolerance.first_steps else tolerance.run or 0.0
-    noise = curve.noise[min(step, len(curve.noise) - 1)] if curve.noise else 0.0
-    return max(bound, SPREAD * noise)
-
-
-def _differing(curve: Curve, method: str, tolerance: Tolerance) -> tuple[int, float] | None:
-    """The first step whose error is above its bound, and the bound; None too where that error is not finite."""
-    for step, difference in enumerate(curve.errors):
-        bound = _allowed(curve, step, method, tolerance)
-        if difference > bound:
-            return (step, bound) if math.isfinite(difference) else None
-    return None
-
-
-def _data_of(curve: Curve, method: str, tolerance: Tolerance) -> dict[str, Any]:
-    """The curve as plain values, with the bounds of its steps where rounding was measured."""
-    if curve.noise is None:
-        return curve.to_json()
-    steps = range(len(curve.errors))
-    return curve.to_json() | {"allowed": [_allowed(curve, step, method, tolerance) for step in steps]}
-
-
-def _amplified(curve: Curve, method: str, tolerance: Tolerance) -> bool:
-    """Whether training may have made the difference out of rounding."""
-    differing = _differing(curve, method, tolerance) if method == STEPWISE and curve.noise is None else None
-    return differing is not None and curves.grows_from_rounding(
-        curve.errors, differing[0], tolerance.rounding
-    )
-
-
-def _amplified_finding(curve: Curve, step: int, bound: float) -> Finding:
-    return open_finding(
-        "TP349",
-        f"up to step {step - 1} the runs agree within {max(curve.errors[:step]):.1e}; from step {step} on the "
-        f"{curve.what} at {curve.name} differs ({curve.errors[step]:.1e}, where {bound:g} is allowed): this "
-        "may be rounding that the training amplifies, or a small fault",
-        f"Compare what comes before with --steps {step}, or give the script a smaller learning rate.",
-        step=step,
-    )
-
-
-def _chaotic_finding(curve: Curve, end: int) -> Finding:
-    return open_finding(
-        "TP349",
-        f"rounding alone takes the original another way within {end} steps (the {curve.what} at {curve.name}): too "
-        "few to compare",
-        "Give the script a smaller learning rate, or a larger batch.",
-        step=end,
-    )
-
-
-def _step_finding(curve: Curve, step: int, bound: float, alone: bool) -> Finding:
-    return error(
-        "TP301",
-        f"the {curve.what} at {curve.name} differs from step {step} on: {curve.port[step]:.6g} against "
-        f"{curve.reference[step]:.6g}, {curve.errors[step]:.1e} relative where {bound:g} is allowed",
-        _divergence_hint(curve.errors, step, alone),
-        step=step,
-    )
-
-
-def _divergence_hint(errors: list[float], step: int, alone: bool) -> str:
-    if step == 0 and not alone:  # D's optimizer may have made a step before G's first loss
-        return "The first value differs already: the forward pass, the data, or the update of another loss before it."
-    if step == 0:
-        return (
-            "The first value differs already: the forward pass or the data, not the training, is different."
-        )
-    if max(errors[:step], default=0.0) < 1e-7:
-        return f"Up to step {step - 1} the runs agree: look at the backward pass and the optimizer."
-    return "The difference grows from step to step: a small error in an operator, or rounding that training amplifies."
-
-
-def _window_finding(curve: Curve) -> Iterator[Finding]:
-    for span in curve.windows:
-        if not span.holds:
-            yield error(
-                "TP301",
-                f"the mean {curve.what} at {curve.name} of steps {span.start} to {span.end - 1} differs: "
-                f"{span.port:.4g} against {span.reference:.4g}, where chance explains {span.allowed:.2g}",
-                f"Allowed are {STATISTICAL.sigmas:g} standard errors plus {STATISTICAL.relative:.0%} of the mean.",
-                step=span.start,
-            )
-            return
-
-
-def _not_finite(curve: Curve) -> Iterator[Finding]:
-    ours, theirs = curves.first_not_finite(curve.port), curves.first_not_finite(curve.reference)
-    if ours is not None and (theirs is None or ours < theirs):
-        value = "NaN" if math.isnan(curve.port[ours]) else "infinite"
-        yield error(
-            "TP302",
-            f"the port's {curve.what} at {curve.name} is {value} at step {ours}; the original's is not",
-            step=ours,
-        )
-    elif theirs is not None:
-        yield Finding(
-            "TP302",
-            Severity.WARNING,
-            Safety.REPORT,
-            None,
-            f"the original's own {curve.what} at {curve.name} is not finite at step {theirs}",
-            "Steps from there on cannot be compared.",
-            {"step": theirs},
-        )
 
 
 def _metric_finding(row: dict[str, Any]) -> Finding:

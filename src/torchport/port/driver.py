@@ -167,7 +167,7 @@ def _compare(plan: Plan, progress: Progress) -> None:
                 )
                 noise = folder / NOISE
                 noise.mkdir()
-                result = compare(reference, port, on_npu=True, noisy=runs.noisy(plan, noise, progress))
+                result = compare(reference, port, on_npu=True, longer=runs.noisy(plan, noise, progress))
             comparison = dict(result.data)
             rows = compare_files(plan.kept_in(REFERENCE) / runs.FILES, plan.kept_in(NPU) / runs.FILES)
             findings = [*result.findings, *_files_findings(rows, comparison)]

@@ -1,0 +1,144 @@
+"""What this comparison was seen to notice: the small faults that were put into the control run on purpose.
+
+A comparison that says "holds" has to be able to say something else. The control run is the original, so its only
+differences are rounding noise, which is allowed, and the faults, which have to be noticed by the same bounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torchport.compare.conditions import open_finding
+from torchport.compare.series import CHANGE, GRADIENT, Key, Series
+from torchport.compare.yardstick import Yardstick
+from torchport.findings import Finding
+from torchport.record.recording import CALL, OPTIMIZER, Process
+
+UPDATE, LAYER, SAMPLE = NAMES = ("update", "gradient", "sample")
+WORDS = {
+    UPDATE: "5 % of one update",
+    LAYER: "1 % of one layer's gradient",
+    SAMPLE: "one sample of the batch replaced",
+}
+SHOWN = 6  # quantities that noticed a fault, the clearest first
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that a control run did wrong in step `step`; `parameter` None: all parameters of the optimizer."""
+
+    name: str
+    step: int
+    what: str
+    optimizer: int | None
+    parameter: int | None
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Fault:
+        """The fault of an event `fault`."""
+        return cls(*(event[field.name] for field in dataclasses.fields(cls)))
+
+    def touched(self, found: Mapping[Key, Series]) -> Iterator[tuple[Key, int]]:
+        """The series, and the steps of them, whose numbers the fault makes."""
+        kind = {"change": CHANGE, "gradient": GRADIENT}.get(self.what)
+        for key, one in found.items():
+            if kind is None:  # nothing is what it was from there on
+                yield from ((key, at) for at in one.at if at >= self.step)
+            elif (
+                key[0] == kind
+                and key[1].startswith(f"optimizer {self.optimizer}.")
+                and self.parameter in (None, key[2])
+                and self.step in one.at
+            ):
+                yield key, self.step
+
+
+def faults(control: Process) -> list[Fault]:
+    """What the control run did wrong, in order."""
+    return [Fault.of(event) for event in control.of_kind("fault")]
+
+
+def table(
+    reference: dict[Key, Series],
+    control: dict[Key, Series],
+    made: Iterable[Fault],
+    yardstick: Yardstick,
+    kind: str,
+    *,
+    chance: bool,
+) -> list[dict[str, Any]]:
+    """For each fault of `NAMES` what noticed it. `kind` is the run's kind of step; with `chance` only means are
+    compared, which notice none."""
+    by_name = {fault.name: fault for fault in made}
+    rows = []
+    for name in NAMES:
+        fault = by_name.get(name)
+        row: dict[str, Any] = {
+            "name": name, "words": WORDS[name], "step": None, "where": "", "possible": fault is not None, "why": "",
+            "noticed": [],
+        }  # fmt: skip
+        if fault is None:
+            row["why"] = _why_not(name, kind)
+        else:
+            row["step"] = fault.step
+            row["where"] = _where(fault, reference)
+            row["noticed"] = [] if chance else _noticed(fault, reference, control, yardstick)
+        rows.append(row)
+    return rows
+
+
+def findings(rows: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """What went unnoticed leaves the question open."""
+    for row in rows:
+        if row["possible"] and not row["noticed"]:
+            where = f" ({row['where']}, step {row['step']})" if row["where"] else f" (step {row['step']})"
+            yield open_finding(
+                "TP356",
+                f"this comparison would not notice {row['words']}{where}",
+                "Give the script arguments with which it rounds less or draws nothing of its own: float32, a larger "
+                "batch, a smaller learning rate; --no-control says what was compared all the same.",
+                step=row["step"],
+            )
+
+
+def smallest(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The smallest changes that were noticed, as a part of a sentence; "" where none was."""
+    words = [row["words"] + (f" ({row['where']})" if row["where"] else "") for row in rows if row["noticed"]]
+    if not words:
+        return ""
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+
+
+def _noticed(
+    fault: Fault, reference: dict[Key, Series], control: dict[Key, Series], yardstick: Yardstick
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for key, step in fault.touched(reference):
+        if key not in control:
+            continue
+        pair = yardstick.pair(key, reference[key], control[key])
+        for place, (error, allowed) in enumerate(zip(pair.errors, pair.allowed, strict=True)):
+            if reference[key].at[place] == step and error > allowed:
+                found.append(
+                    {"kind": key[0], "name": reference[key].name, "error": error, "allowed": allowed}
+                )
+                break
+    found.sort(key=lambda row: row["allowed"] / row["error"])
+    return found[:SHOWN]
+
+
+def _where(fault: Fault, reference: Mapping[Key, Series]) -> str:
+    if fault.parameter is None:
+        return ""
+    touched = [reference[key].name for key, _ in fault.touched(reference)]
+    return touched[0] if touched else ""
+
+
+def _why_not(name: str, kind: str) -> str:
+    if name == UPDATE and kind != OPTIMIZER:
+        return "no optimizer steps"
+    if name == LAYER and kind == CALL:
+        return "nothing is differentiated"
+    return "no module is called in the steps" if name == SAMPLE else "too few steps"

@@ -1,0 +1,185 @@
+"""All quantities of two runs, compared: which differ, from which step on, and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torchport.compare.conditions import error
+from torchport.compare.controls import Fault, faults
+from torchport.compare.series import CHANGE, GRADIENT, INPUTS, LOSS, OUTPUT, UPLOAD, Key, Series, series
+from torchport.compare.tolerance import Tolerance
+from torchport.compare.yardstick import Pair, Yardstick
+from torchport.findings import Finding
+from torchport.record.recording import Process, Recording
+
+MOST_FIRST = 20
+# The first of several that differ in the same step is what explains the others.
+ORDER = (UPLOAD, INPUTS, OUTPUT, LOSS, GRADIENT, CHANGE)
+_WHAT = {
+    UPLOAD: "data that are copied to the device at",
+    INPUTS: "data that a model is given at",
+    GRADIENT: "gradient of",
+    CHANGE: "change of",
+}
+_HINT = {
+    UPLOAD: "Look at how the data are read, shuffled and augmented: what is chosen by the device there?",
+    INPUTS: "Look at what is done to the data on the device before the model has them.",
+    GRADIENT: "Look at the loss, the parts of the model behind that parameter, clipping, and what is frozen.",
+    CHANGE: "The gradients agree: look at the optimizer, and at what else changes parameters.",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Side:
+    """One process of a run that trained, as series."""
+
+    process: Process
+    series: dict[Key, Series]
+
+    @classmethod
+    def all_of(cls, recording: Recording | None) -> list[Side]:
+        """The processes of a run, by rank."""
+        return [] if recording is None else [cls(one, series(one)) for one in recording.trained]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compared:
+    """The quantities of one process in both runs, with its yardstick, and what its control run did wrong."""
+
+    prefix: str
+    reference: Side
+    port: Side
+    control: Side | None
+    yardstick: Yardstick
+    pairs: list[Pair]
+    faults: list[Fault]
+
+    def of(self, *kinds: str) -> list[Pair]:
+        """The quantities of these kinds."""
+        return [pair for pair in self.pairs if pair.key[0] in kinds]
+
+
+def compared(
+    reference: Recording,
+    port: Recording,
+    control: Recording | None,
+    longer: Recording | None,
+    tolerance: Tolerance,
+    *,
+    forced: bool = False,
+    given: float | None = None,
+) -> list[Compared]:
+    """The quantities of each process, rank by rank. `longer` is a control run of more steps, with nothing wrong."""
+    several = len(reference.trained) > 1
+    controls, longers = Side.all_of(control), Side.all_of(longer)
+    found = []
+    for rank, (theirs, ours) in enumerate(zip(Side.all_of(reference), Side.all_of(port), strict=False)):
+        beside = controls[rank] if rank < len(controls) else None
+        made = faults(beside.process) if beside is not None else []
+        if rank < len(longers):
+            yardstick = Yardstick(tolerance, theirs.series, longers[rank].series, given=given)
+        else:
+            spoilt = [place for fault in made for place in fault.touched(theirs.series)]
+            noise = None if beside is None else beside.series
+            yardstick = Yardstick(tolerance, theirs.series, noise, spoilt, forced=forced, given=given)
+        pairs = [
+            yardstick.pair(key, one, ours.series[key])
+            for key, one in theirs.series.items()
+            if key in ours.series and _comparable(key, one, ours.series[key])
+        ]
+        number = theirs.process.rank
+        prefix = f"rank {number}, " if several and number is not None else ""
+        found.append(Compared(prefix, theirs, ours, beside, yardstick, pairs, made))
+    return found
+
+
+def _comparable(key: Key, reference: Series, port: Series) -> bool:
+    """Whether the values of both runs belong together.
+
+    What is on the device already is not copied there, which the reference, where all is on the host, cannot tell: where
+    the numbers of copies differ, they are not the same copies.
+    """
+    return key[0] != UPLOAD or len(reference.values) == len(port.values)
+
+
+def differences(both: Sequence[Compared]) -> Iterator[tuple[int, Finding]]:
+    """What the quantities other than losses say: for each kind and process the first that differs, and its step."""
+    for one in both:
+        for kind in (UPLOAD, INPUTS, GRADIENT, CHANGE):
+            differing = [(pair, place) for pair in one.of(kind) if (place := pair.first) is not None]
+            if not differing:
+                continue
+            pair, place = min(differing, key=lambda found: found[0].reference.at[found[1]])
+            step = pair.reference.at[place]
+            also = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
+            yield (
+                step,
+                error(
+                    "TP354",
+                    f"the {_WHAT[kind]} {one.prefix}{pair.reference.name}{also} differs from step {step} on: "
+                    f"{_values(pair, place)}",
+                    _HINT[kind],
+                    step=step,
+                ),
+            )
+
+
+def _values(pair: Pair, place: int) -> str:
+    ours, theirs = pair.port.values[place], pair.reference.values[place]
+    if ours is None or theirs is None:
+        return "there is none" if ours is None else "the original has none"
+    bound = pair.allowed[place]
+    return f"{ours:.6g} against {theirs:.6g}, {pair.errors[place]:.1e} relative where {bound:.1e} is allowed"
+
+
+def rows(both: Sequence[Compared]) -> Iterator[dict[str, Any]]:
+    """What was compared: for each kind of quantity how many values, and the worst against its bound."""
+    for kind in ORDER:
+        pairs = [(one, pair) for one in both for pair in one.of(kind)]
+        judged = [
+            (error_, bound, one, pair, place)
+            for one, pair in pairs
+            for place, (error_, bound) in enumerate(zip(pair.errors, pair.allowed, strict=True))
+            if math.isfinite(bound)
+        ]
+        if not judged:
+            continue
+        worst = max(judged, key=lambda row: row[0] / row[1] if row[1] else row[0])
+        value, bound, one, pair, place = worst
+        yield {
+            "kind": kind,
+            "compared": len(judged),
+            "steps": max(sum(math.isfinite(bound) for bound in pair.allowed) for _, pair in pairs),
+            "worst": value if math.isfinite(value) else None,
+            "at": {"step": pair.reference.at[place], "name": one.prefix + pair.reference.name},
+            "allowed": bound,
+            "noise": None if not pair.noise or place >= len(pair.noise) else pair.noise[place],
+        }
+
+
+def first(both: Sequence[Compared]) -> list[dict[str, Any]]:
+    """Where the runs part: the first difference of each quantity, the earliest step first."""
+    found: list[dict[str, Any]] = []
+    for one in both:
+        for pair in one.pairs:
+            place = pair.first
+            if place is None:
+                continue
+            value = pair.errors[place]
+            found.append(
+                {
+                    "step": pair.reference.at[place],
+                    "kind": pair.key[0],
+                    "name": one.prefix + pair.reference.name,
+                    "reference": pair.reference.values[place],
+                    "port": pair.port.values[place],
+                    "error": value if math.isfinite(value) else None,
+                    "noise": None if not pair.noise or place >= len(pair.noise) else pair.noise[place],
+                    "allowed": pair.allowed[place],
+                }
+            )
+    found.sort(key=lambda row: (row["step"], ORDER.index(row["kind"]), -(row["error"] or math.inf)))
+    return found[:MOST_FIRST]

@@ -1,0 +1,181 @@
+"""What rounding does to the original, and what is therefore allowed to the port.
+
+The control run is the original once more, for a few steps, with noise of one unit in the last place. How far each of
+its quantities is from the original's is the spread of that quantity; the port may be `Tolerance.spread` times as far.
+After the control run's last step the spread is taken to grow on as it grew in its second half, until it is too
+large for single steps to say anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from torchport.compare.series import GRADIENT, LOSS, OUTPUT, Key, Series
+from torchport.compare.tolerance import CHAOTIC, UNMEASURED, Tolerance
+
+FASTEST = 2.0  # that the spread is taken to grow by in a step; beyond it nothing can be foretold
+# Of steps where more than this would be allowed, none says anything by itself.
+MOST = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    """A quantity in both runs: `errors` relative to the reference, for the steps that both have; infinite where one of
+    them has no number. `noise` is the spread up to each step, None without a control run; `allowed` bounds the errors,
+    infinite where a step says nothing by itself."""
+
+    key: Key
+    reference: Series
+    port: Series
+    errors: list[float]
+    noise: list[float] | None
+    allowed: list[float]
+
+    @property
+    def first(self) -> int | None:
+        """The first place in the series whose error is above its bound."""
+        both = zip(self.errors, self.allowed, strict=True)
+        return next((place for place, (error, bound) in enumerate(both) if not error <= bound), None)
+
+
+def errors(reference: Series, other: Series) -> list[float]:
+    """|other - reference| relative to the reference, for the places that both have."""
+    found = []
+    for theirs, ours, least in zip(reference.values, other.values, reference.least, strict=False):
+        if theirs is None or ours is None:
+            found.append(0.0 if theirs is ours else math.inf)
+        elif not math.isfinite(theirs):
+            found.append(math.inf if math.isfinite(ours) else 0.0)
+        elif not math.isfinite(ours):
+            found.append(math.inf)
+        else:
+            scale = max(abs(theirs), least)
+            found.append(abs(ours - theirs) / scale if scale else (0.0 if ours == theirs else math.inf))
+    return found
+
+
+class Yardstick:
+    """Bounds for the quantities of one process, from its control run `control` (series by key; None: there is none).
+
+    `spoilt` has (kind, key's place, step) of what a control run did wrong on purpose: those numbers are not rounding.
+    With `forced` each step started from the reference's own state: errors do not grow, and all steps are one sample.
+    `given` is a tolerance that a person gave in place of all this.
+    """
+
+    def __init__(
+        self,
+        tolerance: Tolerance,
+        reference: dict[Key, Series],
+        control: dict[Key, Series] | None,
+        spoilt: Iterable[tuple[Key, int]] = (),
+        *,
+        forced: bool = False,
+        given: float | None = None,
+    ) -> None:
+        self._tolerance = tolerance
+        self._given = given
+        self._spoilt = set(spoilt)
+        self._forced = forced
+        self.spreads: dict[Key, list[float]] = {}
+        if control is not None:
+            for key, theirs in reference.items():
+                if key in control:
+                    self.spreads[key] = self._spread(key, theirs, control[key])
+        self._pools = {group: list(_medians(rows)) for group, rows in _grouped(self.spreads)}
+
+    def pair(self, key: Key, reference: Series, port: Series) -> Pair:
+        """The quantity `key` of both runs, with its bounds."""
+        found = errors(reference, port)
+        spread = self.spreads.get(key)
+        pool = self._pools.get(key[:2], []) if key[0] in (GRADIENT, "change") else []
+        noise = None
+        if spread:
+            pooled = [max(own, pool[place] if place < len(pool) else 0.0) for place, own in enumerate(spread)]
+            noise = pooled[: len(found)]
+            allowed = list(self._measured(key[0], pooled, len(found)))
+        else:
+            allowed = [self._unmeasured(key[0], place) for place in range(len(found))]
+        if self._given is not None:
+            allowed = [self._given] * len(found)
+        return Pair(key, reference, port, found, noise, allowed)
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is a control run that says anything."""
+        return bool(self.spreads)
+
+    def chaotic(self, reference: dict[Key, Series]) -> int | None:
+        """The step at which the control run's loss is too far from the original's for steps to be compared."""
+        found = []
+        for key, spread in self.spreads.items():
+            if key[0] in (LOSS, OUTPUT):
+                place = next((place for place, value in enumerate(spread) if value > CHAOTIC), None)
+                if place is not None:
+                    found.append(reference[key].at[place])
+        return min(found, default=None)
+
+    def last(self, kind: str) -> float | None:
+        """The spread that quantities of this kind have at the end of the control run: the median of them."""
+        ends = [spread[-1] for key, spread in self.spreads.items() if key[0] == kind and spread]
+        finite = [end for end in ends if math.isfinite(end)]
+        return statistics.median(finite) if finite else None
+
+    def _spread(self, key: Key, reference: Series, control: Series) -> list[float]:
+        moved = errors(reference, control)
+        clean = [
+            0.0 if (key, at) in self._spoilt else error
+            for at, error in zip(reference.at, moved, strict=False)
+        ]
+        if self._forced:
+            return [max(clean, default=0.0)] * len(clean)
+        # One sample of noise may be small by chance.
+        start = max(clean[: self._tolerance.together], default=0.0)
+        return [max(start, value) for value in accumulate(clean, max)]
+
+    def _measured(self, kind: str, spread: Sequence[float], steps: int) -> Iterator[float]:
+        """The bounds of `steps` steps, the first of which the control run has."""
+        tolerance, known = self._tolerance, len(spread)
+        growth = _growth(spread)
+        for place in range(steps):
+            if place < known:
+                bound = max(tolerance.floors[kind], tolerance.spread * spread[place])
+                chaotic = kind in (LOSS, OUTPUT) and spread[place] > CHAOTIC and not self._forced
+                yield math.inf if chaotic else bound
+                continue
+            foretold = spread[-1] * growth ** min(place - known + 1, 10_000 if growth == 1 else 1000)
+            bound = max(self._unmeasured(kind, place), tolerance.spread * foretold)
+            yield bound if tolerance.spread * foretold <= MOST else math.inf
+
+    def _unmeasured(self, kind: str, place: int) -> float:
+        tolerance = self._tolerance
+        if kind in (LOSS, OUTPUT):
+            late = math.inf if tolerance.run is None else tolerance.run
+            return tolerance.first if place < tolerance.first_steps else late
+        # Half precision leaves nothing to say of norms where nothing was measured.
+        tight = tolerance.run is not None or kind == "upload"
+        return UNMEASURED[kind] if tight and place < tolerance.first_steps else math.inf
+
+
+def _growth(spread: Sequence[float]) -> float:
+    """By what factor the spread grows in a step, from its second half."""
+    half = len(spread) // 2
+    if half < 2 or not spread[half] > 0:
+        return 1.0
+    factor: float = (spread[-1] / spread[half]) ** (1 / (len(spread) - 1 - half))
+    return min(max(factor, 1.0), FASTEST)
+
+
+def _grouped(spreads: dict[Key, list[float]]) -> Iterator[tuple[tuple[str, str], list[list[float]]]]:
+    groups: dict[tuple[str, str], list[list[float]]] = {}
+    for key, spread in spreads.items():
+        groups.setdefault(key[:2], []).append(spread)
+    yield from groups.items()
+
+
+def _medians(rows: list[list[float]]) -> Iterator[float]:
+    for place in range(max(map(len, rows))):
+        yield statistics.median(row[place] for row in rows if place < len(row))

@@ -1,0 +1,334 @@
+"""What rounding does to the original is allowed to the port, and no more; what was put in on purpose is noticed."""
+
+import math
+
+import pytest
+from recordings import SITE, write
+
+from torchport.compare import compare
+
+STEPS = 20
+LOSSES = [2.3 * 0.97**step for step in range(STEPS)]
+NAMES = ["fc1.weight", "fc1.bias", "fc2.weight"]
+GRADIENTS = [1.0, 0.1, 0.5]
+CHANGES = [1e-2, 1e-3, 5e-3]
+FAULTS = (("update", 6, "change", None), ("gradient", 12, "gradient", 2), ("sample", 19, "input", None))
+MADE = [
+    {"kind": "fault", "name": name, "step": step, "what": what, "optimizer": 0, "parameter": parameter}
+    for name, step, what, parameter in FAULTS
+]  # fmt: skip
+
+
+def run(*events, device="cpu", loss=None, gradient=None, change=None, skip=(), steps=STEPS):
+    """The events of a run; `loss(step)`, `gradient(step, parameter)` and `change(step, parameter)` are factors."""
+    loss, gradient = loss or (lambda step: 1.0), gradient or (lambda step, parameter: 1.0)
+    change = change or (lambda step, parameter: 1.0)
+    launches = (lambda step: None) if device == "cpu" else (lambda step: 10 * (step + 1))
+    yield {"kind": "parameters", "optimizer": 0, "step": 0, "names": NAMES, "sizes": [100, 10, 50]}
+    for step in range(steps):
+        yield {
+            "kind": "loss", "site": SITE, "by": "backward", "value": LOSSES[step % STEPS] * loss(step), "device": device,
+            "launches": launches(step), "elapsed": 0.1 * step,
+        }  # fmt: skip
+        yield {
+            "kind": "step", "step": step, "device": device, "gradient": device, "launches": launches(step),
+            "seconds": 0.1, "elapsed": 0.1 * step + 0.05,
+        }  # fmt: skip
+        yield {
+            "kind": "norms", "optimizer": 0, "step": step, "norm": [1.0, 1.0, 1.0],
+            "gradient": [None if number in skip else value * gradient(step, number) for number, value in enumerate(GRADIENTS)],
+            "change": [value * change(step, number) for number, value in enumerate(CHANGES)],
+        }  # fmt: skip
+    yield from events
+
+
+def noise(size, growth=1.0):
+    """Rounding of about `size`, with either sign."""
+    return lambda step, *parameter: 1.0 + min(size * growth**step, 0.03) * (-1) ** (step + sum(parameter))
+
+
+def faulty(size=1e-7, growth=1.0, update=0.05, gradient=0.01, sample=0.02):
+    """The control run: noise, and the faults so large."""
+    rounding = noise(size, growth)
+    return run(
+        *MADE,
+        loss=lambda step: rounding(step) * (1 + sample * (step == 19)),
+        gradient=lambda step, number: (
+            rounding(step, number) * (1 + gradient * (step == 12 and number == 2) + sample * (step == 19))
+        ),
+        change=lambda step, number: (
+            rounding(step, number) * (1 + update * (step == 6) + sample * (step == 19))
+        ),
+    )
+
+
+@pytest.fixture
+def judge(tmp_path):
+    def make(port, control=None, reference=None, **more):
+        runs = {
+            "reference": reference or run(),
+            "npu": port,
+            "control": control if control is not None else faulty(),
+        }
+        recordings = {}
+        for name, events in runs.items():
+            (tmp_path / name).mkdir()
+            recordings[name] = write(tmp_path / name, events)
+        result = compare(
+            recordings["reference"], recordings["npu"], on_npu=True, control=recordings["control"], **more
+        )
+        return result.data | {"codes": [finding.code for finding in result.findings]}
+
+    return make
+
+
+# --- what must be refused
+
+
+def test_a_gradient_that_differs_although_the_losses_agree(judge):
+    data = judge(run(device="npu", gradient=lambda step, number: 1.01 if (step, number) == (3, 1) else 1.0))
+    assert (data["verdict"], data["codes"]) == ("does not hold", ["TP354"])
+    assert "the gradient of fc1.bias differs from step 3 on: 0.101 against 0.1" in data["reason"]
+    assert data["first"] == [
+        {
+            "step": 3, "kind": "gradient", "name": "fc1.bias", "reference": 0.1, "port": pytest.approx(0.101),
+            "error": pytest.approx(1e-2), "noise": pytest.approx(1e-7, rel=1e-3), "allowed": 1e-4,
+        }
+    ]  # fmt: skip
+
+
+def test_an_update_that_differs_although_the_gradients_agree(judge):
+    data = judge(run(device="npu", change=lambda step, number: 1.05 if step == 17 else 1.0))
+    assert (data["verdict"], data["codes"]) == ("does not hold", ["TP354"])
+    assert "the change of fc1.weight, and 2 more differs from step 17 on" in data["reason"]
+
+
+def test_a_parameter_without_a_gradient(judge):
+    data = judge(run(device="npu", skip=(1,)))
+    assert data["verdict"] == "does not hold"
+    assert "gradient of fc1.bias differs from step 0 on: there is none" in data["reason"]
+
+
+def test_a_loss_that_is_further_away_than_rounding(judge):
+    data = judge(run(device="npu", loss=noise(3e-5)))
+    assert (data["verdict"], data["codes"]) == ("does not hold", ["TP301"])
+
+
+def test_a_port_that_scatters_does_not_widen_its_own_bounds(judge):
+    wild = noise(1e-3)
+    assert judge(run(device="npu", loss=wild, gradient=wild, change=wild))["verdict"] == "does not hold"
+
+
+def test_other_parameters(judge):
+    port = [
+        event | {"names": NAMES[:2], "sizes": [100, 10]} if event["kind"] == "parameters" else event
+        for event in run(device="npu")
+    ]
+    data = judge(iter(port))
+    assert "TP355" in data["codes"]
+    assert "optimizer 0 has 2 parameters of 110 numbers" in data["reason"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "says"),
+    [
+        ([], [{"kind": "precision", "dtype": "bfloat16"}], "the port computes in bfloat16"),
+        (
+            [],
+            [{"kind": "autocast", "site": "a.py:3", "dtype": "float16", "enabled": False}],
+            "only the port has autocast switched off at a.py:3",
+        ),
+        (
+            [{"kind": "scaler", "step": 0, "scale": 65536.0, "skipped": True}],
+            [{"kind": "scaler", "step": 0, "scale": 65536.0, "skipped": False}],
+            "update 0 of the GradScaler the port's scale is 65536, the original's 65536, and the step is skipped",
+        ),
+        ([{"kind": "scaler", "step": 0, "scale": 65536.0, "skipped": False}], [], "only the original scales the loss"),
+    ],
+)  # fmt: skip
+def test_another_precision_or_scale(judge, theirs, ours, says):
+    data = judge(run(*ours, device="npu"), reference=run(*theirs), control=run(*MADE, *theirs))
+    assert data["verdict"] == "does not hold"
+    assert says in data["reason"]
+
+
+@pytest.mark.parametrize("values", [[1.0, -3.0], [2.0, 4.0]], ids=["order", "content"])
+def test_other_data(judge, values):
+    def uploads(sums):
+        return [
+            {
+                "kind": "upload",
+                "site": "train.py:9",
+                "visit": visit,
+                "size": 8,
+                "checksum": str(one),
+                "sum": one,
+                "norm": 2.0,
+            }
+            for visit, one in enumerate(sums)
+        ]
+
+    data = judge(run(*uploads(values), device="npu"), reference=run(*uploads([1.0, 3.0])))
+    assert data["verdict"] == "does not hold"
+    assert "data that are copied to the device at train.py:9" in data["reason"]
+
+
+@pytest.mark.parametrize(
+    ("control", "name"),
+    [
+        (faulty(update=1e-6), "5 % of one update (step 6)"),
+        (faulty(gradient=1e-6), "1 % of one layer's gradient (fc2.weight, step 12)"),
+        (faulty(sample=1e-7), "one sample of the batch replaced (step 19)"),
+        (faulty(size=5e-3), "1 % of one layer's gradient"),  # drowned in noise
+    ],
+    ids=["update", "gradient", "sample", "noise"],
+)
+def test_a_fault_that_goes_unnoticed_leaves_it_open(judge, control, name):
+    data = judge(run(device="npu"), control)
+    assert data["verdict"] == "undecided"
+    assert "TP356" in data["codes"]
+    assert (
+        any(f"would not notice {name}" in text for text in [data["reason"]])
+        or data["codes"].count("TP356") > 1
+    )
+
+
+def test_a_fault_is_not_taken_for_rounding(judge):
+    """Else the faults themselves would widen the bounds of the steps after them."""
+    data = judge(
+        run(device="npu", gradient=lambda step, number: 1.005 if step == 15 and number == 2 else 1.0)
+    )
+    assert data["verdict"] == "does not hold"
+
+
+def test_chance_notices_no_small_fault(judge):
+    chance = {
+        "kind": "random",
+        "detail": "dropout at train.py:7 draws numbers that the other run cannot repeat",
+    }
+    data = judge(run(chance, device="npu"), reference=run(chance))
+    assert data["verdict"] == "undecided"
+    assert data["codes"].count("TP356") == 3
+
+
+# --- what may pass
+
+
+def test_equal_runs_and_what_they_would_have_noticed(judge):
+    data = judge(run(device="npu"))
+    assert (data["verdict"], data["codes"]) == ("holds", [])
+    assert data["reason"] == (
+        "20 optimizer steps compared step by step, float32; would have noticed 5 % of one update, 1 % of one layer's "
+        "gradient (fc2.weight) and one sample of the batch replaced"
+    )
+    assert [row["noticed"][0]["kind"] for row in data["controls"]["rows"][:2]] == ["change", "gradient"]
+    assert {one["kind"] for one in data["controls"]["rows"][2]["noticed"]} == {"loss", "gradient", "change"}
+    assert data["first"] == []
+    assert [(row["kind"], row["compared"]) for row in data["quantities"]] == [
+        ("loss", 20), ("gradient", 60), ("change", 60),
+    ]  # fmt: skip
+    assert data["yardstick"]["steps"] == 20
+    assert data["yardstick"]["spread"]["gradient"] == pytest.approx(1e-7, rel=1e-3)
+
+
+def test_rounding_within_the_yardstick(judge):
+    rounding = noise(1e-5)
+    data = judge(run(device="npu", loss=rounding, gradient=rounding, change=rounding), faulty(1e-6))
+    assert (data["verdict"], data["codes"]) == ("holds", [])
+
+
+def test_rounding_that_grows_on_after_the_control_run(judge):
+    grown = noise(1e-7, 1.2)
+    reference = run(steps=40)
+    data = judge(run(device="npu", loss=grown, steps=40), faulty(1e-7, 1.2), reference=reference)
+    assert (data["verdict"], data["codes"]) == ("holds", [])
+    (curve,) = data["curves"]
+    assert all(after >= before for before, after in zip(curve["allowed"], curve["allowed"][1:], strict=False))
+
+
+def test_a_difference_after_the_control_run(judge):
+    data = judge(
+        run(device="npu", loss=lambda step: 1 + 1e-3 * (step >= 30), steps=40), reference=run(steps=40)
+    )
+    assert (data["verdict"], data["codes"]) == ("does not hold", ["TP301"])
+
+
+def test_copies_of_other_number_are_not_the_same_copies(judge):
+    copies = [
+        {
+            "kind": "upload",
+            "site": "train.py:9",
+            "visit": 0,
+            "size": 8,
+            "checksum": "1",
+            "sum": value,
+            "norm": 2.0,
+        }
+        for value in (1.0, 2.0)
+    ]
+    assert judge(run(copies[1], device="npu"), reference=run(*copies))["verdict"] == "holds"
+
+
+def test_a_gradient_of_nothing_but_rounding(judge):
+    """The bias before a batch norm: its gradient is zero but for rounding, in each run another number."""
+
+    def rounding(sign):
+        return lambda step, number: (1e-8 * (1 + sign * 0.9 * (-1) ** step)) if number == 1 else 1.0
+
+    control = run(*MADE[:0], gradient=rounding(-1))
+    data = judge(run(device="npu", gradient=rounding(1)), control, reference=run(gradient=rounding(0)))
+    assert data["verdict"] == "holds"
+
+
+def test_a_tolerance_that_a_person_gave(judge):
+    data = judge(run(device="npu", loss=noise(1e-3)), given=2e-2)
+    assert data["verdict"] == "undecided"  # 1 % of a gradient is no longer noticed then
+    assert "TP301" not in data["codes"]
+    assert data["tolerance"]["given"] == 2e-2
+
+
+def test_without_faults_the_power_is_not_measured(judge):
+    data = judge(run(device="npu"), run(loss=noise(1e-7)))
+    assert data["verdict"] == "holds"
+    assert "power not measured" in data["reason"]
+
+
+def test_a_chaotic_training_is_compared_from_the_originals_own_state(judge, tmp_path):
+    from torchport.compare.judge import Forced
+
+    wild, quiet = noise(1e-7, 4.0), noise(1e-7)
+    reference, port, control = (
+        write(_folder(tmp_path, name), events)
+        for name, events in (
+            ("forced-reference", run()),
+            ("forced-npu", run(device="npu", loss=quiet)),
+            ("forced-control", faulty()),
+        )
+    )
+    forced = Forced(reference, port, control)
+    data = judge(run(device="npu", loss=wild), faulty(1e-7, 4.0), forced=forced)
+    assert data["verdict"] == "holds", data["reason"]
+    assert data["yardstick"]["chaotic"] == 9
+    assert data["forced"]["steps"] == 20
+    assert "each from the original's own state" in data["reason"]
+    port = write(
+        _folder(tmp_path, "wrong"),
+        run(device="npu", gradient=lambda step, number: 1.01 if step == 14 else 1.0),
+    )
+    (tmp_path / "again").mkdir()
+    for name in ("reference", "npu", "control"):
+        (tmp_path / name).rename(tmp_path / "again" / name)
+    data = judge(run(device="npu", loss=wild), faulty(1e-7, 4.0), forced=Forced(reference, port, control))
+    assert data["verdict"] == "does not hold"
+    assert data["codes"] == ["TP354"]
+
+
+def _folder(tmp_path, name):
+    (tmp_path / name).mkdir()
+    return tmp_path / name
+
+
+def test_bounds_are_numbers_or_infinite(judge):
+    data = judge(run(device="npu"))
+    assert all(bound > 0 for curve in data["curves"] for bound in curve["allowed"])
+    assert all(math.isfinite(row["allowed"]) for row in data["quantities"])
