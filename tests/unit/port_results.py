@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import evidence_results as made
+
 from torchport.findings import Finding, Location, Result, Safety, Severity
 
 DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1,2 +1,2 @@\n import torch\n-x.cuda()\n+x.npu()\n"
@@ -26,13 +28,15 @@ def curve(name: str = "train.py:20", steps: int = 20, apart: float = 1e-7, **cha
         "reference": reference,
         "port": [value * (1 + error) for value, error in zip(reference, errors, strict=True)],
         "errors": errors,
+        "allowed": [1e-4] * steps,
+        "noise": [2e-8 * (step + 1) for step in range(steps)],
         "windows": [],
     }
     return row | changes
 
 
 def comparison(*curves: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A comparison of some curves, of one where none is given."""
+    """A comparison of some curves, of one where none is given, with the first differences of the losses."""
     shown = list(curves) or [curve()]
     errors = [max(map(float, some)) for some in zip(*(row["errors"] for row in shown), strict=False)]
     steps = len(shown[0]["reference"])
@@ -51,7 +55,25 @@ def comparison(*curves: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "errors": errors,
         "metrics": [metric("accuracy", 97.0, 96.5, allowed=0.5)],
     }
-    return data | changes
+    return data | made.evidence() | {"first": first(shown)} | changes
+
+
+def first(curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps of some curves that differ by more than is allowed, earliest first."""
+    rows = []
+    for row in curves:
+        sides = zip(row["reference"], row["port"], row["errors"], row["allowed"], strict=False)
+        for step, (reference, port, error, allowed) in enumerate(sides):
+            if not float(error) <= allowed:
+                known = {
+                    "error": error,
+                    "noise": None,
+                    "allowed": allowed,
+                    "reference": reference,
+                    "port": port,
+                }
+                rows.append({"step": step, "kind": "loss", "name": row["name"]} | known)
+    return sorted(rows, key=lambda row: row["step"])[:20]
 
 
 def metric(
@@ -183,6 +205,62 @@ def gan() -> Result:
     )
 
 
+def parted() -> Result:
+    """A port whose gradients part from the original's in step 2; the loss shows it later."""
+    rows = [
+        made.difference(2, "gradient", "module.encoder.layers.11.attention.output.dense.LayerNorm.weight"),
+        made.difference(2, "change", "fc1.weight", 5e-2),
+        made.difference(2, "setting", "optimizer 0: lr", None, reference=0.001, port=0.002),
+        made.difference(
+            3, "upload", "train.py:14", None, reference="0f3a77c2d41b9e60", port="9bc2d41b9e600f3a"
+        ),
+        made.difference(4, "gradient", "fc1.bias", math.inf, port=math.nan),
+    ]
+    found = made.quantities(gradient=math.inf, change=5e-2)
+    found[3]["at"] = {"step": 2, "name": "optimizer 0: lr"}
+    found[4]["at"] = {"step": 3, "name": "train.py:14"}
+    return port(
+        (DIFFERENT,),
+        verdict="does not hold",
+        reason="the gradient of a parameter differs in step 2, by 1.0e-02 where 3e-06 is allowed",
+        comparison=comparison(first=rows, quantities=found),
+    )
+
+
+def blind() -> Result:
+    """A comparison that did not notice one of the faults, and could not be given another."""
+    rows = [
+        made.control("update", made.noticed("change", error=5e-2)),
+        made.control("gradient"),
+        made.control("sample", possible=False),
+    ]
+    reason = "the comparison does not notice 1 % of one layer's gradient"
+    return port(verdict="undecided", reason=reason, comparison=comparison(controls=made.controls(*rows)))
+
+
+def without_power() -> Result:
+    """A port that holds with --no-control."""
+    return port(comparison=comparison(controls=made.without_power(), yardstick=None))
+
+
+def forced() -> Result:
+    """A chaotic training, its steps compared one by one from the original's own state, on a device with roundings and
+    random numbers of its own."""
+    measured = made.yardstick(chaotic=6, declared=[made.HF32])
+    return port(
+        comparison=comparison(
+            yardstick=measured, forced={"steps": 20, "bytes": 1_234_567}, draws=[made.DRAWN]
+        ),
+    )
+
+
+def old() -> Result:
+    """A result of the time before anything but losses was compared."""
+    row = {name: value for name, value in curve().items() if name not in ("allowed", "noise")}
+    data = {name: value for name, value in comparison(curve()).items() if name not in made.evidence()}
+    return port(comparison=data | {"curves": [row]})
+
+
 def unused() -> Result:
     """A port that never touched the NPU."""
     used = {
@@ -257,6 +335,11 @@ def odd() -> dict[str, Result]:
             runs={"reference": run(status=-9, steps=3), "npu": run(npu=True, status=3, timed_out=True)}
         ),
         "gan": gan(),
+        "parted": parted(),
+        "blind": blind(),
+        "without power": without_power(),
+        "forced": forced(),
+        "old": old(),
         "unused": unused(),
         "crashed": crashed(),
         "holds": port(),

@@ -142,7 +142,7 @@ def test_chance_is_not_a_difference(record, seed):
 def test_a_difference_shows_through_chance(record, seed):
     result = compare(record(noisy(seed), DROPOUT), record(noisy(seed + 1000, scale=1.5), DROPOUT))
     assert codes(result) == ["TP320", "TP301"]
-    assert "<--" in render_comparison(result.data)
+    assert "  differs " in render_comparison(result.data)
 
 
 def test_too_few_steps_for_statistics(record):

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import evidence_results as made
 import port_results
 import pytest
 from port_results import comparison, curve, metric, port, run
@@ -96,8 +97,16 @@ def hostile(value: Any) -> Any:
 
 @pytest.mark.parametrize(
     "result",
-    [port(), port_results.gan(), port_results.crashed(), analysis(), Result("compare", (), comparison())],
-    ids=["holds", "gan", "crashed", "analyze", "compare"],
+    [
+        port(),
+        port_results.gan(),
+        port_results.parted(),
+        port_results.forced(),
+        port_results.crashed(),
+        analysis(),
+        Result("compare", (), comparison()),
+    ],
+    ids=["holds", "gan", "parted", "forced", "crashed", "analyze", "compare"],
 )
 def test_hostile_text_stays_text(result: Result) -> None:
     place = Location(HOSTILE, 1, 1, 1, 1)
@@ -208,20 +217,146 @@ def test_stored_result_makes_the_same_page(tmp_path: Path) -> None:
 
 def test_a_curve_for_each_call_site() -> None:
     text = page(port_results.gan())
-    assert text.count("<figure>") == 6
+    assert text.count("<figure") == 6
     assert "Loss at train.py:61" in text and "Loss at models/very/deep/package/generator.py:172" in text
     many = page(port_results.odd()["many curves"])
-    assert many.count("<figure>") == 16 and "5 more curves" in many
+    assert many.count("<figure") == 16 and "5 more curves" in many
+
+
+def cells(row: str) -> list[str]:
+    return [re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)]
+
+
+def rows_of(text: str, title: str) -> list[list[str]]:
+    """The rows of the tables in the section of a title."""
+    section = text.partition(f"<h2>{title}</h2>")[2].partition("</section>")[0]
+    return [found for row in re.findall(r"<tr[^>]*>(.*?)</tr>", section) if (found := cells(row))]
 
 
 def test_first_differences_are_a_table() -> None:
-    text = page(port_results.gan())
-    start = text.index("Where the runs part")
-    assert text.count("<td>train.py:66</td>", start) == 8
-    assert "<tr><td>2</td><td>train.py:66</td>" in text and "<td>3.8e-04</td><td>0.0001</td>" in text
-    assert "Where the runs part" not in page(port())
-    nan = page(port_results.odd()["nan"])
-    assert "<tr><td>1</td><td>1</td><td>nan</td><td>not finite</td><td>0.0001</td></tr>" in nan
+    rows = rows_of(page(port_results.parted()), "First differences")
+    assert [row[0] for row in rows] == ["2", "2", "2", "3", "4"]
+    assert rows[1] == ["2", "update", "fc1.weight", "0.0125", "0.0126", "5.0e-02", "1.5e-07", "3e-06"]
+    assert rows[2] == ["2", "setting", "optimizer 0: lr", "0.001", "0.002", "not equal", "", ""]
+    assert rows[3][3:6] == [
+        "0f3a77c2d41b9e60",
+        "9bc2d41b9e600f3a",
+        "not equal",
+    ]  # whole, other than in a terminal
+    assert rows[4][3:6] == ["0.0125", "nan", "not finite"]
+    losses = rows_of(page(port_results.gan()), "First differences")
+    assert losses[0] == ["2", "loss", "train.py:66", "1.68849", "1.68914", "3.8e-04", "0.0001"]
+    nan = rows_of(page(port_results.odd()["nan"]), "First differences")
+    assert nan[0] == ["1", "loss", "train.py:20", "1", "nan", "not finite", "0.0001"]
+
+
+def test_first_differences_come_before_curves() -> None:
+    text = page(port_results.parted())
+    places = [
+        text.index(f"<h2>{title}</h2>")
+        for title in (
+            "First differences",
+            "Original and port",
+            "What was compared",
+            "What this comparison notices",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_that_nothing_differs_is_said_with_what_was_compared() -> None:
+    text = Tags(page(port())).text
+    assert (
+        "None beyond what is allowed. Compared were 20 losses, 200 gradients, 200 updates, 6 settings and 40 uploads."
+        in text
+    )
+    assert "None beyond" not in page(port_results.parted())
+    assert "First differences" not in page(port_results.old())
+
+
+def test_quantities_are_a_table() -> None:
+    rows = rows_of(page(port()), "What was compared")
+    assert rows[1] == ["gradient", "200", "20", "2.1e-06", "17", "fc1.weight", "1.5e-06", "3e-05"]
+    assert rows[3] == ["setting", "6", "20", "equal", "", "", "", ""]
+    assert "class=off" not in page(port())
+    text = page(port_results.parted())
+    rows = rows_of(text, "What was compared")
+    assert rows[1][3] == "not finite" and rows[3][3:6] == ["not equal", "2", "optimizer 0: lr"]
+    section = text.partition("<h2>What was compared</h2>")[2].partition("</section>")[0]
+    assert re.findall(r"<tr class=off><td>(.*?)</td>", section) == ["gradient", "update", "setting", "upload"]
+    none = rows_of(
+        page(port(comparison=comparison(quantities=[made.quantity("upload", 0)]))), "What was compared"
+    )
+    assert none == [["upload", "0", "20", "none compared", "", "", "", ""]]
+
+
+def test_a_quantity_with_a_difference_stands_out_whatever_its_worst_is() -> None:
+    text = page(port(comparison=comparison(first=[made.difference(3, "gradient", "fc1.bias")])))
+    assert "<tr class=off><td>gradient</td>" in text and "<tr class=off><td>update</td>" not in text
+
+
+def test_what_the_comparison_notices() -> None:
+    text = page(port())
+    rows = rows_of(text, "What this comparison notices")
+    update = ["step 19, fc1.weight", "noticed", "update of fc1.weight", "5.0e-02", "3e-06"]
+    assert rows[0] == ["5 % of one update", *update]
+    assert rows[2][2:4] == ["noticed", "input at train.py:18, and 1 more"]
+    assert "The smallest change that was noticed is 1 % of the gradient of fc1.weight, in step 19." in text
+    assert "<li><b>3 of 3</b>small faults noticed</li>" in text
+    found = Tags(text).text
+    assert (
+        "20 steps of the original with one unit in the last place of every weight, on one thread: loss"
+        in found
+    )
+    assert "NOT noticed" not in found and "not measured" not in found
+
+
+def test_a_fault_that_was_not_noticed_stands_out() -> None:
+    text = page(port_results.blind())
+    rows = rows_of(text, "What this comparison notices")
+    assert [row[2] for row in rows] == ["noticed", "NOT noticed", "not possible"]
+    assert rows[1][3:] == ["", "", ""]
+    assert "<span class='word error'>NOT noticed</span>" in text
+    assert "<li class=bad><b>1 of 2</b>small faults noticed</li>" in text
+
+
+def test_power_that_nobody_measured() -> None:
+    text = Tags(page(port_results.without_power())).text
+    assert "What this comparison noticesPower not measured: --no-control." in text
+    assert "small faults noticed" not in text and "What the bounds rest on" not in text
+
+
+def test_forced_steps_declared_roundings_and_draws() -> None:
+    text = page(port_results.forced())
+    found = Tags(text).text
+    assert "From step 6 on rounding alone decides what the original computes." in found
+    assert "20 steps compared one by one, each from the original's own state (1.23 MB)." in found
+    assert "HF32 convolution rounds to 4.9e-04 (torch_npu, torch.npu.conv.allow_hf32)." in found
+    assert "<tr><td>normal_</td><td>train.py:12</td>" in text and "class=off" not in text
+    off = page(port(comparison=comparison(draws=[made.DRAWN, made.DRAWN_OFF])))
+    assert "<tr class=off><td>bernoulli_</td><td>train.py:12</td>" in off and "<tr><td>normal_</td>" in off
+    assert "one by one" not in page(port()) and "drew by itself" not in page(port())
+
+
+def test_an_old_result_claims_nothing() -> None:
+    text = page(port_results.old())
+    for title in ("First differences", "What was compared", "What this comparison notices", "small faults"):
+        assert title not in text
+    assert "class='band" not in text and "Original and port" in text
+
+
+def test_bands_show_what_is_allowed() -> None:
+    text = chart(
+        "d", {"a": [1e-7] * 4}, {"noise": [], "allowed": [1e-4, math.inf, 1e-3, 1e-3]}, logarithmic=True
+    )
+    assert (
+        text.count("<path") == 2
+        and "noise" not in text
+        and "<span class='band allowed'>allowed</span>" in text
+    )
+    band = text.partition('class="band allowed" d="')[2].partition('"')[0]
+    assert band.count("M") == band.count("Z") == 2  # a step that is not judged is a gap
+    assert ">1e-03<" in text.replace("0.001", "1e-03")
 
 
 def test_equal_runs_say_so() -> None:
@@ -346,7 +481,7 @@ def test_chart_tells_near_values_apart() -> None:
 
 
 def test_labels_have_room() -> None:
-    text = chart("difference", {"a": [1e-7, 1e-3]}, {"allowed": 1e-4}, logarithmic=True)
+    text = chart("difference", {"a": [1e-7, 1e-3]}, {"allowed": [1e-4] * 2}, logarithmic=True)
     for right, label in re.findall(r"<text x=([\d.]+) y=[\d.]+ text-anchor=end>([^<]+)<", text):
         assert float(right) - 10.5 * len(label) >= 0  # 19 px, as on a narrow screen
 
@@ -370,6 +505,6 @@ def test_long_curves_are_thinned_and_keep_extremes() -> None:
 
 
 def test_logarithmic_chart_leaves_zeros_out() -> None:
-    text = chart("difference", {"a": [0.0, 1e-7, 1e-3]}, {"allowed": 1e-4}, logarithmic=True)
-    assert text.count("class=level") == 2
+    text = chart("difference", {"a": [0.0, 1e-7, 1e-3]}, {"allowed": [0.0, 1e-4, 1e-4]}, logarithmic=True)
+    assert text.count("M") == 2 and "nan" not in text
     assert ">1e-05<" in text

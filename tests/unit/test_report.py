@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import evidence_results as made
 import port_results
 import pytest
 
@@ -30,6 +32,11 @@ def finding(**changes: object) -> Finding:
         "message": "m",
     }
     return Finding(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def flat(text: str) -> str:
+    """The text in one line, however it was wrapped."""
+    return " ".join(text.split())
 
 
 def test_nothing() -> None:
@@ -154,7 +161,7 @@ def test_every_shape_fits_the_terminal(name: str, width: int) -> None:
     assert (lines[-1] == "  out/train.py is the port") is (result.data["verdict"] == "holds")
     flat = "".join("".join(lines).split())
     assert "".join(str(result.data.get("reason", "")).split()) in flat  # whole: nothing is cut
-    assert len(lines) <= 34
+    assert len(lines) <= 44
 
 
 @pytest.mark.parametrize(
@@ -188,10 +195,8 @@ def test_port_that_parts_says_where() -> None:
     text = render_port(port_results.gan(), 120, False)
     assert text.count("  original  ") == text.count("  port      ") == 3
     assert "loss at train.py:61" in text and "loss at .../generator.py:172" in text
-    assert (
-        "differs at 2    loss at train.py:66: 1.68914 against 1.68849, 3.8e-04 relative, 0.0001 allowed"
-        in text
-    )
+    assert "differs at 2    loss at train.py:66: 1.68914 against 1.68849, 3.8e-04 (0.0001 allowed)\n" in text
+    assert text.count("  differs at ") == 3 and "and 15 more differences in the report" in text
     assert "accuracy 97 % -> 61.5 % (differs, 0.5 allowed)" in text
     assert "2 differ: model.pt (3 of 14 tensors differ), extra.json" in text
     assert "library/mylib/__init__.py:3 (torch.cuda.is_available() decides the device)" in text
@@ -203,7 +208,181 @@ def test_port_that_holds_is_short() -> None:
     text = render_port(port_results.port(), 120, False)
     assert "differs" not in text
     assert "5,412 operators launched on the NPU, in 20 of 20 steps" in text
-    assert len(text.splitlines()) <= 12
+    assert len(text.splitlines()) <= 17
+    about = text[: text.index("  NPU use")].strip()
+    assert len(about.splitlines()) <= 12
+
+
+def test_what_was_compared_and_how_well() -> None:
+    text = flat(render_port(port_results.port(), 100, False))
+    assert (
+        "compared 20 optimizer steps, step by step, float32: 20 losses within 1.0e-07 (0.0001 allowed), "
+        "200 gradients within 2.1e-06 (3e-05), 200 updates within 4.0e-06 (3e-05), 6 settings and 40 uploads equal"
+    ) in text
+    assert (
+        "yardstick 20 steps of the original with one unit in the last place of every weight, on one thread: "
+        "loss within 3.0e-08, gradients within 1.1e-06, updates within 2.0e-06 control"
+    ) in text
+    assert text.count("compared ") == 2  # here and in the verdict
+
+
+def test_quantities_that_are_not_equal_are_not_called_equal() -> None:
+    text = flat(render_port(port_results.parted(), 100, False))
+    assert "200 gradients not finite (3e-05), 200 updates within 5.0e-02 (3e-05)" in text
+    assert "6 settings (not all equal), 40 uploads (not all equal)" in text
+    assert " equal " not in text.replace("not all equal", "")
+    some = port_results.comparison(quantities=[made.quantity("upload", 0), made.quantity("loss scale", 3)])
+    text = flat(render_port(port_results.port(comparison=some), 100, False))
+    assert "float32: 3 loss scales equal" in text and "upload" not in text.partition("control")[0]
+
+
+def test_first_differences_with_their_noise() -> None:
+    lines = render_port(port_results.parted(), 120, False).splitlines()
+    assert (
+        "  differs at 2    update of fc1.weight: 0.0126 against 0.0125, 5.0e-02 (noise 1.5e-07, 3e-06 allowed)"
+        in lines
+    )
+    assert "  differs at 2    setting optimizer 0: lr: 0.002 against 0.001" in lines
+    assert any("gradient of ...output.dense.LayerNorm.weight: 0.0126" in line for line in lines)
+    assert "                  and 2 more differences in the report" in lines
+    held = render_port(port_results.port(), 120, False)
+    assert "differs at" not in held and "more difference" not in held
+    rows = [
+        made.difference(
+            3, "upload", "train.py:14", None, reference="0f3a77c2d41b9e60", port="9bc2d41b9e600f3a"
+        ),
+        made.difference(4, "gradient", "fc1.bias", math.inf, port=math.nan, reference=None),
+    ]
+    text = render_port(port_results.port(comparison=port_results.comparison(first=rows)), 120, False)
+    assert "upload at train.py:14: 9bc2d41b9e6... against 0f3a77c2d41...\n" in text
+    assert "gradient of fc1.bias: nan against nothing, not finite (noise 1.5e-07, 3e-06 allowed)" in text
+
+
+def test_each_control_says_by_what_it_was_noticed() -> None:
+    text = render_port(port_results.port(), 120, False)
+    assert (
+        "  control         5 % of one update: noticed by update of fc1.weight (5.0e-02, where 3e-06 is"
+        in text
+    )
+    assert (
+        "  1 % of one layer's gradient: noticed by gradient of fc1.weight (1.0e-02, where 3e-06 is allowed)\n"
+        in text
+    )
+    assert "  one sample of a batch replaced: noticed by input at train.py:18 (2.0e-03" in text
+    assert (
+        "  The smallest change that was noticed is 1 % of the gradient of fc1.weight, in step 19.\n" in text
+    )
+    assert "NOT noticed" not in text and "not possible" not in text and "not measured" not in text
+
+
+def test_a_fault_that_was_not_noticed_is_not_called_noticed() -> None:
+    text = render_port(port_results.blind(), 120, False)
+    assert "  1 % of one layer's gradient: NOT noticed (step 19, fc1.weight)\n" in text
+    assert "  one sample of a batch replaced: not possible\n" in text
+    assert text.count("noticed by") == 1
+    assert "undecided: the comparison does not notice 1 % of one layer's gradient" in text
+
+
+def test_where_the_runs_differ_faults_are_counted() -> None:
+    text = render_port(port_results.parted(), 120, False)
+    assert "  control         3 of 3 small faults noticed\n" in text and "noticed by" not in text
+    data = port_results.blind().data["comparison"] | {"first": [made.difference(3, "change", "fc1.bias")]}
+    text = render_port(port_results.port(comparison=data), 120, False)
+    assert "  control         1 of 2 small faults noticed\n" in text
+    assert "  1 % of one layer's gradient: NOT noticed" in text and ": not possible" in text
+
+
+def test_power_that_nobody_measured() -> None:
+    text = render_port(port_results.without_power(), 120, False)
+    assert "  control         power not measured: --no-control\n" in text
+    assert "noticed" not in text and "yardstick" not in text
+    silent = port_results.comparison(
+        controls={"measured": False, "rows": [made.control("update", made.noticed())]}
+    )
+    text = render_port(port_results.port(comparison=silent), 120, False)
+    assert "  control         power not measured\n" in text and "noticed" not in text
+
+
+def test_steps_compared_from_the_state_of_the_original() -> None:
+    text = flat(render_port(port_results.forced(), 120, False))
+    assert "from step 6 on rounding alone decides what the original computes" in text
+    assert "20 steps compared one by one, each from the original's own state (1.23 MB)" in text
+    assert "HF32 convolution rounds to 4.9e-04" in text
+    assert "drawn 1 random operator on the device, distributed as in the original" in text
+    assert "one by one" not in render_port(port_results.port(), 120, False)
+    off = port_results.comparison(draws=[made.DRAWN, made.DRAWN_OFF])
+    text = render_port(port_results.port(comparison=off), 120, False)
+    assert "drawn           bernoulli_ at train.py:12: mean 0.4, where 0.5 is expected\n" in text
+    assert "distributed as" not in text
+
+
+def test_an_old_result_claims_nothing() -> None:
+    text = render_port(port_results.old(), 120, False)
+    assert "  compared        20 optimizer steps, step by step, float32\n" in text
+    assert not any(word in text for word in ("noticed", "power", "yardstick", "within", "equal", "allowed"))
+
+
+def test_steps_that_only_means_judge() -> None:
+    allowed = [1e-4] * 6 + [math.inf] * 14
+    data = port_results.comparison(
+        port_results.curve(allowed=allowed), method="step by step at first, then statistically"
+    )
+    text = render_port(port_results.port(comparison=data), 120, False)
+    assert "20 optimizer steps, step by step, steps 6 to 19 by means, float32" in text
+
+
+def test_compare_says_the_same() -> None:
+    for result in (port_results.parted(), port_results.blind(), port_results.without_power()):
+        data = result.data["comparison"]
+        lines = render_port(result, 100, False).splitlines()
+        for line in render_compare(Result("compare", (), data), 100, False).splitlines()[:-2]:
+            assert line in lines
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"kind": "gradient", "name": "fc1.weight"}, "gradient of fc1.weight"),
+        ({"kind": "change", "name": "fc1.weight"}, "update of fc1.weight"),
+        ({"kind": "loss", "name": "rank 1, train.py:20"}, "loss at rank 1, train.py:20"),
+        ({"kind": "loss", "name": "loss at train.py:20"}, "loss at train.py:20"),
+        ({"kind": "loss", "name": "loss.py:20"}, "loss at loss.py:20"),
+        ({"kind": "loss scale", "name": ""}, "loss scale"),
+        ({"kind": "setting", "name": "lr"}, "setting lr"),
+        ({"kind": "weather", "name": "here"}, "weather of here"),
+        ({}, "value"),
+    ],
+)
+def test_names_of_quantities(row: dict[str, str], words: str) -> None:
+    assert wording.quantity(row) == words
+
+
+def test_sizes_and_bounds() -> None:
+    assert [wording.size(number) for number in (0, 512, 999.6, 1_234_567, 5e9, 7e13)] == [
+        "0 B", "512 B", "1 kB", "1.23 MB", "5 GB", "70 TB",
+    ]  # fmt: skip
+    assert [wording.bound(value) for value in (3.4e-6, 1e-4, 0.01, math.inf)] == [
+        "3.4e-06",
+        "0.0001",
+        "0.01",
+        "any",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "off"),
+    [
+        (made.quantity("gradient", 9, 3e-5), False),
+        (made.quantity("gradient", 9, 3.1e-5), True),
+        (made.quantity("gradient", 9, math.nan), True),
+        (made.quantity("gradient", 9, math.inf), True),
+        (made.quantity("setting", 9), False),
+        (made.quantity("setting", 9, at={"step": 3, "name": "lr"}), True),
+        (made.quantity("upload", 9, 1e-9, allowed=None), True),
+    ],
+)
+def test_more_than_is_allowed(row: dict[str, object], off: bool) -> None:
+    assert wording.is_off(row) is off
 
 
 def test_use_of_the_npu_is_not_claimed() -> None:
@@ -215,7 +394,7 @@ def test_use_of_the_npu_is_not_claimed() -> None:
 def test_losses_that_are_not_finite() -> None:
     text = render_port(port_results.odd()["nan"], 120, False)
     assert "!" in text
-    assert "differs at 1    loss at train.py:20: nan against 1, not finite relative, 0.0001 allowed" in text
+    assert "differs at 1    loss at train.py:20: nan against 1, not finite (0.0001 allowed)" in text
 
 
 def test_statistical_comparison_shows_windows() -> None:
@@ -290,6 +469,9 @@ def test_names_are_shortened_between_words() -> None:
     assert shortened("models/very/deep/generator.py:172", 23) == ".../generator.py:172"
     assert shortened("rank 1, models/very/deep/generator.py:172", 20) == "rank 1, .../generator.py:172"
     assert shortened("one two three four five", 14) == "one two ..."
+    assert (
+        shortened("gradient of encoder.layers.11.attention.weight", 32) == "gradient of ...attention.weight"
+    )
     assert shortened("short", 14) == "short"
 
 

@@ -471,8 +471,7 @@ def test_a_port_that_goes_another_way_together_with_the_noise(judge_with_noise):
     assert curve["allowed"][:2] == [1e-5, pytest.approx(2e-5)]
     assert curve["allowed"][5:7] == [pytest.approx(0.2), math.inf]
     text = " ".join(render_comparison(data).split())
-    assert "<--" not in text
-    assert "where rounding explains" in text and "steps 6 to 19 by means" in text
+    assert "differs" not in text and "steps 6 to 19 by means" in text
 
 
 def test_means_count_where_steps_do_not(judge_with_noise):

@@ -42,15 +42,17 @@ def hanging(head: str, text: str, width: int) -> list[str]:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most about `width` columns: of a path at its end the last parts, of other text the first
-    words."""
+    """The text in at most about `width` columns: of a path or a dotted name at its end the last parts, of other text
+    the first words."""
     if columns(text) <= width:
         return text
     before, blank, path = text.rpartition(" ")
-    if "/" in path and columns(before) < width // 2:
-        parts = path.split("/")
+    mark = "/" if "/" in path else "."
+    if mark in path and columns(before) < width // 2:
+        parts = path.split(mark)
+        dots = ".../" if mark == "/" else "..."
         for start in range(1, len(parts)):
-            short = f"{before}{blank}.../{'/'.join(parts[start:])}"
+            short = f"{before}{blank}{dots}{mark.join(parts[start:])}"
             if columns(short) <= width or start == len(parts) - 1:
                 return short
     return f"{wrap(text, width - 4)[0]} ..."

@@ -1,4 +1,4 @@
-"""The comparison of two runs as text for a terminal: a curve for each place, the worst differences, final metrics."""
+"""The comparison of two runs as text for a terminal: a curve for each place, what it rests on, final metrics."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 from torchport.report import wording
 from torchport.report.columns import columns, hanging, shortened
-from torchport.report.curves import Curve, bad_windows, differences, finite, is_stepwise, read_curves
+from torchport.report.curves import Curve, bad_windows, finite, is_stepwise, read_curves
+from torchport.report.evidence import compared, controls, differences, draws, yardstick
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-~=+*#"  # for a stdout that cannot print the others
 CURVES = 3  # that are drawn; the HTML report has all
-DIFFERENCES = 3  # that are listed, the first of each curve
+WINDOWS = 3  # that are listed of those whose means differ
 NARROW = 16  # bars, fewer of which show nothing
 METRICS = 6
 LABEL = 18  # columns of what stands before a line's text
@@ -22,10 +23,12 @@ NAME = 30  # columns that the name of a curve may take
 
 
 def render_comparison(data: Mapping[str, Any], *, width: int = 80) -> str:
-    """Text for the `data` of a comparison: the curves of both runs, the worst differences with their bounds, and what
-    both print last. Empty where nothing was recorded: the findings say why.
+    """Text for the `data` of a comparison: the curves of both runs, what was compared and how it was measured, the
+    first differences, what the comparison was seen to notice, and what both print last. Empty where nothing was
+    recorded: the findings say why.
     """
-    lines = [*_curves(data, width), *(line for row in _rows(data) for line in labelled(*row, width))]
+    rows = ((label, wording.printable(text)) for label, text in _rows(data))
+    lines = [*_curves(data, width), *(line for row in rows for line in labelled(*row, width))]
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -88,24 +91,20 @@ def _curve(head: str, curve: Curve, width: int) -> Iterator[str]:
 
 
 def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Labels and texts: what was compared and how far the runs are apart."""
-    if read_curves(data):
-        yield "compared", _compared(data)
-    if is_stepwise(data):
-        for row in differences(data, 1)[:DIFFERENCES]:
-            yield (
-                f"differs at {row.step}",
-                f"{wording.printable(row.curve)}: {row.port:.6g} against {row.reference:.6g}, "
-                f"{wording.error(row.error)} relative, {row.allowed:g} allowed  <--",
-            )
-    else:
+    """Labels and texts: what was compared, how far the runs are apart, and what that would have shown."""
+    yield from compared(data)
+    yield from yardstick(data)
+    yield from differences(data)
+    if not is_stepwise(data):
         spans = [(curve, span) for curve in read_curves(data) for span in bad_windows(curve)]
-        for curve, span in spans[:DIFFERENCES]:
+        for curve, span in spans[:WINDOWS]:
             yield (
                 f"differs {span['start']}-{int(span['end']) - 1}",
-                f"{wording.printable(curve.title)}: mean {float(span['port']):.6g} against "
-                f"{float(span['reference']):.6g}, {float(span['allowed']):.1e} allowed  <--",
+                f"{curve.title}: mean {float(span['port']):.6g} against "
+                f"{float(span['reference']):.6g}, {float(span['allowed']):.1e} allowed",
             )
+    yield from draws(data)
+    yield from controls(data)
     metrics = data.get("metrics") or ()
     if metrics:
         left = f", and {len(metrics) - METRICS} more" if len(metrics) > METRICS else ""
@@ -113,49 +112,9 @@ def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "printed last", ", ".join(map(_metric, worst_first[:METRICS])) + left
 
 
-def _beside_rounding(curve: Curve) -> str:
-    """The worst step of a curve, where what rounding does was measured, as far as single steps say something."""
-    judged = [pair for pair in zip(curve.errors, curve.allowed, strict=False) if math.isfinite(pair[1])]
-    if not judged:
-        return f"{wording.printable(curve.title)}: by means, because rounding decides each step"
-    worst, bound = max(judged, key=lambda pair: pair[0] / pair[1])
-    end = len(curve.errors)
-    then = f", steps {len(judged)} to {end - 1} by means" if len(judged) < end else ""
-    return (
-        f"{wording.printable(curve.title)}: worst difference {wording.error(worst)}, where rounding explains "
-        f"{bound:.1e}{then}"
-    )
-
-
-def _compared(data: Mapping[str, Any]) -> str:
-    steps = data.get("steps") or {}
-    noun = wording.step_kind(data)
-    reference, port = int(steps.get("reference") or 0), int(steps.get("port") or 0)
-    text = wording.count(port, noun)
-    if reference != port:
-        text = f"{wording.count(reference, noun)} of the original, {port:,} of the port"
-    bounds, worst = data.get("tolerance") or {}, data.get("worst") or {}
-    if not is_stepwise(data):
-        chance = [wording.printable(str(reason)) for reason in data.get("chance") or ()]
-        return "; ".join([f"{text}, compared {data.get('method') or 'statistically'}", *chance])
-    measured = [curve for curve in read_curves(data) if curve.allowed]
-    if measured:
-        return f"{text}, {'; '.join(map(_beside_rounding, measured))}"
-    first = int(bounds.get("first_steps") or 0)
-    parts = [
-        f"{wording.error(worst[name])}{where} ({float(bounds[name]):g} allowed)"
-        for name, where in (("first", f" in the first {first}" if port > first else ""), ("run", " in all"))
-        if worst.get(name) is not None and bounds.get(name) is not None and (name == "first" or port > first)
-    ]
-    method = str(data.get("method") or "")
-    dtype = str(bounds.get("dtype") or "")
-    apart = f"worst difference {', '.join(parts)}" if parts else ""
-    return "; ".join(filter(None, (", ".join(filter(None, (text, method, dtype))), apart)))
-
-
 def _metric(row: Mapping[str, Any]) -> str:
     unit = " %" if row.get("percent") else ""
-    name, values = wording.printable(str(row.get("name"))), (float(row["reference"]), float(row["port"]))
+    name, values = str(row.get("name")), (float(row["reference"]), float(row["port"]))
     text = f"{name} {values[0]:g}{unit} -> {values[1]:g}{unit}"
     if row.get("holds", True):
         return text

@@ -14,7 +14,8 @@ STEPWISE = "step by step"
 class Curve:
     """What both runs recorded at one place in the script, such as the loss at `train.py:20`.
 
-    `errors` are the relative differences of the steps that both have, `windows` the means that a statistical
+    `errors` are the relative differences of the steps that both have, `allowed` their bounds (infinite where a step is
+    not judged by itself), `noise` how far rounding alone moves the original, `windows` the means that a statistical
     comparison looks at.
     """
 
@@ -24,26 +25,13 @@ class Curve:
     port: tuple[float, ...]
     errors: tuple[float, ...]
     windows: tuple[Mapping[str, Any], ...]
-    allowed: tuple[
-        float, ...
-    ] = ()  # by step, where rounding was measured; infinite where a step says nothing
+    allowed: tuple[float, ...]
+    noise: tuple[float, ...]
 
     @property
     def title(self) -> str:
         """ "loss at train.py:20"."""
         return f"{self.what} at {self.name}" if self.name else self.what
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Difference:
-    """A step in which the runs differ by more than is allowed."""
-
-    curve: str
-    step: int
-    reference: float
-    port: float
-    error: float
-    allowed: float
 
 
 def read_curves(comparison: Mapping[str, Any] | None) -> list[Curve]:
@@ -57,6 +45,7 @@ def read_curves(comparison: Mapping[str, Any] | None) -> list[Curve]:
             _floats(row.get("errors")),
             tuple(row.get("windows") or ()),
             _floats(row.get("allowed")),
+            _floats(row.get("noise")),
         )
         for row in (comparison or {}).get("curves") or ()
     ]
@@ -68,30 +57,11 @@ def is_stepwise(comparison: Mapping[str, Any]) -> bool:
     return str(comparison.get("method") or STEPWISE).startswith(STEPWISE) and not comparison.get("chance")
 
 
-def allowed_at(comparison: Mapping[str, Any], step: int, curve: Curve | None = None) -> float:
-    """The relative difference that is allowed in a step; infinite where none is stated."""
-    if curve is not None and step < len(curve.allowed):
-        return curve.allowed[step]
-    bounds = comparison.get("tolerance") or {}
-    name = "first" if step < int(bounds.get("first_steps") or 0) else "run"
-    bound = bounds.get(name)
-    return math.inf if bound is None else float(bound)
-
-
-def differences(comparison: Mapping[str, Any], most: int) -> list[Difference]:
-    """The first `most` steps of each curve that differ by more than is allowed, earliest step first."""
-    if not is_stepwise(comparison):
-        return []
-    found = []
-    for curve in read_curves(comparison):
-        rows = zip(curve.reference, curve.port, curve.errors, strict=False)
-        over = (
-            Difference(curve.title, step, theirs, ours, error, allowed_at(comparison, step, curve))
-            for step, (theirs, ours, error) in enumerate(rows)
-            if not error <= allowed_at(comparison, step, curve)
-        )
-        found += [row for row, _ in zip(over, range(most), strict=False)]
-    return sorted(found, key=lambda row: row.step)
+def judged(curve: Curve) -> int:
+    """How many steps are judged by themselves, before means decide; 0 where no bounds are stated."""
+    return next(
+        (step for step, bound in enumerate(curve.allowed) if not math.isfinite(bound)), len(curve.allowed)
+    )
 
 
 def bad_windows(curve: Curve) -> list[Mapping[str, Any]]:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 # The verdict's words, and the kind that gives each its colour and its mark.
 KINDS = {"holds": "good", "does not hold": "bad", "undecided": "open"}
 DEVICES = {"npu": "the NPU", "cpu": "the CPU"}
 PARTS = ("loss", "gradients", "parameters", "outputs")
+# The kinds of quantities that a comparison looks at: what one value is called, and what leads to the name of its place.
+QUANTITIES = {
+    "loss": ("loss", "at"),
+    "gradient": ("gradient", "of"),
+    "change": ("update", "of"),
+    "inputs": ("input", "at"),
+    "upload": ("upload", "at"),
+    "loss scale": ("loss scale", "of"),
+    "setting": ("setting", ""),
+    "precision": ("precision", "of"),
+}
 ELAPSED = (("h", 3600), ("min", 60))
 
 
@@ -76,9 +87,137 @@ def elapsed(seconds: float) -> str:
 
 
 def error(value: float) -> str:
-    """A relative difference: 0, 2.0e-06, "not finite"."""
+    """A difference: 0, 2.0e-06, "not finite"."""
     number = float(value)
     return "0" if number == 0 else f"{number:.1e}" if math.isfinite(number) else "not finite"
+
+
+def bound(value: float) -> str:
+    """A difference that is allowed: 3.4e-06, 0.01, "any"."""
+    number = float(value)
+    return f"{number:.2g}" if math.isfinite(number) else "any"
+
+
+def size(number: float) -> str:
+    """Bytes as people say them: 512 B, 1.2 MB."""
+    units = ("B", "kB", "MB", "GB", "TB")
+    power = next((power for power in range(len(units)) if number < 999.5 * 1000**power), len(units) - 1)
+    return f"{number / 1000**power:.3g} {units[power]}"
+
+
+def kind_of(row: Mapping[str, Any]) -> str:
+    """What one value of a row is called: "gradient", "update", "loss scale"."""
+    kind = str(row.get("kind") or "value")
+    return QUANTITIES.get(kind, (kind, ""))[0]
+
+
+def quantity(row: Mapping[str, Any]) -> str:
+    """Which quantity a row is about: "gradient of fc1.weight", "loss at train.py:20", "setting lr"."""
+    what, name = kind_of(row), str(row.get("name") or "")
+    link = QUANTITIES.get(str(row.get("kind")), ("", "of"))[1]
+    if not name or name == what or name.startswith(f"{what} "):
+        return name or what
+    return " ".join(filter(None, (what, link, name)))
+
+
+def values(row: Mapping[str, Any]) -> str:
+    """How many values of a quantity were compared: "200 gradients"."""
+    return count(int(row.get("compared") or 0), kind_of(row))
+
+
+def value(one: object) -> str:
+    """A value that was recorded; "nothing" for one that was not."""
+    if one is None:
+        return "nothing"
+    return f"{float(one):.6g}" if isinstance(one, int | float) else str(one)
+
+
+def is_off(row: Mapping[str, Any]) -> bool:
+    """Whether the worst difference of a quantity is more than is allowed. One without a bound has to be equal."""
+    worst, allowed = row.get("worst"), row.get("allowed")
+    if worst is None:
+        return bool(row.get("at"))
+    return not float(worst) <= float(allowed or 0.0)
+
+
+def outcome(row: Mapping[str, Any]) -> str:
+    """ "noticed", "NOT noticed", or "not possible" for a fault that this script has no place for."""
+    if not row.get("possible", True):
+        return "not possible"
+    return "noticed" if row.get("noticed") else "NOT noticed"
+
+
+def faults(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many of the faults that were possible were noticed: "3 of 3 small faults noticed"; empty for none."""
+    outcomes = [found for row in rows if (found := outcome(row)) != "not possible"]
+    return f"{outcomes.count('noticed')} of {len(outcomes)} small faults noticed" if outcomes else ""
+
+
+def noticed(row: Mapping[str, Any], name: Callable[[Mapping[str, Any]], str] = quantity) -> str:
+    """What became of a fault that was put into the original on purpose; `name` says which quantity showed it."""
+    word, found = outcome(row), list(row.get("noticed") or ())
+    return f"{word} by {name(found[0])}{beyond(found[0])}" if word == "noticed" else word
+
+
+def beyond(row: Mapping[str, Any]) -> str:
+    """ " (1.0e-02, where 3e-06 is allowed)"; empty for what has no size, and is equal or not."""
+    if row.get("error") is None:
+        return ""
+    allowed = "" if row.get("allowed") is None else f", where {bound(row['allowed'])} is allowed"
+    return f" ({error(row['error'])}{allowed})"
+
+
+def unmeasured(controls: Mapping[str, Any]) -> str:
+    """That nobody knows what the comparison would notice, and why; empty where it is known."""
+    if controls.get("measured"):
+        return ""
+    why = str(controls.get("why") or "")
+    return f"power not measured: {why}" if why else "power not measured"
+
+
+def yardstick(comparison: Mapping[str, Any]) -> list[str]:
+    """What the bounds of a comparison rest on, in clauses; none where the original did not run with noise."""
+    measured = comparison.get("yardstick") or {}
+    clauses = []
+    if measured:
+        spread = measured.get("spread") or {}
+        near = [
+            f"{what} within {error(spread[kind])}"
+            for kind, what in (("loss", "loss"), ("gradient", "gradients"), ("change", "updates"))
+            if spread.get(kind) is not None
+        ]
+        steps = count(int(measured.get("steps") or 0), "step")
+        noise = str(measured.get("noise") or "noise in the last digit")
+        clauses.append(f"{steps} of the original with {noise}" + (f": {', '.join(near)}" if near else ""))
+    if measured.get("chaotic") is not None:
+        clauses.append(
+            f"from step {int(measured['chaotic'])} on rounding alone decides what the original computes"
+        )
+    if forced := comparison.get("forced"):
+        clauses.append(
+            f"{count(int(forced.get('steps') or 0), 'step')} compared one by one, each from the original's own state "
+            f"({size(float(forced.get('bytes') or 0))})"
+        )
+    return clauses
+
+
+def drawn(row: Mapping[str, Any]) -> str:
+    """What a random operator of the device gave: "normal_ at train.py:12: mean 0.1, where 0 is expected"."""
+    return (
+        f"{row.get('operator')} at {row.get('site')}: mean {value(row.get('mean'))}, where "
+        f"{value(row.get('expected_mean'))} is expected"
+    )
+
+
+def place(row: Mapping[str, Any]) -> str:
+    """Where a fault was put: "step 19, fc1.weight"."""
+    step = "" if row.get("step") is None else f"step {row['step']}"
+    return ", ".join(filter(None, (step, str(row.get("where") or ""))))
+
+
+def declared(row: Mapping[str, Any]) -> str:
+    """A rounding that the device declares: "HF32 convolution rounds to 4.9e-04"."""
+    return f"{row.get('name')} rounds to {error(row['roundoff'])}"
 
 
 def ended(run: Mapping[str, Any]) -> str:

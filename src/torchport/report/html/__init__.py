@@ -14,6 +14,7 @@ from torchport import __version__
 from torchport.findings import Result
 from torchport.report.html.changes import changes
 from torchport.report.html.comparison import comparison
+from torchport.report.html.evidence import differences, power, quantities
 from torchport.report.html.findings import findings
 from torchport.report.html.left import files, modules
 from torchport.report.html.operators import operators
@@ -24,7 +25,8 @@ from torchport.report.wording import count
 
 # Each gives a section, or nothing where the result does not have what it shows.
 _SECTIONS: tuple[Callable[[Result], str], ...] = (
-    verdict, numbers, next_steps, comparison, runs, modules, files, findings, operators, residue, changes,
+    verdict, numbers, next_steps, differences, comparison, quantities, power,
+    runs, modules, files, findings, operators, residue, changes,
 )  # fmt: skip
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 

@@ -1,4 +1,4 @@
-"""The comparison of two runs: a curve for each place, where they differ first, and what both print last."""
+"""The comparison of two runs: a curve for each place, with what is allowed, and what both print last."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 from torchport.findings import Result
 from torchport.report import wording
-from torchport.report.curves import Curve, allowed_at, differences, is_stepwise, read_curves
+from torchport.report.curves import Curve, is_stepwise, read_curves
 from torchport.report.html.curve import chart
 from torchport.report.html.tables import figures
 
 ROWS = 12  # of the table of losses
-DIFFERENCES = 8  # steps of each curve in the table of first differences
 OPEN = 3  # curves that are not folded away
 
 
@@ -23,7 +22,6 @@ def comparison(result: Result) -> str:
     data = compared(result)
     curves = read_curves(data)
     parts = [
-        _differences(data),
         *_curves(data, curves),
         *(_values(data, curve) for curve in curves),
         _metrics(data),
@@ -58,7 +56,8 @@ def _figures(data: Mapping[str, Any], curve: Curve) -> str:
     if curve.errors and is_stepwise(data):
         if any(curve.errors):
             title = "Relative difference" if parts[0] else f"Relative difference, {curve.title}"
-            parts.append(chart(title, {"difference": curve.errors}, _levels(data), logarithmic=True))
+            bounds = {"noise": curve.noise, "allowed": curve.allowed}
+            parts.append(chart(title, {"difference": curve.errors}, bounds, logarithmic=True))
         else:
             equal = f"Equal in every digit, in {wording.count(len(curve.errors), 'step')}."
             parts.append(f"<p class=equal>{equal}</p>")
@@ -66,62 +65,35 @@ def _figures(data: Mapping[str, Any], curve: Curve) -> str:
     return f"<div class=pair>{body}</div>" if len(list(filter(None, parts))) > 1 else body
 
 
-def _levels(data: Mapping[str, Any]) -> dict[str, float]:
-    bounds = data.get("tolerance") or {}
-    first, run = bounds.get("first"), bounds.get("run")
-    if first == run or len(data.get("errors") or ()) <= int(bounds.get("first_steps") or 0):
-        run = None  # the second bound is never reached
-    return {
-        name: float(value)
-        for name, value in (("allowed at first", first), ("allowed", run))
-        if value is not None
-    }
-
-
-def _differences(data: Mapping[str, Any]) -> str:
-    rows = differences(data, DIFFERENCES)[:DIFFERENCES]
-    if not rows:
-        return ""
-    names = len(read_curves(data)) > 1
-    head = ("Step", *(("Where",) if names else ()), "Original", "Port", "Relative", "Allowed")
-    cells = [
-        (
-            row.step,
-            *((row.curve.removeprefix("loss at "),) if names else ()),
-            f"{row.reference:.6g}",
-            f"{row.port:.6g}",
-            wording.error(row.error),
-            f"{row.allowed:g}",
-        )
-        for row in rows
-    ]
-    return f"<h3>Where the runs part</h3><div class=parted>{figures(head, cells, [True] * len(cells))}</div>"
-
-
 def _values(data: Mapping[str, Any], curve: Curve) -> str:
     if not is_stepwise(data) and curve.windows:
-        head = ("Steps", "Mean, original", "Mean, port", "Difference", "Allowed")
-        rows: list[Sequence[object]] = [_window(span) for span in curve.windows]
-        holds = [bool(span.get("holds", True)) for span in curve.windows]
-        return _folded(f"Means of {curve.title}", figures(head, rows, holds), not all(holds))
+        return _means(curve)
     count = min(len(curve.errors), len(curve.reference), len(curve.port))
     if not count:
         return ""
     picked = sorted({round(index * (count - 1) / (ROWS - 1)) for index in range(ROWS)})
-    limits = [allowed_at(data, step, curve) for step in picked]
+    limits = [curve.allowed[step] if step < len(curve.allowed) else math.inf for step in picked]
     rows = [
         (
             step,
             f"{curve.reference[step]:.6g}",
             f"{curve.port[step]:.6g}",
             wording.error(curve.errors[step]),
-            f"{limit:g}" if math.isfinite(limit) else "",
+            wording.error(curve.noise[step]) if step < len(curve.noise) else "",
+            wording.bound(limit) if math.isfinite(limit) else "",
         )
         for step, limit in zip(picked, limits, strict=True)
     ]
     holds = [curve.errors[step] <= limit for step, limit in zip(picked, limits, strict=True)]
-    head = ("Step", "Original", "Port", "Relative", "Allowed")
+    head = ("Step", "Original", "Port", "Relative", "Noise", "Allowed")
     return _folded(f"Some steps of {curve.title}", figures(head, rows, holds), False)
+
+
+def _means(curve: Curve) -> str:
+    head = ("Steps", "Mean, original", "Mean, port", "Difference", "Allowed")
+    rows = [_window(span) for span in curve.windows]
+    holds = [bool(span.get("holds", True)) for span in curve.windows]
+    return _folded(f"Means of {curve.title}", figures(head, rows, holds), not all(holds))
 
 
 def _window(span: Mapping[str, Any]) -> tuple[str, ...]:

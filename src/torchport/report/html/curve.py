@@ -16,24 +16,22 @@ POINTS = 600  # of one line; longer ones are thinned, keeping the extremes
 def chart(
     title: str,
     series: Mapping[str, Sequence[float]],
-    levels: Mapping[str, float] | None = None,
+    bounds: Mapping[str, Sequence[float]] | None = None,
     *,
     logarithmic: bool = False,
 ) -> str:
-    """A figure with the values of each series over the steps, and a dashed line at each level.
+    """A figure with the values of each series over the steps, on bands from the axis up to what `bounds` has for each
+    step, each in the colour of its name.
 
-    What is not finite, and on a logarithmic axis what is not positive, is a gap.
+    What is not finite, and on a logarithmic axis what is not positive, is a gap. Bounds without values are left out.
     """
-    levels = levels or {}
-    shown = [
-        value
-        for values in (*series.values(), levels.values())
-        for value in values
-        if _shown(value, logarithmic)
-    ]
+    bands = {name: values for name, values in (bounds or {}).items() if _finite(values, logarithmic)}
+    shown = [value for values in series.values() for value in _finite(values, logarithmic)]
     if not shown:
         return ""
-    scale = _Scale(min(shown), max(shown), max(map(len, series.values())), logarithmic)
+    limits = [value for values in bands.values() for value in _finite(values, logarithmic)]
+    last = max(map(len, series.values()))
+    scale = _Scale(min(shown + limits), max(shown + limits), last, logarithmic)
     ticks = "".join(
         f"<line {scale.across(value)} />"
         f"<text x={scale.left - 8:.1f} y={scale.y(value) + 4:.1f} text-anchor=end>{label}</text>"
@@ -43,27 +41,29 @@ def chart(
         f"<text x={scale.x(step):.1f} y={HEIGHT - 8} text-anchor=middle>{step}</text>"
         for step in scale.steps()
     )
-    dashed = "".join(
-        f"<line class=level {scale.across(value)} />"
-        for value in levels.values()
-        if _shown(value, logarithmic)
-    )
-    names = "".join(
-        f"<text class=level x={scale.left + 4:.1f} y={scale.y(value) - 5:.1f}>"
-        f"{escape(name)}: {value:g}</text>"
-        for name, value in levels.items()
-        if _shown(value, logarithmic)
+    areas = "".join(
+        f'<path class="band {escape(name)}" d="{scale.area(values[:last])}" />'
+        for name, values in bands.items()
     )
     lines = "".join(
         f'<path class="line s{number}" d="{scale.path(values)}" />'
         for number, values in enumerate(series.values())
     )
-    legend = "".join(f"<span class=s{number}>{escape(name)}</span>" for number, name in enumerate(series))
+    names = [
+        *((f"s{number}", name) for number, name in enumerate(series)),
+        *((f"band {escape(name)}", name) for name in bands),
+    ]
+    legend = "".join(f"<span class='{mark}'>{escape(name)}</span>" for mark, name in names)
     return (
-        f"<figure><figcaption>{escape(title)} <span class=legend>{legend}</span></figcaption>"
+        f"<figure{' class=apart' if len(series) == 1 else ''}>"
+        f"<figcaption>{escape(title)} <span class=legend>{legend}</span></figcaption>"
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role=img aria-label="{escape(title)}">'
-        f"<g class=axis>{ticks}{steps}</g>{dashed}{lines}{names}</svg></figure>"
+        f"<g class=axis>{ticks}{steps}</g>{areas}{lines}</svg></figure>"
     )
+
+
+def _finite(values: Sequence[float], logarithmic: bool) -> list[float]:
+    return [value for value in values if _shown(value, logarithmic)]
 
 
 def _shown(value: float, logarithmic: bool) -> bool:
@@ -123,19 +123,35 @@ class _Scale:
 
     def path(self, values: Sequence[float]) -> str:
         """The line as SVG path commands, with a new start after each gap; a point between gaps is a short stroke."""
+        return "".join(
+            f"M{points[0][0] - DOT / 2:.1f} {points[0][1]:.1f}h{DOT}"
+            if len(points) == 1
+            else "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+            for points in self._stretches(values)
+        )
+
+    def area(self, values: Sequence[float]) -> str:
+        """What lies between the axis and the line, as SVG path commands; of a point between gaps as wide as the
+        stroke."""
+        floor = HEIGHT - BOTTOM
+        parts = []
+        for points in self._stretches(values):
+            first, last = points[0], points[-1]
+            if len(points) == 1:
+                first, last = (first[0] - DOT / 2, first[1]), (last[0] + DOT / 2, last[1])
+            corners = [(first[0], floor), first, *points[1:-1], last, (last[0], floor)]
+            parts.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners) + "Z")
+        return "".join(parts)
+
+    def _stretches(self, values: Sequence[float]) -> list[list[tuple[float, float]]]:
+        """The points of the line between gaps, as pixels."""
         stretches: list[list[tuple[float, float]]] = [[]]
         for step, value in _thinned(values):
             if _shown(value, self._logarithmic):
                 stretches[-1].append((self.x(step), self.y(value)))
             elif stretches[-1]:
                 stretches.append([])
-        return "".join(
-            f"M{points[0][0] - DOT / 2:.1f} {points[0][1]:.1f}h{DOT}"
-            if len(points) == 1
-            else "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-            for points in stretches
-            if points
-        )
+        return [points for points in stretches if points]
 
 
 def _thinned(values: Sequence[float]) -> list[tuple[int, float]]:

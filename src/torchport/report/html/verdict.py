@@ -9,7 +9,7 @@ from typing import Any
 from torchport.findings import Result
 from torchport.report.html.comparison import compared
 from torchport.report.verdict import effort, is_run, judge, steps
-from torchport.report.wording import count, listed, places, plural, sentence, step_kind
+from torchport.report.wording import count, faults, listed, places, plural, sentence, step_kind
 
 _MARKS = {"good": "✓", "open": "!", "bad": "✕"}
 _COMMANDS = ("torchport ", "python ", "pip ", "torchrun ")
@@ -57,6 +57,7 @@ def _tiles(result: Result) -> Iterator[tuple[str, str, str]]:
         number = int(steps["port"])
         noun = step_kind(compared(result))
         yield f"{number:,}", f"{noun if number == 1 else plural(noun)} compared", ""
+    yield from _power(compared(result).get("controls") or {})
     yield from _evidence((data.get("runs") or {}).get("npu") or {})
     summary = data.get("summary", {})
     words = {
@@ -72,6 +73,15 @@ def _tiles(result: Result) -> Iterator[tuple[str, str, str]]:
             yield f"{int(summary[key]):,}", one, ""
     if "effort_hours" in summary and result.command != "port":
         yield effort(summary), "work left, estimated", ""
+
+
+def _power(controls: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """How many of the faults that were put into the original were noticed."""
+    words = faults(controls.get("rows") or ()) if controls.get("measured") else ""
+    if words:
+        seen, _, rest = words.partition(" small ")
+        number, _, total = seen.partition(" of ")
+        yield seen, f"small {rest}", "" if number == total else "bad"
 
 
 def _evidence(port: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

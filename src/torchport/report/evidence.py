@@ -1,0 +1,142 @@
+"""What a comparison rests on, as lines for a terminal: the quantities, the yardstick, the first differences, and the
+faults that it was seen to notice.
+
+Each function yields labels and texts, nothing where a result does not have what they say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torchport.report import wording
+from torchport.report.columns import shortened
+from torchport.report.curves import is_stepwise, judged, read_curves
+
+DIFFERENCES = 3  # that are listed; the HTML report has more
+NAME = 44  # columns that the name of a quantity may take
+VALUE = 14  # columns of a value that is text, such as a checksum
+
+Line = tuple[str, str]
+
+
+def compared(data: Mapping[str, Any]) -> Iterator[Line]:
+    """How many steps were compared and how, then each quantity with its worst difference."""
+    if read_curves(data):
+        found = ", ".join(_quantities(data))
+        yield "compared", f"{_steps(data)}{': ' if found else ''}{found}"
+
+
+def _steps(data: Mapping[str, Any]) -> str:
+    steps = data.get("steps") or {}
+    noun = wording.step_kind(data)
+    reference, port = int(steps.get("reference") or 0), int(steps.get("port") or 0)
+    text = wording.count(port, noun)
+    if reference != port:
+        text = f"{wording.count(reference, noun)} of the original, {port:,} of the port"
+    if not is_stepwise(data):
+        reasons = map(str, data.get("chance") or ())
+        return "; ".join([f"{text}, compared {data.get('method') or 'statistically'}", *reasons])
+    dtype = str((data.get("tolerance") or {}).get("dtype") or "")
+    means = [
+        f"steps {end} to {len(curve.errors) - 1} by means"
+        for curve in read_curves(data)
+        if (end := judged(curve)) < len(curve.errors) and curve.allowed
+    ]
+    method = (
+        str(data.get("method") or "").partition(" at first")[0] if means else str(data.get("method") or "")
+    )
+    return ", ".join(filter(None, (text, method, *dict.fromkeys(means), dtype)))
+
+
+def _quantities(data: Mapping[str, Any]) -> Iterator[str]:
+    """Those with a size first, then those that differ, then those that are equal."""
+    rows = [row for row in data.get("quantities") or () if row.get("compared")]
+    sized = [row for row in rows if row.get("worst") and row.get("allowed") is not None]
+    for row in sized:
+        word = "" if row is not sized[0] else " allowed"
+        within = "within " if math.isfinite(float(row["worst"])) else ""
+        worst = f"{within}{wording.error(row['worst'])} ({wording.bound(row['allowed'])}{word})"
+        yield f"{wording.values(row)} {worst}"
+    others = [row for row in rows if row not in sized]
+    yield from (f"{wording.values(row)} (not all equal)" for row in others if wording.is_off(row))
+    equal = [wording.values(row) for row in others if not wording.is_off(row)]
+    if equal:
+        yield f"{wording.listed(equal)} equal"
+
+
+def yardstick(data: Mapping[str, Any]) -> Iterator[Line]:
+    """What the bounds rest on, and how the device says that it rounds."""
+    clauses = wording.yardstick(data)
+    clauses += map(wording.declared, (data.get("yardstick") or {}).get("declared") or ())
+    if clauses:
+        yield "yardstick", "; ".join(clauses)
+
+
+def differences(data: Mapping[str, Any]) -> Iterator[Line]:
+    """The first values that differ by more than is allowed."""
+    rows = data.get("first") or ()
+    for row in rows[:DIFFERENCES]:
+        sides = [_side(row.get(side)) for side in ("port", "reference")]
+        apart = ""
+        if row.get("error") is not None:
+            known = [
+                f"noise {wording.error(row['noise'])}" if row.get("noise") is not None else "",
+                f"{wording.bound(row['allowed'])} allowed" if row.get("allowed") is not None else "",
+            ]
+            apart = f", {wording.error(row['error'])} ({', '.join(filter(None, known))})".replace(" ()", "")
+        yield f"differs at {row.get('step')}", f"{_name(row)}: {sides[0]} against {sides[1]}{apart}"
+    if len(rows) > DIFFERENCES:
+        yield "", f"and {wording.count(len(rows) - DIFFERENCES, 'more difference')} in the report"
+
+
+def draws(data: Mapping[str, Any]) -> Iterator[Line]:
+    """The random numbers that the device draws by itself: whether they are distributed as they should be."""
+    rows = list(data.get("draws") or ())
+    bad = [row for row in rows if not row.get("holds", True)]
+    if bad:
+        yield "drawn", "; ".join(map(wording.drawn, bad[:DIFFERENCES]))
+    elif rows:
+        yield (
+            "drawn",
+            f"{wording.count(len(rows), 'random operator')} on the device, distributed as in the original",
+        )
+
+
+def controls(data: Mapping[str, Any]) -> Iterator[Line]:
+    """The faults that were put into the original on purpose, and the smallest that the comparison noticed.
+
+    Where the runs differ, faults that were noticed are only counted: that the comparison notices something is seen.
+    """
+    measured = data.get("controls") or {}
+    if not measured:
+        return
+    if unmeasured := wording.unmeasured(measured):
+        yield "control", unmeasured
+        return
+    rows = list(measured.get("rows") or ())
+    seen = [row for row in rows if wording.outcome(row) == "noticed"]
+    brief = bool(data.get("first")) and bool(seen)
+    lines = [_control(row) for row in rows if not (brief and row in seen)]
+    if brief:
+        lines.insert(0, wording.faults(rows))
+    elif measured.get("smallest"):
+        lines.append(wording.sentence(str(measured["smallest"])))
+    for number, line in enumerate(lines):
+        yield "" if number else "control", line
+
+
+def _control(row: Mapping[str, Any]) -> str:
+    place = wording.place(row) if wording.outcome(row) == "NOT noticed" else ""
+    return f"{row.get('words')}: {wording.noticed(row, _name)}{f' ({place})' if place else ''}"
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return shortened(wording.quantity(row), NAME)
+
+
+def _side(one: object) -> str:
+    """A value; of a long text, such as a checksum, its first letters."""
+    text = wording.value(one)
+    return text if len(text) <= VALUE else f"{text[: VALUE - 3]}..."
