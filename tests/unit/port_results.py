@@ -234,8 +234,10 @@ def blind() -> Result:
         made.control("gradient"),
         made.control("sample", possible=False),
     ]
+    smallest = "the smallest change that was noticed is 5 % of the update of fc1.weight, in step 19"
+    controls = made.controls(*rows) | {"smallest": smallest}
     reason = "the comparison does not notice 1 % of one layer's gradient"
-    return port(verdict="undecided", reason=reason, comparison=comparison(controls=made.controls(*rows)))
+    return port(verdict="undecided", reason=reason, comparison=comparison(controls=controls))
 
 
 def without_power() -> Result:
@@ -330,6 +332,16 @@ def odd() -> dict[str, Result]:
         ),
         "bare": Result("port", (), {"verdict": "undecided", "script": "train.py"}),
         "bare comparison": port(comparison={"curves": [{"reference": [1.0], "port": [1.0]}]}),
+        "bare evidence": port(
+            comparison=comparison(
+                quantities=[{}, {"kind": "loss", "compared": 1}],
+                first=[{"step": 1}],
+                controls={"measured": True, "rows": [{}, {"noticed": [{}]}]},
+                yardstick={"steps": 1},
+                forced={"steps": 1},
+                draws=[{}],
+            )
+        ),
         "many curves": port(comparison=comparison(*(curve(f"train.py:{line}") for line in range(8)))),
         "killed": port(
             runs={"reference": run(status=-9, steps=3), "npu": run(npu=True, status=3, timed_out=True)}

@@ -267,11 +267,18 @@ def test_first_differences_come_before_curves() -> None:
 def test_that_nothing_differs_is_said_with_what_was_compared() -> None:
     text = Tags(page(port())).text
     assert (
-        "None beyond what is allowed. Compared were 20 losses, 200 gradients, 200 updates, 6 settings and 40 uploads."
+        "None beyond what is allowed in a step. Compared were 20 losses, 200 gradients, 200 updates, 6 settings and 40 uploads."
         in text
     )
     assert "None beyond" not in page(port_results.parted())
     assert "First differences" not in page(port_results.old())
+    nothing = comparison(quantities=[made.quantity("loss", 0), made.quantity("upload", 0)])
+    assert "Nothing was compared." in page(port(comparison=nothing))
+    assert "None beyond" not in page(port(comparison=nothing))
+    unknown = {name: value for name, value in comparison().items() if name != "quantities"}
+    assert "First differences" not in page(port(comparison=unknown))
+    assert "The means of some stretches differ: see below." in page(port_results.odd()["by chance"])
+    assert "The means of some" not in text
 
 
 def test_quantities_are_a_table() -> None:

@@ -221,7 +221,7 @@ def test_what_was_compared_and_how_well() -> None:
     ) in text
     assert (
         "yardstick 20 steps of the original with one unit in the last place of every weight, on one thread: "
-        "loss within 3.0e-08, gradients within 1.1e-06, updates within 2.0e-06 control"
+        "loss within 3.0e-08, gradients within 1.1e-06, updates within 2.0e-06 noticed"
     ) in text
     assert text.count("compared ") == 2  # here and in the verdict
 
@@ -233,6 +233,12 @@ def test_quantities_that_are_not_equal_are_not_called_equal() -> None:
     assert " equal " not in text.replace("not all equal", "")
     some = port_results.comparison(quantities=[made.quantity("upload", 0), made.quantity("loss scale", 3)])
     text = flat(render_port(port_results.port(comparison=some), 100, False))
+    loose = [made.quantity("loss", 20, 0.2, allowed=math.inf), made.quantity("gradient", 20, 1e-6)]
+    data = port_results.comparison(quantities=loose)
+    said = flat(render_port(port_results.port(comparison=data), 100, False))
+    assert (
+        "20 losses within 2.0e-01 (not judged), 20 gradients within 1.0e-06 (3e-05 allowed) yardstick" in said
+    )
     assert "float32: 3 loss scales equal" in text and "upload" not in text.partition("control")[0]
 
 
@@ -260,36 +266,40 @@ def test_first_differences_with_their_noise() -> None:
 
 def test_each_control_says_by_what_it_was_noticed() -> None:
     text = render_port(port_results.port(), 120, False)
+    lines = text.splitlines()
+    assert "  noticed         5 % of one update, by update of fc1.weight 5.0e-02 (3e-06 allowed)" in lines
     assert (
-        "  control         5 % of one update: noticed by update of fc1.weight (5.0e-02, where 3e-06 is"
-        in text
+        "  noticed         1 % of one layer's gradient, by gradient of fc1.weight 1.0e-02 (3e-06 allowed)"
+        in lines
     )
     assert (
-        "  1 % of one layer's gradient: noticed by gradient of fc1.weight (1.0e-02, where 3e-06 is allowed)\n"
-        in text
+        "  noticed         one sample of a batch replaced, by input at train.py:18 2.0e-03 (3e-06 allowed)"
+        in lines
     )
-    assert "  one sample of a batch replaced: noticed by input at train.py:18 (2.0e-03" in text
-    assert (
-        "  The smallest change that was noticed is 1 % of the gradient of fc1.weight, in step 19.\n" in text
-    )
+    smallest = "The smallest change that was noticed is 1 % of the gradient of fc1.weight, in step 19."
+    assert f"                  {smallest}" in lines
+    exact = made.control("sample", {"kind": "upload", "name": "train.py:14", "error": None, "allowed": None})
+    data = port_results.comparison(controls=made.controls(exact))
+    lines = render_port(port_results.port(comparison=data), 120, False).splitlines()
+    assert "  noticed         one sample of a batch replaced, by upload at train.py:14" in lines
     assert "NOT noticed" not in text and "not possible" not in text and "not measured" not in text
 
 
 def test_a_fault_that_was_not_noticed_is_not_called_noticed() -> None:
     text = render_port(port_results.blind(), 120, False)
-    assert "  1 % of one layer's gradient: NOT noticed (step 19, fc1.weight)\n" in text
-    assert "  one sample of a batch replaced: not possible\n" in text
-    assert text.count("noticed by") == 1
+    assert "  NOT noticed     1 % of one layer's gradient (step 19, fc1.weight)\n" in text
+    assert "  not possible    one sample of a batch replaced\n" in text
+    assert text.count("  noticed  ") == 1
     assert "undecided: the comparison does not notice 1 % of one layer's gradient" in text
 
 
 def test_where_the_runs_differ_faults_are_counted() -> None:
     text = render_port(port_results.parted(), 120, False)
-    assert "  control         3 of 3 small faults noticed\n" in text and "noticed by" not in text
+    assert "  control         3 of 3 small faults noticed\n" in text and "  noticed  " not in text
     data = port_results.blind().data["comparison"] | {"first": [made.difference(3, "change", "fc1.bias")]}
     text = render_port(port_results.port(comparison=data), 120, False)
     assert "  control         1 of 2 small faults noticed\n" in text
-    assert "  1 % of one layer's gradient: NOT noticed" in text and ": not possible" in text
+    assert "  NOT noticed     1 % of one layer's gradient" in text and "  not possible    one sample" in text
 
 
 def test_power_that_nobody_measured() -> None:
@@ -365,7 +375,7 @@ def test_sizes_and_bounds() -> None:
         "3.4e-06",
         "0.0001",
         "0.01",
-        "any",
+        "not judged",
     ]
 
 
@@ -418,7 +428,16 @@ def test_hostile_port_stays_text() -> None:
         script="\x1b[31m.py",
         files=[port_results.left("\x1b[2J.pt", False)],
         notes=["\x1b[2J"],
-        comparison=port_results.comparison(port_results.curve("\x1b[2J.py:1")),
+        comparison=port_results.comparison(
+            port_results.curve("\x1b[2J.py:1"),
+            quantities=[made.quantity("\x1b[2J", 3, 1e-7)],
+            first=[made.difference(2, "upload", "\x1b[2J", None, reference="\x1b[2J", port="\r")],
+            controls=made.controls(
+                made.control("update", made.noticed(name="\x1b[2J")) | {"words": "\x1b[2J"}
+            ),
+            yardstick=made.yardstick(noise="\x1b[2J", declared=[made.HF32 | {"name": "\x1b[2J"}]),
+            draws=[made.DRAWN_OFF | {"operator": "\x1b[2J"}],
+        ),
     )
     text = render_port(result, 80, False)
     assert "\x1b" not in text and "\r" not in text

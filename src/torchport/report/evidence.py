@@ -54,11 +54,13 @@ def _quantities(data: Mapping[str, Any]) -> Iterator[str]:
     """Those with a size first, then those that differ, then those that are equal."""
     rows = [row for row in data.get("quantities") or () if row.get("compared")]
     sized = [row for row in rows if row.get("worst") and row.get("allowed") is not None]
+    word = " allowed"  # said once
     for row in sized:
-        word = "" if row is not sized[0] else " allowed"
-        within = "within " if math.isfinite(float(row["worst"])) else ""
-        worst = f"{within}{wording.error(row['worst'])} ({wording.bound(row['allowed'])}{word})"
-        yield f"{wording.values(row)} {worst}"
+        finite = math.isfinite(float(row["worst"]))
+        worst = f"{'within ' if finite else ''}{wording.error(row['worst'])}"
+        is_judged = math.isfinite(float(row["allowed"]))
+        yield f"{wording.values(row)} {worst} ({wording.bound(row['allowed'])}{word if is_judged else ''})"
+        word = "" if is_judged else word
     others = [row for row in rows if row not in sized]
     yield from (f"{wording.values(row)} (not all equal)" for row in others if wording.is_off(row))
     equal = [wording.values(row) for row in others if not wording.is_off(row)]
@@ -79,14 +81,9 @@ def differences(data: Mapping[str, Any]) -> Iterator[Line]:
     rows = data.get("first") or ()
     for row in rows[:DIFFERENCES]:
         sides = [_side(row.get(side)) for side in ("port", "reference")]
-        apart = ""
-        if row.get("error") is not None:
-            known = [
-                f"noise {wording.error(row['noise'])}" if row.get("noise") is not None else "",
-                f"{wording.bound(row['allowed'])} allowed" if row.get("allowed") is not None else "",
-            ]
-            apart = f", {wording.error(row['error'])} ({', '.join(filter(None, known))})".replace(" ()", "")
-        yield f"differs at {row.get('step')}", f"{_name(row)}: {sides[0]} against {sides[1]}{apart}"
+        apart = wording.apart(row)
+        text = f"{_name(row)}: {sides[0]} against {sides[1]}{', ' if apart else ''}{apart}"
+        yield f"differs at {row.get('step')}", text
     if len(rows) > DIFFERENCES:
         yield "", f"and {wording.count(len(rows) - DIFFERENCES, 'more difference')} in the report"
 
@@ -116,20 +113,25 @@ def controls(data: Mapping[str, Any]) -> Iterator[Line]:
         yield "control", unmeasured
         return
     rows = list(measured.get("rows") or ())
-    seen = [row for row in rows if wording.outcome(row) == "noticed"]
-    brief = bool(data.get("first")) and bool(seen)
-    lines = [_control(row) for row in rows if not (brief and row in seen)]
-    if brief:
-        lines.insert(0, wording.faults(rows))
-    elif measured.get("smallest"):
-        lines.append(wording.sentence(str(measured["smallest"])))
-    for number, line in enumerate(lines):
-        yield "" if number else "control", line
+    is_counted = bool(data.get("first")) and any(wording.outcome(row) == "noticed" for row in rows)
+    if is_counted:
+        yield "control", wording.faults(rows)
+    for row in rows:
+        outcome = wording.outcome(row)
+        if not (is_counted and outcome == "noticed"):
+            yield outcome, f"{row.get('words')}{_seen(row, outcome)}"
+    if measured.get("smallest") and not is_counted:
+        yield "", wording.sentence(str(measured["smallest"]))
 
 
-def _control(row: Mapping[str, Any]) -> str:
-    place = wording.place(row) if wording.outcome(row) == "NOT noticed" else ""
-    return f"{row.get('words')}: {wording.noticed(row, _name)}{f' ({place})' if place else ''}"
+def _seen(row: Mapping[str, Any], outcome: str) -> str:
+    """What showed a fault; where it was put, if nothing did."""
+    if outcome == "noticed":
+        best = row["noticed"][0]
+        apart = wording.apart(best)
+        return f", by {_name(best)}{f' {apart}' if apart else ''}"
+    place = wording.place(row) if outcome == "NOT noticed" else ""
+    return f" ({place})" if place else ""
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # The verdict's words, and the kind that gives each its colour and its mark.
@@ -93,9 +93,9 @@ def error(value: float) -> str:
 
 
 def bound(value: float) -> str:
-    """A difference that is allowed: 3.4e-06, 0.01, "any"."""
+    """A difference that is allowed: 3.4e-06, 0.01, "not judged"."""
     number = float(value)
-    return f"{number:.2g}" if math.isfinite(number) else "any"
+    return f"{number:.2g}" if math.isfinite(number) else "not judged"
 
 
 def size(number: float) -> str:
@@ -153,18 +153,17 @@ def faults(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{outcomes.count('noticed')} of {len(outcomes)} small faults noticed" if outcomes else ""
 
 
-def noticed(row: Mapping[str, Any], name: Callable[[Mapping[str, Any]], str] = quantity) -> str:
-    """What became of a fault that was put into the original on purpose; `name` says which quantity showed it."""
-    word, found = outcome(row), list(row.get("noticed") or ())
-    return f"{word} by {name(found[0])}{beyond(found[0])}" if word == "noticed" else word
-
-
-def beyond(row: Mapping[str, Any]) -> str:
-    """ " (1.0e-02, where 3e-06 is allowed)"; empty for what has no size, and is equal or not."""
+def apart(row: Mapping[str, Any]) -> str:
+    """A difference beside what explains it: "1.0e-02 (noise 1.5e-07, 3e-06 allowed)"; empty for what has no size, and
+    is equal or not."""
     if row.get("error") is None:
         return ""
-    allowed = "" if row.get("allowed") is None else f", where {bound(row['allowed'])} is allowed"
-    return f" ({error(row['error'])}{allowed})"
+    known = [
+        f"noise {error(row['noise'])}" if row.get("noise") is not None else "",
+        f"{bound(row['allowed'])} allowed" if row.get("allowed") is not None else "",
+    ]
+    beside = ", ".join(filter(None, known))
+    return f"{error(row['error'])} ({beside})" if beside else error(row["error"])
 
 
 def unmeasured(controls: Mapping[str, Any]) -> str:

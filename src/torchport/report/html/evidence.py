@@ -8,6 +8,7 @@ from typing import Any
 
 from torchport.findings import Result
 from torchport.report import wording
+from torchport.report.curves import bad_windows, read_curves
 from torchport.report.html.comparison import compared
 from torchport.report.html.tables import figures, records
 
@@ -21,14 +22,24 @@ def differences(result: Result) -> str:
     if rows is None:
         return ""
     if not rows:
-        found = [wording.values(row) for row in data.get("quantities") or () if row.get("compared")]
-        what = f" Compared were {wording.listed(found)}." if found else ""
-        return (
-            f"<section><h2>First differences</h2><p>None beyond what is allowed.{escape(what)}</p></section>"
-        )
+        text = escape(_none(data))
+        return f"<section><h2>First differences</h2><p>{text}</p></section>" if text else ""
     head = ("Step", "Quantity", "Where", "Original", "Port", "Difference", "Noise", "Allowed")
     table = records(head, [_difference(row) for row in rows], "differences")
     return f"<section><h2>First differences</h2>{table}</section>"
+
+
+def _none(data: Mapping[str, Any]) -> str:
+    """That no single step differs, of what was looked at; empty where nobody knows what that was."""
+    if data.get("quantities") is None:
+        return ""
+    found = [wording.values(row) for row in data["quantities"] if row.get("compared")]
+    if not found:
+        return "Nothing was compared."
+    means = (
+        " The means of some stretches differ: see below." if any(map(bad_windows, read_curves(data))) else ""
+    )
+    return f"None beyond what is allowed in a step. Compared were {wording.listed(found)}.{means}"
 
 
 def _difference(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -51,7 +62,7 @@ def quantities(result: Result) -> str:
     beyond = {row.get("kind") for row in data.get("first") or ()}
     head = ("Quantity", "Values", "Steps", "Worst difference", "At step", "In", "Noise", "Allowed")
     holds = [not (wording.is_off(row) or row.get("kind") in beyond) for row in rows]
-    table = figures(head, [_quantity(row) for row in rows], holds) if rows else ""
+    table = figures(head, [_quantity(row) for row in rows], holds, "quantities") if rows else ""
     body = table + _draws(list(data.get("draws") or ()))
     return f"<section><h2>What was compared</h2>{body}</section>" if body else ""
 
@@ -107,7 +118,7 @@ def _controls(controls: Mapping[str, Any]) -> Iterator[str]:
         yield f"<p>{escape(wording.sentence(str(controls['smallest'])))}</p>"
     rows = list(controls.get("rows") or ())
     if rows:
-        head = ("Fault in the original", "Put at", "", "By", "Difference", "Allowed")
+        head = ("Fault", "Put at", "", "By", "Difference", "Allowed")
         yield records(head, [_control(row) for row in rows], "controls")
 
 

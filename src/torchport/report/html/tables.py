@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 
-def figures(head: Sequence[str], rows: Sequence[Sequence[object]], holds: Sequence[bool]) -> str:
+def figures(
+    head: Sequence[str], rows: Sequence[Sequence[object]], holds: Sequence[bool], name: str = "values"
+) -> str:
     """A table with numbers to the right of a name; a row that does not hold stands out."""
     cells = "".join(
         f"<tr{'' if good else ' class=off'}>"
@@ -16,7 +18,7 @@ def figures(head: Sequence[str], rows: Sequence[Sequence[object]], holds: Sequen
     )
     titles = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = f"<thead><tr>{titles}</tr></thead><tbody>{cells}</tbody>"
-    return f"<div class=wide><table class='list figures'>{body}</table></div>"
+    return f"<div class=wide><table class='list figures {name}'>{body}</table></div>"
 
 
 def records(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> str:
