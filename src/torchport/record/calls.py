@@ -1,4 +1,4 @@
-"""Outermost calls of modules: the steps of a script that only evaluates."""
+"""Outermost calls of modules: the steps of a script that only evaluates, and what a model is given while it trains."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ from typing import Any
 
 from torchport.record.sites import Sites
 
-DEEPEST = 4  # containers inside containers in what a module gives
+DEEPEST = 4  # containers inside containers in what a module takes and gives
 
 
 class OutermostCalls:
-    """Tells `called(site, norm, device, number)` for each call of a module that no other module makes.
+    """Tells of each call of a module that no other module makes, until it is removed.
 
-    `site` is the place and the module's class, `norm` the Euclidean norm of all floating-point outputs, computed on
-    the host in float64, so that nothing is launched for it.
+    `entered(module)` comes first; then `given(site, tensors)` with all tensors among the arguments, in order, and
+    `called(site, norm, device, number)`. `site` is the place and the module's class, `norm` the Euclidean norm of all
+    floating-point outputs, computed on the host in float64, so that nothing is launched for it. `called` may be taken
+    away: then outputs are not read.
     """
 
-    def __init__(self, torch: Any, sites: Sites, called: Callable[[str, float, str, int], None]) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        sites: Sites,
+        called: Callable[[str, float, str, int], None],
+        given: Callable[[str, list[Any]], None],
+        entered: Callable[[Any], None],
+    ) -> None:
         self._torch = torch
         self._sites = sites
-        self._called = called
+        self.called: Callable[[str, float, str, int], None] | None = called
+        self._given = given
+        self._entered = entered
         self._depth = 0
         self._number = 0
         modules = torch.nn.modules.module
         self._hooks = [
             modules.register_module_forward_pre_hook(self._enter),
-            modules.register_module_forward_hook(self._leave, always_call=True),
+            modules.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
         ]
 
     def remove(self) -> None:
@@ -36,14 +47,21 @@ class OutermostCalls:
 
     def _enter(self, module: Any, inputs: Any) -> None:
         self._depth += 1
+        if self._depth == 1 and not self._torch.compiler.is_compiling():
+            self._entered(module)
 
-    def _leave(self, module: Any, inputs: Any, outputs: Any) -> None:
+    def _leave(self, module: Any, inputs: Any, named: Any, outputs: Any) -> None:
         self._depth -= 1
         if (
             self._depth != 0
             or self._torch.compiler.is_compiling()
             or isinstance(module, _losses(self._torch))
         ):
+            return
+        place = f"{self._sites.user(2)} {type(module).__name__}"
+        if given := list(_tensors(self._torch, (inputs, named), 0)):
+            self._given(place, given)
+        if self.called is None:
             return
         found = [
             tensor
@@ -53,9 +71,8 @@ class OutermostCalls:
         if not found:
             return
         squares = sum(tensor.detach().cpu().double().square().sum().item() for tensor in found)
-        place = f"{self._sites.user(2)} {type(module).__name__}"
         number, self._number = self._number, self._number + 1
-        self._called(place, squares**0.5, found[0].device.type, number)
+        self.called(place, squares**0.5, found[0].device.type, number)
 
 
 def _losses(torch: Any) -> type:

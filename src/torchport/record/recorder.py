@@ -1,8 +1,8 @@
 """Watch a training process: what it loses at each step, where it computes, what makes two runs differ by chance.
 
 Nothing is changed in what the script computes, but for what it is asked for: random streams that the script leaves to
-chance are seeded, and draws are the same in both runs of a port (`draws`). Reading a loss waits for the device, as
-the script's own `loss.item()` would.
+chance are seeded, and draws are the same in both runs of a port (`draws`). The device is waited for once a step, after
+the optimizer: what was lost, and what the parts of the recording measured, is read together then (`readings`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ from torchport import vnpu
 from torchport.on_import import after_import
 from torchport.patches import Patches
 from torchport.record.calls import OutermostCalls
+from torchport.record.casting import Casting
 from torchport.record.equal import EqualStart
+from torchport.record.inputs import Inputs
 from torchport.record.limit import Limit
+from torchport.record.names import Names
 from torchport.record.part import Part
+from torchport.record.readings import Readings
 from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Journal
+from torchport.record.scaling import Scaling
 from torchport.record.sites import Sites
 
 # How an optimizer computes, not what.
@@ -68,15 +73,22 @@ class Recorder:
         self._updates = 0
         self._last: float | None = None
         self._inside = False
-        self._scale = 1.0
+        self._loss_waits = False
         self._rank: tuple[int, int] | None = None
-        self._precisions: set[str] = set()
         self._optimizers = 0
         self._built: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._settings: dict[int, list[dict[str, Any]]] = {}
         self._calls_at: dict[str, int] = {}
         self._replicas: list[Any] = []
+        self._scaling: Scaling
+        self.readings: Readings
+        self.names: Names
         self.parts: list[Part] = []
+
+    @property
+    def optimizers(self) -> int:
+        """How many optimizers were built."""
+        return self._optimizers
 
     def install(self) -> None:
         """Seed what is there and watch for the rest being imported."""
@@ -89,6 +101,7 @@ class Recorder:
 
     def undo(self) -> None:
         """Put every patched attribute back and stop watching."""
+        self._flush()
         if self._equal is not None:
             self._equal.remove()
         if self._calls is not None:
@@ -99,12 +112,23 @@ class Recorder:
 
     def finish(self) -> None:
         """Record what only the end shows, while the device still works."""
+        self._flush()
         for number, replica in enumerate(reference() for reference in self._replicas):
             if replica is not None:
                 self._journal.write("replica", number=number, checksum=_checksum(self._torch, replica))
         self._replicas.clear()
         for part in self.parts:
             part.finish()
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._torch is not None:
+            self._loss_waits = False
+            self.readings.flush()
+
+    def _write(self, kind: str, **fields: Any) -> None:
+        """Append an event after those that wait for the device."""
+        self.readings.put((), lambda _: self._journal.write(kind, **fields))
 
     def _numpy_imported(self, numpy: ModuleType) -> None:
         numpy.random.seed(self._seed)
@@ -123,22 +147,24 @@ class Recorder:
             "torch", version=torch.__version__, backend=backend, threads=torch.get_num_threads()
         )
         torch.manual_seed(self._seed)
+        self.readings, self.names = Readings(torch), Names(torch)
+        self._scaling = Scaling(torch, self._write)
+        inputs = Inputs(torch, self._journal.write, self.readings, self._forget_calls)
+        self.parts += [self._scaling, inputs]
         if self._prepare is not None:
             self._prepare(torch, self._patches)
         self._log_seeds(torch, "manual_seed", "torch")
         self._patches.wrap(torch.autograd, "backward", self._backward)
         self._patches.wrap(torch.autograd, "grad", self._grad)
-        self._patches.wrap(torch.amp.autocast_mode.autocast, "__enter__", self._autocast)
-        for scaler in {torch.amp.GradScaler, *_subclasses(torch.amp.GradScaler)}:
-            if "scale" in vars(scaler):
-                self._patches.wrap(scaler, "scale", self._scaled)
+        Casting(torch, self._journal.write, self._sites).install(self._patches)
+        self._scaling.install(self._patches)
         optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim
         for hook in (
             optimizers.register_optimizer_step_pre_hook(self._stepping),
             optimizers.register_optimizer_step_post_hook(self._stepped),
         ):
             self._undo.append(hook.remove)
-        self._calls = OutermostCalls(torch, self._sites, self._called)
+        self._calls = OutermostCalls(torch, self._sites, self._called, inputs.given, self.names.learn)
         if self._make_equal is not None:
             self._equal = self._make_equal(torch, self._key)
         self._patches.wrap(torch.optim.Optimizer, "__init__", self._constructed)
@@ -177,29 +203,6 @@ class Recorder:
 
         return init
 
-    def _autocast(self, original: Any) -> Any:
-        def enter(this: Any) -> Any:
-            if this._enabled:
-                self.precision(str(this.fast_dtype).removeprefix("torch."))
-            return original(this)
-
-        return enter
-
-    def precision(self, dtype: str) -> None:
-        """Something is computed in `dtype`; told once each."""
-        if dtype not in self._precisions:
-            self._precisions.add(dtype)
-            self._journal.write("precision", dtype=dtype)
-
-    def _scaled(self, original: Any) -> Any:
-        def scale(this: Any, outputs: Any) -> Any:
-            scaled = original(this, outputs)
-            if this.is_enabled():
-                self._scale = float(this.get_scale())
-            return scaled
-
-        return scale
-
     def _backward(self, original: Any) -> Any:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:  # activation checkpointing calls backward within backward
@@ -212,6 +215,7 @@ class Recorder:
                 self._inside = False
             self._differentiated(site, "backward", None)
             if not self._optimizers:
+                self._flush()
                 self._done(BACKWARD, self._losses)
             return result
 
@@ -225,6 +229,7 @@ class Recorder:
             result = original(outputs, *args, **kwargs)
             self._differentiated(site, "grad", result)
             if not self._optimizers:
+                self._flush()
                 self._done(GRADIENT, self._losses)
             return result
 
@@ -232,30 +237,41 @@ class Recorder:
 
     def _record_loss(self, by: str, tensors: Any) -> str:
         """Record the root of a backward pass; its site, "" where nothing can be recorded."""
+        if not self.readings.possible():
+            return ""
         torch = self._torch
-        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
-            return ""  # inside a transform numbers cannot be read
-        npu = getattr(torch, "npu", None)
-        if npu is not None and npu.is_initialized() and npu.is_current_stream_capturing():
-            return ""  # nor inside a graph
         parts = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
         parts = tuple(part for part in parts if isinstance(part, torch.Tensor))
         if not parts:
             return ""
         if self._losses == 0:
             self._training_starts()
-        value = sum(_value(part) for part in parts) / self._scale
-        self._scale = 1.0
-        site, device = self._sites.user(3), parts[0].device.type
-        self._journal.write(
-            "loss", site=site, by=by, value=value, device=device, launches=self._launches(wait=device == "cpu"),
-            elapsed=self._journal.elapsed(),
-        )  # fmt: skip
+        site = self._sites.user(3)
+        self._lost(site, by, parts)
         self._losses += 1
         self._limit.value(site, self._updates if self._optimizers else self._losses - 1)
         for one in self.parts:
             one.rooted(site, by, parts)
         return site
+
+    def _lost(self, site: str, by: str, parts: tuple[Any, ...]) -> None:
+        if self._loss_waits:  # a process that dies loses no more than one
+            self._flush()
+        scale, elapsed, device = self._scaling.take(), self._journal.elapsed(), parts[0].device.type
+
+        def write(value: float) -> None:
+            self._journal.write(
+                "loss", site=site, by=by, value=value / scale, device=device,
+                launches=self._launches(wait=device == "cpu"), elapsed=elapsed,
+            )  # fmt: skip
+
+        if len(parts) == 1 and _exact(self._torch, parts[0]):
+            self._loss_waits = True
+            # A copy: scripts add up losses in place.
+            self.readings.put([parts[0].detach().clone()], lambda values: write(values[0][0]))
+        else:
+            self._flush()
+            write(sum(_value(part) for part in parts))
 
     def _differentiated(self, site: str, by: str, results: Any) -> None:
         if site:
@@ -267,10 +283,14 @@ class Recorder:
         if self._equal is not None:
             self._equal.training_started()
         if self._calls is not None:
-            self._calls.remove()
-            self._calls = None
+            self._calls.called = None
         for part in self.parts:
             part.training_starts()
+
+    def _forget_calls(self) -> None:
+        if self._calls is not None and self._calls.called is None:
+            self._calls.remove()
+            self._calls = None
 
     def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         number = self._built.get(optimizer, -1)
@@ -290,7 +310,7 @@ class Recorder:
         now = time.perf_counter()
         seconds = None if self._last is None else now - self._last
         self._last = now
-        self._journal.write(
+        self._write(
             "step", step=self._updates, device=parameter, gradient=gradient,
             launches=self._launches(wait=False),
             seconds=seconds, elapsed=self._journal.elapsed(),
@@ -298,6 +318,7 @@ class Recorder:
         self._record_settings(optimizer)
         for part in self.parts:
             part.stepped(optimizer, self._built.get(optimizer, -1), self._updates)
+        self._flush()
         self._updates += 1
         self._done(OPTIMIZER, self._updates)
 
@@ -306,10 +327,10 @@ class Recorder:
         groups = [settings(group) for group in optimizer.param_groups]
         if groups != self._settings.get(number):
             self._settings[number] = groups
-            self._journal.write("settings", optimizer=number, step=self._updates, groups=groups)
+            self._write("settings", optimizer=number, step=self._updates, groups=groups)
 
     def _called(self, site: str, value: float, device: str, number: int) -> None:
-        self._journal.write(
+        self._write(
             "call", site=site, value=value, device=device, launches=self._launches(wait=device == "cpu"),
             elapsed=self._journal.elapsed(),
         )  # fmt: skip
@@ -386,6 +407,11 @@ def _first(known: str, new: str) -> str:
     return new if not known or new == "npu" else known
 
 
+def _exact(torch: Any, tensor: Any) -> bool:
+    """Whether `Readings` gives its one number as it is."""
+    return tensor.numel() == 1 and tensor.dtype in (torch.float32, torch.float16, torch.bfloat16)
+
+
 def _value(tensor: Any) -> float:
     tensor = tensor.detach()
     return float(tensor.item() if tensor.numel() == 1 else tensor.cpu().double().sum().item())
@@ -407,10 +433,3 @@ def _resident() -> int:
 
 def _machine_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _subclasses(kind: Any) -> set[Any]:
-    found: set[Any] = set()
-    for child in kind.__subclasses__():
-        found |= {child, *_subclasses(child)}
-    return found

@@ -145,8 +145,17 @@ class Session:
             self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched, drawn)
             self._draws.install(patches)
             self._recorder.parts.append(self._draws)
+        self._quantities(torch, patches)
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
+
+    def _quantities(self, torch: Any, patches: Patches) -> None:
+        from torchport.record.quantities import Quantities
+
+        recorder = self._recorder
+        recorder.parts.append(
+            Quantities(torch, self._journal.write, recorder.readings, recorder.names, lambda: recorder.optimizers)
+        )  # fmt: skip
 
     def _equal(self, torch: Any, key: Any) -> EqualStart:
         options = self._options

@@ -1,0 +1,41 @@
+"""The precision of a run: the regions of autocast that it enters, and the dtypes that it computes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchport.patches import Patches
+from torchport.record.sites import Sites
+
+
+class Casting:
+    """Writes an event `autocast` for each region and a `precision` for each dtype, once each."""
+
+    def __init__(self, torch: Any, write: Callable[..., None], sites: Sites) -> None:
+        self._torch = torch
+        self._write = write
+        self._sites = sites
+        self._regions: set[tuple[str, str, bool]] = set()
+        self._dtypes: set[str] = set()
+
+    def install(self, patches: Patches) -> None:
+        """Watch regions being entered."""
+        patches.wrap(self._torch.amp.autocast_mode.autocast, "__enter__", self._entered)
+
+    def _entered(self, original: Any) -> Any:
+        def enter(this: Any) -> Any:
+            if not self._torch.compiler.is_compiling():
+                self._record(str(this.fast_dtype).removeprefix("torch."), bool(this._enabled))
+            return original(this)
+
+        return enter
+
+    def _record(self, dtype: str, enabled: bool) -> None:
+        region = self._sites.user(3), dtype, enabled
+        if region not in self._regions:
+            self._regions.add(region)
+            self._write("autocast", site=region[0], dtype=dtype, enabled=enabled)
+        if enabled and dtype not in self._dtypes:
+            self._dtypes.add(dtype)
+            self._write("precision", dtype=dtype)

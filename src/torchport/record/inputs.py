@@ -1,0 +1,67 @@
+"""What modules are given while a script trains: the norms of the tensors, for the first steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchport.record.norms import Norms
+from torchport.record.part import Part
+from torchport.record.quantities import plain, quietly
+from torchport.record.readings import Readings
+
+STEPS = 20
+CALLS = 64  # outermost calls of one step that are recorded
+
+
+class Inputs(Part):
+    """Writes an event `inputs` for each outermost call with gradients, until `STEPS` steps are done: then `finished`
+    is called."""
+
+    def __init__(
+        self, torch: Any, write: Callable[..., None], readings: Readings, finished: Callable[[], None]
+    ) -> None:
+        self._torch = torch
+        self._write = write
+        self._readings = readings
+        self._finished = finished
+        self._step = 0
+        self._calls = 0
+        self._training = False
+
+    def training_starts(self) -> None:
+        """Steps of an evaluation before it do not count."""
+        self._training = True
+
+    def given(self, site: str, tensors: list[Any]) -> None:
+        """An outermost call of a module at `site` was given `tensors`."""
+        torch = self._torch
+        if (
+            not torch.is_grad_enabled()
+            or self._step >= STEPS
+            or self._calls >= CALLS
+            or not self._readings.possible()
+        ):
+            return
+        self._calls += 1
+        step = self._step
+        with quietly(torch):
+            plainly = [
+                tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.float()
+                for tensor in tensors
+                if tensor.layout == torch.strided and tensor.device.type != "meta"
+            ]
+            norms = Norms(torch, plainly)
+        self._readings.put(
+            norms.vectors,
+            lambda values: self._write("inputs", site=site, step=step, norms=plain(norms.of(values))),
+        )
+
+    def step_done(self) -> None:
+        """The next calls belong to the next step."""
+        self._calls = 0
+        if not self._training:
+            return
+        self._step += 1
+        if self._step == STEPS:
+            self._finished()

@@ -1,0 +1,169 @@
+"""Norms and samples of many tensors, computed where they are and read by nobody yet."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+# Elements that are summed one after the other: a sum of squares of millions in float32 would lose four digits.
+ROW = 4096
+LONG = 1 << 16
+
+
+class Norms:
+    """The Euclidean norms of `tensors`, some of which may be None; queued on their devices at once.
+
+    `vectors` are to be read; `of(values)` makes one number for each tensor of what was read: None for a tensor that
+    is None or has no such norm (sparse, quantized, complex, without data). Half precision is accumulated in float32.
+    """
+
+    def __init__(self, torch: Any, tensors: Sequence[Any]) -> None:
+        self._count = len(tensors)
+        self._owners: list[list[int]] = []
+        self.vectors: list[Any] = []
+        groups: dict[Any, tuple[list[int], list[Any]]] = {}
+        for index, tensor in enumerate(tensors):
+            for piece in _pieces(torch, local(torch, tensor)):
+                owners, pieces = groups.setdefault((piece.device, piece.dtype), ([], []))
+                owners.append(index)
+                pieces.append(piece)
+        for (_, dtype), (owners, pieces) in groups.items():
+            self._owners.append(owners)
+            self.vectors.append(torch.stack(list(_foreach(torch, pieces, dtype))))
+
+    def of(self, values: Iterable[Sequence[float]]) -> list[float | None]:
+        """The norms, from the values of `vectors`."""
+        squares: list[float | None] = [None] * self._count
+        for owners, read in zip(self._owners, values, strict=True):
+            for owner, value in zip(owners, read, strict=True):
+                squares[owner] = (squares[owner] or 0.0) + value * value
+        return [None if square is None else math.sqrt(square) for square in squares]
+
+
+class Samples:
+    """At most `most` elements of each of `tensors`, copied: a row for each tensor, filled up with zeros."""
+
+    def __init__(self, torch: Any, tensors: Sequence[Any], most: int) -> None:
+        self._torch = torch
+        self._count = len(tensors)
+        self._groups: dict[Any, tuple[list[int], Any]] = {}
+        found: dict[Any, tuple[list[int], list[Any]]] = {}
+        for index, tensor in enumerate(tensors):
+            tensor = local(torch, tensor)
+            if tensor is not None:
+                indexes, pieces = found.setdefault((tensor.device, tensor.dtype), ([], []))
+                indexes.append(index)
+                pieces.append(sample(torch, tensor, most))
+        for (device, dtype), (indexes, pieces) in found.items():
+            width = max(piece.numel() for piece in pieces)
+            zeros = torch.zeros(width, dtype=dtype, device=device)
+            filled = [part for piece in pieces for part in (piece, zeros[piece.numel() :])]
+            rows = torch.cat(filled).view(len(pieces), width)
+            self._groups[device, dtype] = indexes, rows.float() if dtype.itemsize == 2 else rows
+
+    def norms(self) -> RowNorms:
+        """The norm of each row."""
+        return RowNorms(
+            self._torch, self._count, [(indexes, rows) for indexes, rows in self._groups.values()]
+        )
+
+    def since(self, before: Samples) -> RowNorms:
+        """The norm of each row's difference to that of `before`; None where that has no such row."""
+        groups = []
+        for key, (indexes, rows) in self._groups.items():
+            known = before._groups.get(key)
+            if known is not None and known[0] == indexes and known[1].shape == rows.shape:
+                groups.append((indexes, rows - known[1]))
+        return RowNorms(self._torch, self._count, groups)
+
+
+class RowNorms:
+    """The norms of rows, to be read as those of `Norms`."""
+
+    def __init__(self, torch: Any, count: int, groups: Sequence[tuple[list[int], Any]]) -> None:
+        self._count = count
+        self._owners = [indexes for indexes, _ in groups]
+        self.vectors = [torch.linalg.vector_norm(_narrow(rows), dim=1) for _, rows in groups]
+
+    def of(self, values: Iterable[Sequence[float]]) -> list[float | None]:
+        """One for each tensor, None where there was no row for it."""
+        found: list[float | None] = [None] * self._count
+        for owners, read in zip(self._owners, values, strict=True):
+            for owner, value in zip(owners, read, strict=True):
+                found[owner] = value
+        return found
+
+
+def sample(torch: Any, tensor: Any, most: int) -> Any:
+    """At most `most` elements of a strided tensor: every n-th in the order of its indices, n a prime that divides none
+    of its sizes, so that each row and channel has its turn. The whole is never copied; a view where it is contiguous.
+    """
+    numel = tensor.numel()
+    step = 1 if numel <= most else _prime(-(-numel // most), tuple(tensor.shape))
+    count = -(-numel // step)
+    if tensor.is_contiguous():
+        return tensor.as_strided((count,), (step,), tensor.storage_offset())
+    places = torch.arange(0, numel, step, device=tensor.device)
+    indices = []
+    for size in reversed(tensor.shape):
+        indices.append(places % size)
+        places = places // size
+    return tensor[tuple(reversed(indices))]
+
+
+def local(torch: Any, tensor: Any) -> Any:
+    """The floating-point numbers of `tensor` that this process has, as a strided tensor; None where there are none."""
+    if tensor is None:
+        return None
+    if hasattr(tensor, "to_local"):  # a DTensor, of FSDP2 among others
+        tensor = tensor.to_local()
+    if (
+        torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor)
+        or torch.nn.parameter.is_lazy(tensor)
+        or tensor.layout != torch.strided
+        or tensor.device.type == "meta"
+        or not tensor.is_floating_point()
+        or tensor.dtype.itemsize < 2  # 8 bits
+        or tensor.numel() == 0
+    ):
+        return None
+    return tensor.detach()
+
+
+def _pieces(torch: Any, tensor: Any) -> Iterator[Any]:
+    """What to take the norm of in place of `tensor`: a long one is summed by rows first."""
+    if tensor is None:
+        return
+    rows = tensor.numel() // ROW
+    if tensor.numel() < LONG or not tensor.is_contiguous():
+        yield tensor
+        return
+    dtype = torch.float32 if tensor.dtype.itemsize == 2 else None
+    flat = tensor.view(-1)
+    yield torch.linalg.vector_norm(flat[: rows * ROW].view(rows, ROW), dim=1, dtype=dtype)
+    if rows * ROW < tensor.numel():
+        yield flat[rows * ROW :]
+
+
+def _foreach(torch: Any, tensors: list[Any], dtype: Any) -> Iterable[Any]:
+    if dtype.itemsize == 2:
+        return [torch.linalg.vector_norm(tensor, dtype=torch.float32) for tensor in tensors]
+    found: Iterable[Any] = torch._foreach_norm(tensors)
+    return found
+
+
+def _narrow(rows: Any) -> Any:
+    """An accelerator may have no float64 kernel."""
+    return rows.float() if rows.device.type != "cpu" else rows
+
+
+@functools.cache
+def _prime(least: int, sizes: tuple[int, ...]) -> int:
+    """The smallest prime from `least` on that divides none of `sizes`."""
+    while any(least % divisor == 0 for divisor in range(2, math.isqrt(least) + 1)) or any(
+        size % least == 0 for size in sizes
+    ):
+        least += 1
+    return least
