@@ -79,6 +79,8 @@ class EqualStart:
             self._hook = None
 
     def _called(self, module: Any, inputs: Any) -> None:
+        if self._torch.compiler.is_compiling():  # the compiled module itself was called before
+            return
         named = dict(module.named_parameters())
         if any(parameter not in self._known or not self._known[parameter] for parameter in named.values()):
             named.update(module.named_buffers())

@@ -2,7 +2,7 @@
 
 - `recording.json`: a `Result` with what was known at the start: the command, the device it is meant for, the seed.
 - `processes/<pid>/steps.jsonl`: what one Python process of the run recorded, one JSON object per line, appended with
-  one write each, so that a run that is killed loses at most the line it was writing. Its field `kind` is one of
+  one write each, so that a kill leaves no more than one line that is cut short. Its field `kind` is one of
 
   | kind | fields |
   |---|---|
@@ -19,13 +19,15 @@
   | settings | optimizer (number, as they were built), step, groups: their hyper-parameters, when they are not \
 those of the step before |
   | parameters | optimizer, step, names, sizes: of its parameters, when they are not those of the step before; \
-optimizer -1: leaves of a backward pass in a run without optimizers |
+optimizer -1: leaves of a backward pass, or results of `autograd.grad`, in a run without optimizers |
   | norms | optimizer, step, gradient (of each parameter, as the update takes it; null where there is none), norm \
-(of a sample of each parameter), change (of that sample since the step before; null for the first) |
-  | scaler | step, scale, skipped: an `update()` of a GradScaler |
+(of a sample of each parameter), change (of that sample since the step before of this optimizer, or since before its \
+first). Null where there is nothing to measure: sparse, complex, without data, never measured before |
+  | scaler | step (that it was for, or the next where it was left out), scale, skipped: an `update()` of a GradScaler |
   | upload | site, visit, size, checksum (text), sum (weighted by place), norm: a host tensor, before it is copied to \
-the device |
-  | inputs | site, step, norms: of the tensors that an outermost module call was given while training |
+the device; checksum "" for one that was there already (in the reference nothing tells them apart). Calls in compiled \
+code are seen in the reference only |
+  | inputs | site, step, norms: of the tensors that an outermost module call was given while training, for 20 steps |
   | autocast | site, dtype, enabled: a region, once each |
   | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance and more (`draws.own`): \
 numbers of the device's own, drawn beside the run; error: that it cannot |
@@ -40,6 +42,10 @@ numbers of the device's own, drawn beside the run; error: that it cannot |
   | stop | why (steps, enough), steps: the recorder ended the run |
   | replica | checksum: of the parameters that the optimizers have at the end |
   | end | launches, elapsed: the process is about to end |
+
+  Each parameter has its own numbers for the first 200 steps; from then on `norms` has one entry for all of an
+  optimizer, and `parameters` says so. Without optimizers 200 passes are measured. Numbers of a device are read together
+  after each optimizer step, so a run that is killed loses the step that it was in.
 
 - `end.json`: how the run ended, written by who started it: `End`.
 - `outside.jsonl`: what was opened for writing outside of the run's folder (`writes`).

@@ -151,8 +151,12 @@ class Session:
 
     def _quantities(self, torch: Any, patches: Patches) -> None:
         from torchport.record.quantities import Quantities
+        from torchport.record.uploads import Uploads
 
         recorder = self._recorder
+        uploads = Uploads(torch, self._journal.write, recorder.readings, self._sites.user)
+        uploads.install(patches)
+        recorder.parts.append(uploads)
         recorder.parts.append(
             Quantities(torch, self._journal.write, recorder.readings, recorder.names, lambda: recorder.optimizers)
         )  # fmt: skip

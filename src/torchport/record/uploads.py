@@ -1,0 +1,172 @@
+"""Checksums of the tensors that the script sends to the device: is it the same data, in the same order?"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import zlib
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from torchport.on_import import after_import
+from torchport.patches import Patches
+from torchport.record.norms import sample
+from torchport.record.part import Part
+from torchport.record.quantities import DIGITS, quietly
+from torchport.record.readings import Readings
+
+SAMPLE = 1 << 16  # elements of a tensor that are looked at
+VISITS = 200  # of each place
+# Packages whose calls are no upload of the script's: moves of modules, copies inside of operators.
+_WITHIN = ("torch", "torch_npu", "torchport")
+
+
+class Uploads(Part):
+    """Writes an event `upload` for each tensor of the host that is sent somewhere by `to`, `cuda`, `npu` or `copy_`,
+    or made there by `torch.tensor` or `torch.as_tensor`, in code that is not torch's own.
+
+    In the reference everything is on the host, and where a tensor is sent shows in neither run for sure
+    (`x.to(y.device)`). So each call that names a place counts, in both runs, and visits are the same; what is on an
+    accelerator already has an empty `checksum`, since its numbers are the run's own. Weights are left out: parameters
+    and what requires a gradient.
+    """
+
+    def __init__(
+        self, torch: Any, write: Callable[..., None], readings: Readings, site: Callable[[], str]
+    ) -> None:
+        self._torch = torch
+        self._write = write
+        self._readings = readings
+        self._site = site
+        self._visits: dict[str, int] = {}
+        self._files: dict[CodeType, bool] = {}
+
+    def install(self, patches: Patches) -> None:
+        """Watch the calls, also those that torch_npu brings."""
+        torch = self._torch
+        from torch.utils._device import _device_constructors
+
+        _device_constructors()  # made at its first use: it must have the functions as they were
+        patches.wrap(torch.Tensor, "to", self._moved)
+        patches.wrap(torch.Tensor, "cuda", self._sent)
+        patches.wrap(torch.Tensor, "copy_", self._copied)
+        for name in ("tensor", "as_tensor"):
+            patches.wrap(torch, name, self._made)
+            _tell_torchscript(torch, patches, name)
+        if hasattr(torch.Tensor, "npu"):
+            patches.wrap(torch.Tensor, "npu", self._sent)
+        else:
+            patches.on_undo(
+                after_import("torch_npu", lambda _: patches.wrap(torch.Tensor, "npu", self._sent))
+            )
+
+    def _moved(self, original: Any) -> Any:
+        def to(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._torch.compiler.is_compiling() and self._names_a_place(args, kwargs):
+                self._see(this)
+            return original(this, *args, **kwargs)
+
+        return to
+
+    def _sent(self, original: Any) -> Any:
+        def send(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._torch.compiler.is_compiling():
+                self._see(this)
+            return original(this, *args, **kwargs)
+
+        return send
+
+    def _copied(self, original: Any) -> Any:
+        def copy_(this: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._torch.compiler.is_compiling() and not this.requires_grad:
+                self._see(source)
+            return original(this, source, *args, **kwargs)
+
+        return copy_
+
+    def _made(self, original: Any) -> Any:
+        def make(data: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._torch.compiler.is_compiling() or kwargs.get("device") is None:
+                return original(data, *args, **kwargs)
+            if isinstance(data, self._torch.Tensor):
+                self._see(data)
+            elif self._is_outside(sys._getframe(1).f_code):
+                host = {key: value for key, value in kwargs.items() if key not in ("device", "requires_grad")}
+                self._record(original(data, *args, **host, device="cpu"))
+            return original(data, *args, **kwargs)
+
+        return make
+
+    def _names_a_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        first = args[0] if args else None
+        if first is not None and not isinstance(first, self._torch.dtype):
+            return True
+        return kwargs.get("device") is not None or kwargs.get("other") is not None
+
+    def _see(self, tensor: Any) -> None:
+        """Called by what the script calls."""
+        if (
+            type(tensor) is self._torch.Tensor
+            and not tensor.requires_grad
+            and self._is_outside(sys._getframe(2).f_code)
+        ):
+            self._record(tensor)
+
+    def _is_outside(self, code: CodeType) -> bool:
+        known = self._files.get(code)
+        if known is None:
+            files = [getattr(sys.modules.get(name), "__file__", None) for name in _WITHIN]
+            within = tuple(os.path.dirname(file) + os.sep for file in files if file)
+            known = self._files[code] = not code.co_filename.startswith(within)
+        return known
+
+    def _record(self, tensor: Any) -> None:
+        torch = self._torch
+        if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_quantized:
+            return
+        site = self._site()
+        visit = self._visits.get(site, 0)
+        if visit >= VISITS or not self._readings.possible():
+            return
+        self._visits[site] = visit + 1
+        text, total, norm = "", 0.0, 0.0
+        if tensor.device.type == "cpu":
+            with quietly(torch):
+                text, total, norm = checksum(torch, tensor)
+        size = tensor.numel()
+        self._readings.put(
+            (),
+            lambda _: self._write(
+                "upload", site=site, visit=visit, size=size, checksum=text, sum=total, norm=norm
+            ),
+        )
+
+
+def checksum(torch: Any, tensor: Any) -> tuple[str, float, float]:
+    """Of at most `SAMPLE` elements of a tensor on the host: CRC-32 of their bytes with shape and dtype, their sum
+    weighted by place (the first counts 1/n, the last 1), and their norm, both in float64."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    shape = "x".join(map(str, tensor.shape))
+    if tensor.numel() == 0:
+        return f"{zlib.crc32(b''):08x} {dtype} {shape}", 0.0, 0.0
+    values = sample(torch, tensor.detach().resolve_conj().resolve_neg(), SAMPLE).contiguous()
+    content = (ctypes.c_char * (values.numel() * values.element_size())).from_address(values.data_ptr())
+    text = f"{zlib.crc32(content):08x} {dtype} {shape}"
+    wide = values.abs().double() if values.is_complex() else values.double()
+    places = torch.arange(1, wide.numel() + 1, dtype=torch.float64, device="cpu")
+    total = float(torch.dot(wide, places)) / wide.numel()
+    return text, _short(total), _short(float(torch.linalg.vector_norm(wide)))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{2 * DIGITS}g}")
+
+
+def _tell_torchscript(torch: Any, patches: Patches, name: str) -> None:
+    """Let scripted functions find the operator behind a function that was replaced."""
+    table = torch.jit._builtins._get_builtin_table()
+    replaced = id(getattr(torch, name))
+    table[replaced] = f"aten::{name}"
+    patches.on_undo(lambda: table.pop(replaced, None))
