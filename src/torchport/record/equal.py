@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torchport.record.noise import moved, own_generator
 from torchport.record.recording import Journal
 
 
@@ -43,7 +44,7 @@ class EqualStart:
         self._transfer = self._load if load else self._save
         self._journal = journal
         self._generator = generator
-        self._noise = torch.Generator().manual_seed(1) if noise else None
+        self._noise = own_generator(torch, 1) if noise else None
         self._known = torch.utils.weak.WeakIdKeyDictionary()
         self._counts = {"optimizer": 0, "module": 0}
         self._started = False
@@ -142,9 +143,4 @@ class EqualStart:
         self._journal.write("weights", name=name, action="loaded", detail=f"{len(values)} tensors")
 
     def _moved(self, value: Any) -> Any:
-        torch = self._torch
-        if not value.is_floating_point():
-            return value
-        up = torch.rand(value.shape, generator=self._noise) < 0.5
-        towards = torch.where(up, torch.inf, -torch.inf).to(value.dtype)
-        return torch.nextafter(value, towards)
+        return moved(self._torch, value, self._noise) if value.is_floating_point() else value

@@ -166,7 +166,7 @@ class Recorder:
             self._undo.append(hook.remove)
         self._calls = OutermostCalls(torch, self._sites, self._called, inputs.given, self.names.learn)
         if self._make_equal is not None:
-            self._equal = self._make_equal(torch, self._key)
+            self._equal = self._make_equal(torch, self.key)
         self._patches.wrap(torch.optim.Optimizer, "__init__", self._constructed)
         if torch.distributed.is_available():
             self._patches.wrap(torch.nn.parallel.DistributedDataParallel, "__init__", self._replicated)
@@ -357,7 +357,7 @@ class Recorder:
             self._rank = (distributed.get_rank(), distributed.get_world_size())
         self._journal.write("process", **process_fields(*(self._rank or _announced())))
 
-    def _key(self) -> str:
+    def key(self) -> str:
         """Names this process among those of the run, in the same way in both runs."""
         fields = process_fields(*(self._rank or _announced()))
         return f"rank{fields['rank']}" if fields["rank"] is not None else str(fields["name"])

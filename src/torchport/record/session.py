@@ -24,10 +24,15 @@ from torchport import standins
 from torchport.patches import Patches
 from torchport.record import recording
 from torchport.record.equal import EqualStart
+from torchport.record.faults import Faults
 from torchport.record.limit import Limit
+from torchport.record.noise import Noise
+from torchport.record.part import Part
 from torchport.record.recorder import Recorder, process_fields
 from torchport.record.recording import Journal
+from torchport.record.roundoff import Device
 from torchport.record.sites import Sites
+from torchport.record.states import States
 
 VARIABLE = "TORCHPORT_RECORD"
 REFERENCE, PORT = "reference", "port"
@@ -45,8 +50,11 @@ class Options:
 
     `side` is REFERENCE (a CUDA script on the CPU), PORT, or "" for a run that is left as it is; `views` maps each
     folder of the user's to what stands for it in this run; `lines` is a JSON file for `Sites`; `save` or `load` is
-    the folder of the initial weights, moved by one unit in the last place with `noise`; `steps` and `enough` are those
-    of `Limit`, for steps of the kind `kind`.
+    the folder of the initial weights; `steps` and `enough` are those of `Limit`, for steps of the kind `kind`.
+
+    With `noise` the weights that are loaded and what modules give are moved by one unit in the last place (`Noise`),
+    or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes those
+    of `Faults`. `states_out` or `states_in` is the folder of the states of `States`.
     """
 
     out: str
@@ -56,6 +64,10 @@ class Options:
     save: str = ""
     load: str = ""
     noise: bool = False
+    roundoffs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    faults: bool = False
+    states_out: str = ""
+    states_in: str = ""
     seed: int = 0
     steps: int | None = None
     kind: str = ""
@@ -140,26 +152,45 @@ class Session:
             from torchport.record import port_side
 
             patches.on_undo(port_side.apply(torch, lambda text: self._journal.write("note", text=text)).undo)
+        faults = self._faults(torch, patches)
+        states = self._states(torch, patches)
+        self._recorder.parts += [*faults, *states]
+        if self._options.side == PORT:
+            self._recorder.parts.append(Device(torch, self._journal))
         if self._options.side:
             drawn = self._drawn if self._options.side == PORT else None
             self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched, drawn)
             self._draws.install(patches)
             self._recorder.parts.append(self._draws)
-        self._quantities(torch, patches)
+        if self._options.noise:
+            Noise(torch, self._options.roundoffs).install(patches)
+            self._journal.write("device", settings=dict(self._options.roundoffs))
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
 
-    def _quantities(self, torch: Any, patches: Patches) -> None:
-        from torchport.record.quantities import Quantities
-        from torchport.record.uploads import Uploads
+    def _faults(self, torch: Any, patches: Patches) -> list[Part]:
+        """What stands before the parts that measure, and what behind them."""
+        options = self._options
+        if not options.faults or options.steps is None:
+            return []
+        faults = Faults(torch, self._journal, lambda: self._sites.user(2), options.steps, options.kind)
+        faults.install(patches)
+        return [faults.before, faults.after]
 
-        recorder = self._recorder
-        uploads = Uploads(torch, self._journal.write, recorder.readings, self._sites.user)
-        uploads.install(patches)
-        recorder.parts.append(uploads)
-        recorder.parts.append(
-            Quantities(torch, self._journal.write, recorder.readings, recorder.names, lambda: recorder.optimizers)
-        )  # fmt: skip
+    def _states(self, torch: Any, patches: Patches) -> list[Part]:
+        options = self._options
+        if not options.states_out and not options.states_in:
+            return []
+        states = States(
+            torch,
+            Path(options.states_out or options.states_in),
+            self._recorder.key,
+            self._journal,
+            load=not options.states_out,
+            world=int(os.environ.get("WORLD_SIZE") or 1),
+        )
+        states.install(patches)
+        return [states]
 
     def _equal(self, torch: Any, key: Any) -> EqualStart:
         options = self._options

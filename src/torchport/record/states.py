@@ -1,0 +1,271 @@
+"""What a training has become after each step: saved by one run, loaded by others, so that every step of theirs starts
+from the same numbers, however far rounding has taken them apart.
+
+A state is what the next step is computed from: parameters of the optimizers and of the modules that were called, their
+buffers, the optimizers' own tensors, the scale of each GradScaler, and the random generators of Python, numpy and
+torch. Hyper-parameters (a learning rate) belong to the run and are not loaded: a run that has others must show it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from torchport.patches import Patches
+from torchport.record.part import Part
+from torchport.record.recording import Journal
+
+MOST_STEPS = 20
+MOST_BYTES = 4 << 30  # of all processes of a run
+SUFFIX = ".pt"
+
+
+class States(Part):
+    """Saves the state of this process after each step of an optimizer to `folder`, or with `load` loads it from there.
+
+    A state is known by the process (`key()`), the optimizer's number and how many steps that one has made, so that
+    optimizers that take turns in another order do not get each other's. No state is saved beyond `most_steps` steps and
+    `most_bytes` bytes (of `world` processes together); a run that loads goes on by itself from there. What of a state
+    does not fit is left as it is and said in a `note`. The start of the training is `EqualStart`'s.
+    """
+
+    def __init__(
+        self,
+        torch: Any,
+        folder: Path,
+        key: Callable[[], str],
+        journal: Journal,
+        *,
+        load: bool,
+        world: int = 1,
+        most_steps: int = MOST_STEPS,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._torch = torch
+        self._folder = folder
+        self._key = key
+        self._journal = journal
+        self._load = load
+        self._left = most_bytes // world
+        self._most_steps = most_steps
+        self._steps = 0
+        self._counts: dict[int, int] = {}
+        self._optimizers: dict[int, Any] = {}  # weak references, as those below: nothing lives longer for us
+        self._modules: dict[int, weakref.ref[Any]] = {}
+        self._scalers: list[weakref.ref[Any]] = []
+        self._depth = 0
+        self._told: set[str] = set()
+
+    def install(self, patches: Patches) -> None:
+        """Notice the modules that are called and the scalers that are made, until `patches` are undone."""
+        torch = self._torch
+        modules = torch.nn.modules.module
+        patches.on_undo(modules.register_module_forward_pre_hook(self._enter).remove)
+        patches.on_undo(modules.register_module_forward_hook(self._leave, always_call=True).remove)
+        patches.wrap(torch.amp.GradScaler, "__init__", self._scaler_made)
+
+    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+        """Save or load what the next step starts from."""
+        self._optimizers.setdefault(number, weakref.ref(optimizer))
+        count = self._counts[number] = self._counts.get(number, 0) + 1
+        if self._steps >= self._most_steps:
+            return
+        self._steps += 1
+        path = self._folder / self._key() / f"optimizer-{number}-{count}{SUFFIX}"
+        if self._load:
+            self._restore(path)
+        else:
+            self._save(path)
+
+    def _enter(self, module: Any, inputs: Any) -> None:
+        if self._depth == 0 and id(module) not in self._modules:
+            place = id(module)
+            # A module that is gone makes room for another at its address.
+            self._modules[place] = weakref.ref(module, lambda _: self._modules.pop(place, None))
+        self._depth += 1
+
+    def _leave(self, module: Any, inputs: Any, outputs: Any) -> None:
+        self._depth -= 1
+
+    def _scaler_made(self, original: Any) -> Any:
+        def init(this: Any, *args: Any, **kwargs: Any) -> None:
+            original(this, *args, **kwargs)
+            self._scalers.append(weakref.ref(this))
+
+        return init
+
+    def _save(self, path: Path) -> None:
+        torch = self._torch
+        with torch.no_grad():
+            state = {
+                "tensors": {name: _kept(one) for name, one in self._tensors()},
+                "optimizers": {
+                    number: [_copied(torch, optimizer.state.get(one, {})) for one in _parameters(optimizer)]
+                    for number, optimizer in self._stepping()
+                },
+                "scalers": [_scale(one) for one in self._alive(self._scalers)],
+                "generators": self._generators(),
+            }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(".unfinished")
+        torch.save(state, aside)
+        size = aside.stat().st_size
+        if size > self._left:
+            aside.unlink()
+            self._left, self._most_steps = 0, 0
+            self._tell(f"only the states of {self._steps - 1} steps were saved: the next needs {size} bytes")
+            return
+        self._left -= size
+        os.replace(aside, path)
+
+    def _restore(self, path: Path) -> None:
+        torch = self._torch
+        if not path.exists():
+            return
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            self._tell(f"{path.name} is damaged ({error}): its state was not loaded")
+            return
+        with torch.no_grad():
+            self._restore_tensors(state["tensors"])
+            for number, optimizer in self._stepping():
+                for one, saved in zip(
+                    _parameters(optimizer), state["optimizers"].get(number, ()), strict=False
+                ):
+                    if saved:
+                        optimizer.state[one] = _restored(torch, optimizer.state.get(one, {}), saved, one)
+            for scaler, values in zip(self._alive(self._scalers), state["scalers"], strict=False):
+                if values:
+                    scaler.load_state_dict({**scaler.state_dict(), **values})
+        self._restore_generators(state["generators"])
+
+    def _restore_tensors(self, saved: dict[str, Any]) -> None:
+        found = dict(self._tensors())
+        differing = sorted(
+            name
+            for name in found.keys() | saved.keys()
+            if name not in found or name not in saved or _local(found[name]).shape != saved[name].shape
+        )
+        if differing:
+            self._tell(
+                f"tensors that the saved state does not fit were left as they are: {differing[0]} first"
+            )
+        for name, tensor in found.items():
+            if name not in differing:
+                _local(tensor).data.copy_(saved[name])
+
+    def _tensors(self) -> Iterator[tuple[str, Any]]:
+        """Parameters and buffers by names that are the same in all runs of a script."""
+        seen: set[int] = set()
+        strided = self._torch.strided
+        rows: list[tuple[str, Any]] = []
+        for number, optimizer in self._stepping():
+            rows += [(f"optimizer {number} {place}", one) for place, one in enumerate(_parameters(optimizer))]
+        for number, module in enumerate(self._alive(self._modules.values())):
+            rows += [(f"module {number} {name}", one) for name, one in module.named_parameters()]
+            rows += [(f"module {number} {name}", one) for name, one in module.named_buffers()]
+        for name, tensor in rows:
+            if id(tensor) not in seen and tensor.layout == strided and tensor.device.type != "meta":
+                seen.add(id(tensor))
+                yield name, tensor
+
+    def _stepping(self) -> Iterator[tuple[int, Any]]:
+        """The optimizers that have stepped, with their numbers."""
+        for number, reference in sorted(self._optimizers.items()):
+            optimizer = reference()
+            if optimizer is not None:
+                yield number, optimizer
+
+    def _alive(self, references: Any) -> Iterator[Any]:
+        return (one for one in [reference() for reference in references] if one is not None)
+
+    def _generators(self) -> dict[str, Any]:
+        """The states as the script would get them."""
+        found: dict[str, Any] = {"python": random.getstate(), "torch": self._torch.get_rng_state()}
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            name, words, *rest = numpy.random.get_state()
+            found["numpy"] = (str(name), [int(word) for word in words], *map(_plain, rest))
+        return found
+
+    def _restore_generators(self, saved: dict[str, Any]) -> None:
+        random.setstate(saved["python"])
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and "numpy" in saved:
+            numpy.random.set_state(saved["numpy"])
+        # Setting torch's begins its stream anew (`draws`), which the run that saved it did not.
+        if not self._torch.equal(self._torch.get_rng_state(), saved["torch"]):
+            self._torch.set_rng_state(saved["torch"])
+            self._tell("random numbers were drawn in another number than in the run that saved its states")
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._journal.write("note", text=text)
+
+
+def available(folder: Path) -> tuple[int, int]:
+    """How many steps a run saved that has been given `folder` (of the process that saved the fewest), and the bytes."""
+    rows = [list(process.glob(f"*{SUFFIX}")) for process in folder.glob("*") if process.is_dir()]
+    return min(map(len, rows), default=0), sum(path.stat().st_size for files in rows for path in files)
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _local(tensor: Any) -> Any:
+    """What of a sharded tensor this process has."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def _kept(tensor: Any) -> Any:
+    return _local(tensor).detach().cpu().clone()
+
+
+def _copied(torch: Any, value: Any) -> Any:
+    """An optimizer's state, its tensors on the CPU; other objects than numbers, words and containers are left out."""
+    if isinstance(value, torch.Tensor):
+        return _kept(value)
+    if isinstance(value, dict):
+        return {name: _copied(torch, one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copied(torch, one) for one in value]
+    return value if isinstance(value, (bool, int, float, str)) else None
+
+
+def _restored(torch: Any, present: Any, saved: Any, like: Any) -> Any:
+    """`present` with the numbers of `saved`, in its own tensors where these have room for them."""
+    if isinstance(saved, torch.Tensor):
+        if isinstance(present, torch.Tensor) and _local(present).shape == saved.shape:
+            _local(present).copy_(saved)
+            return present
+        return saved if saved.dim() == 0 else saved.to(like.device)
+    if isinstance(saved, dict):
+        present = present if isinstance(present, dict) else {}
+        for name, one in saved.items():
+            present[name] = _restored(torch, present.get(name), one, like)
+        return present
+    if isinstance(saved, list):
+        parts = list(present) if isinstance(present, (list, tuple)) else []
+        parts += [None] * (len(saved) - len(parts))
+        found = [_restored(torch, one, other, like) for one, other in zip(parts, saved, strict=False)]
+        return tuple(found) if isinstance(present, tuple) else found
+    return present if saved is None else saved
+
+
+def _scale(scaler: Any) -> dict[str, Any]:
+    """The scale and how many steps it has held; the rest of its state are settings."""
+    state = scaler.state_dict()
+    return {name: state[name] for name in ("scale", "_growth_tracker") if name in state}
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, float) else int(value)
