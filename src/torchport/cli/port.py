@@ -80,6 +80,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=STEPS[0],
         help="first step to do; earlier ones are kept",
     )
+    parser.add_argument(
+        "--no-control",
+        action="store_true",
+        help="do not put small faults into a run of the original, to show that the comparison notices them",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite a converted tree that was edited")
 
 
@@ -99,6 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         follow=not arguments.no_follow,
         project=project,
         force=arguments.force,
+        control=not arguments.no_control,
     )
     result = port(plan, Progress(sys.stderr, STEPS, arguments.quiet))
     if arguments.json:

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0  # between the request to end and the order
 STACK_SECONDS = 0.5  # for SIGUSR1 to be answered with the stacks of all threads
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_STARTING = threading.Lock()
+_OURS: set[int] = set()  # our ends of the pipes of all keepers: no keeper may hold another's open
 STOP = b"s"  # what we tell the keeper; the end of the pipe means that we are gone
 
 
@@ -51,19 +54,23 @@ def run(
 
     `watch(seconds)` is called about ten times a second; what it returns, unless it is "", is why the command is to be
     stopped: its Python processes get SIGUSR1 (the recorder writes stacks then), then all of it is ended. However this
-    function is left, by an exception too, no process that the command started is. Raises TorchportError where the
-    command cannot be started.
+    function is left, by an exception too, no process that the command started is. Several threads may do so at once.
+    Raises TorchportError where the command cannot be started.
     """
     start = time.monotonic()
-    told, tell = os.pipe()
-    answer, answered = os.pipe()
-    keeper = os.fork()
-    if keeper == 0:
-        os.close(tell)
-        os.close(answer)
-        _keep(command, environment, folder, stdout, stderr, told, answered)
-    os.close(told)
-    os.close(answered)
+    with (
+        _STARTING
+    ):  # a keeper forked between the pipes and the fork of another would keep that one's pipes open
+        told, tell = os.pipe()
+        answer, answered = os.pipe()
+        _OURS.update((tell, answer))
+        keeper = os.fork()
+        if keeper == 0:
+            for descriptor in _OURS:
+                os.close(descriptor)
+            _keep(command, environment, folder, stdout, stderr, told, answered)
+        os.close(told)
+        os.close(answered)
     stopped = ""
     try:
         while not select.select([answer], [], [], POLL_SECONDS)[0]:
@@ -71,8 +78,10 @@ def run(
                 os.write(tell, STOP)
         text = b"".join(iter(lambda: os.read(answer, 4096), b"")).decode()
     finally:
-        os.close(tell)  # the keeper ends what is left
-        os.close(answer)
+        with _STARTING:
+            _OURS.difference_update((tell, answer))
+            os.close(tell)  # the keeper ends what is left
+            os.close(answer)
         os.waitpid(keeper, 0)
     kind, _, detail = text.partition(" ")
     if kind != "status":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import shutil
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from torchport.convert import convert_tree, edited
 from torchport.convert.project import said_once
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, write_atomically
-from torchport.port import runs
+from torchport.port import controls, runs
 from torchport.port.child import signals_unwind
 from torchport.port.left import FileRow, compare_files
 from torchport.port.lock import locked
 from torchport.port.modules import link_data
 from torchport.port.plan import (
     COMPARE,
+    CONTROL,
     CONVERT,
     NPU,
     REFERENCE,
@@ -34,6 +36,7 @@ from torchport.port.plan import (
 )
 from torchport.port.progress import Progress
 from torchport.port.unconverted import unconverted
+from torchport.record import roundoff
 from torchport.record.recording import CALL, Recording
 from torchport.report.html import page
 
@@ -65,8 +68,13 @@ def port(plan: Plan, progress: Progress) -> Result:
         vnpu.environment()  # raises where there is nothing to run the port on: better now than after the first run
     try:
         with signals_unwind(), locked(plan.out):
-            for step in plan.due():
-                _DO[step](plan, progress)
+            steps = iter(plan.due())
+            for step in steps:
+                if step == CONTROL and controls.has_room(plan):
+                    _run_both(plan, progress)
+                    next(steps)  # NPU, which follows
+                else:
+                    _DO[step](plan, progress)
             return _collect(plan)
     finally:
         progress.stop()
@@ -142,12 +150,67 @@ def _run(plan: Plan, progress: Progress, step: str) -> None:
         progress.done("not run: the original did not reach a step")
         return
     progress.start(step, "starting")
-    data = runs.record(plan, step, progress).data
+    with plan.work(step) as folder:
+        data = runs.record(plan, step, folder, progress).data
+    progress.done(_came_of(data))
+
+
+def _came_of(data: Mapping[str, Any]) -> str:
+    """A run in a few words."""
     why = {
         "timeout": "stopped: --timeout", "memory": "stopped: the machine's memory is used up",
         "steps": "ended after --steps", "enough": "ended: enough to compare",
     }.get(data["ended"], f"exit status {data['status']}" if data["status"] else "")  # fmt: skip
-    progress.done(f"{_count(data['steps'], 'step')} on {data['device']}{', ' * bool(why)}{why}")
+    return f"{_count(data['steps'], 'step')} on {data['device']}{', ' * bool(why)}{why}"
+
+
+def _control(plan: Plan, progress: Progress) -> None:
+    progress.start(CONTROL, "starting")
+    with plan.work(CONTROL) as folder:
+        data = controls.control(plan, folder, progress).data
+    progress.done(_came_of_control(data))
+
+
+def _came_of_control(data: Mapping[str, Any]) -> str:
+    what = "noise and faults" if data["faults"] else "noise"
+    return data["why"] or f"{_count(data['steps'], 'step')} of the original with {what}"
+
+
+def _run_both(plan: Plan, progress: Progress) -> None:
+    """The control run and the port at the same time: neither is written for the other, and a machine has several
+    cores."""
+    stopped = threading.Event()
+    beside = progress.beside()
+    failures: list[BaseException] = []
+
+    def control() -> None:
+        try:
+            beside.start(CONTROL, "")
+            data = controls.control(plan, aside, beside, stopped=stopped).data
+            beside.done(_came_of_control(data))
+        except controls.StoppedError:
+            pass
+        except BaseException as failure:
+            failures.append(failure)
+
+    # The control run's folder is finished first: doing so takes away what later steps have left.
+    with plan.work(NPU) as folder, plan.work(CONTROL) as aside:
+        thread = threading.Thread(target=control)
+        progress.start(NPU, "starting")
+        thread.start()
+        try:
+            data = runs.record(plan, NPU, folder, progress).data
+            seconds = progress.seconds()
+            while thread.is_alive():
+                progress.update("done; the control run goes on")
+                thread.join(0.1)
+        finally:
+            stopped.set()
+            thread.join()
+        for failure in failures:
+            raise failure
+    progress.add(beside)
+    progress.done(_came_of(data), seconds)
 
 
 def _compare(plan: Plan, progress: Progress) -> None:
@@ -160,14 +223,7 @@ def _compare(plan: Plan, progress: Progress) -> None:
             rows: list[FileRow] = []
         else:
             port = Recording.read(plan.kept_in(NPU))
-            result = compare(reference, port, on_npu=True)
-            if any(finding.code == AMPLIFIED for finding in result.findings):
-                progress.note(
-                    "training amplifies rounding here: the original runs once more, with noise in its weights"
-                )
-                noise = folder / NOISE
-                noise.mkdir()
-                result = compare(reference, port, on_npu=True, longer=runs.noisy(plan, noise, progress))
+            result = _judged(plan, folder, reference, port, progress)
             comparison = dict(result.data)
             rows = compare_files(plan.kept_in(REFERENCE) / runs.FILES, plan.kept_in(NPU) / runs.FILES)
             findings = [*result.findings, *_files_findings(rows, comparison)]
@@ -195,6 +251,37 @@ def _compare(plan: Plan, progress: Progress) -> None:
         placed = runs.original_places(tuple(findings), *folders)
         dataclasses.replace(step_result(COMPARE, plan, data), findings=placed).write(folder / RESULT)
     progress.done(f"{comparison['method']}: {verdict.word}" if comparison else str(verdict.word))
+
+
+def _judged(plan: Plan, folder: Path, reference: Recording, port: Recording, progress: Progress) -> Result:
+    control = _fitting_control(plan, folder, port, progress)
+    result = compare(reference, port, on_npu=True)
+    if any(finding.code == AMPLIFIED for finding in result.findings):
+        noisy = control if control is not None and not _goes_on(reference, control) else None
+        if noisy is None:
+            progress.note("training amplifies rounding here: the original runs once more, with noise")
+            noise = folder / NOISE
+            noise.mkdir()
+            noisy = controls.noisy(plan, noise, progress)
+        result = compare(reference, port, on_npu=True, noisy=noisy)
+    return result
+
+
+def _goes_on(reference: Recording, control: Recording) -> bool:
+    """Whether a control run says nothing of some steps: its last one has a fault."""
+    return control.steps - bool(control.of_kind("fault")) < reference.steps
+
+
+def _fitting_control(plan: Plan, folder: Path, port: Recording, progress: Progress) -> Recording | None:
+    """The control run; another one where the port's device rounds otherwise than that one took for granted."""
+    declared = roundoff.declared(port)
+    if not port.of_kind("device") or declared == plan.kept(CONTROL).data["formats"]:
+        return controls.recorded(plan.kept_in(CONTROL))
+    progress.note("the port's device was told to round otherwise: the control run is made again")
+    again = folder / CONTROL
+    again.mkdir()
+    controls.control(plan, again, progress, declared)
+    return controls.recorded(again)
 
 
 def _files_findings(rows: list[FileRow], comparison: dict[str, Any]) -> Iterator[Finding]:
@@ -225,7 +312,7 @@ def _collect(plan: Plan) -> Result:
         "backend": _backend(),
         "summary": kept[CONVERT].data["summary"],
         "diff": kept[CONVERT].data["diff"],
-        "runs": {step: dict(kept[step].data) for step in (REFERENCE, NPU)},
+        "runs": {step: dict(kept[step].data) for step in (REFERENCE, CONTROL, NPU)},
         "notes": list(_notes(plan, kept)),
     }
     for evidence in (comparison or {}).get("evidence", [])[:1]:
@@ -247,6 +334,9 @@ def _notes(plan: Plan, kept: dict[str, Result]) -> Iterator[str]:
         yield f"both runs were ended after {plan.steps} steps (--steps): what the script does at its end was not run"
     for step in (REFERENCE, NPU):
         yield from kept[step].data["notes"]
+    why = kept[CONTROL].data["why"]
+    if why and kept[REFERENCE].data["steps"]:
+        yield f"the control run, which measures what rounding does, failed: {why}"
 
 
 def _backend() -> str:
@@ -271,6 +361,7 @@ def _count(number: int, noun: str) -> str:
 _DO: dict[str, Callable[[Plan, Progress], None]] = {
     CONVERT: _convert,
     REFERENCE: functools.partial(_run, step=REFERENCE),
+    CONTROL: _control,
     NPU: functools.partial(_run, step=NPU),
     COMPARE: _compare,
 }

@@ -3,6 +3,7 @@
     OUT/convert/      result.json, source/ and tree/ (the script and the modules of the user's that it imports, as they
                       were and converted)
     OUT/reference/    result.json, a recording of the original on the CPU, files/ that it wrote
+    OUT/control/      the same of the original once more, with rounding noise and small faults (controls)
     OUT/npu/          the same of the port
     OUT/compare/      result.json
     OUT/result.json   everything that matters, in one file
@@ -30,7 +31,7 @@ from torchport.launch import Launch
 from torchport.port.modules import belonging, project_root
 from torchport.source.settings import settings_of
 
-CONVERT, REFERENCE, NPU, COMPARE = STEPS = ("convert", "reference", "npu", "compare")
+CONVERT, REFERENCE, CONTROL, NPU, COMPARE = STEPS = ("convert", "reference", "control", "npu", "compare")
 RESULT = "result.json"
 REPORT = "report.html"
 UNFINISHED = ".unfinished"
@@ -42,6 +43,14 @@ _RUN: dict[str, Any] = {
 DATA: dict[str, dict[str, Any]] = {
     CONVERT: {"diff": str, "summary": dict, "files": list},
     REFERENCE: _RUN,
+    CONTROL: {
+        "status": int | None,
+        "steps": int,
+        "seconds": int | float,
+        "why": str,
+        "messages": list,
+        "formats": dict,
+    },
     NPU: _RUN,
     COMPARE: {
         "comparison": dict | None,
@@ -61,7 +70,7 @@ class Plan:
     `launch` is the command, given in the folder `folder`; `out` is absolute; `timeout` in seconds holds for each of
     the two runs, `steps` ends both after that many; `start` is the first step to do again. With `follow` the modules
     of the user's that the script imports are converted too; `project` is a folder that is converted as a whole; with
-    `force` a converted tree that was edited is overwritten.
+    `force` a converted tree that was edited is overwritten. Without `control` the control run makes no faults.
     """
 
     launch: Launch
@@ -73,6 +82,7 @@ class Plan:
     follow: bool = True
     project: Path | None = None
     force: bool = False
+    control: bool = True
 
     @property
     def script(self) -> Path | None:
@@ -148,7 +158,7 @@ class Plan:
         if changed:
             raise TorchportError(f"changed since {path} was made: {', '.join(changed)}", hint=again)
         command = result.data.get("command", list(self.launch.command))
-        if step in (REFERENCE, NPU) and command != list(self.launch.command):
+        if step in (REFERENCE, CONTROL, NPU) and command != list(self.launch.command):
             raise TorchportError(f"{path} was made by another command: {shlex.join(command)}", hint=again)
         return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import time
 from typing import TextIO
@@ -11,7 +12,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Lines such as `2/4 reference   12.3 s  step 41, loss 0.53`; none where `quiet`."""
+    """Lines such as `2/5 reference   12.3 s  step 41, loss 0.53`; none where `quiet`."""
 
     def __init__(self, stream: TextIO, steps: tuple[str, ...], quiet: bool = False) -> None:
         self._stream = stream
@@ -38,17 +39,26 @@ class Progress:
             self._stream.write(CLEAR + line)
             self._stream.flush()
 
-    def done(self, text: str) -> None:
-        """End the step with what came of it."""
-        if not self._quiet:
-            self._stream.write((CLEAR if self._live else "") + self._line(text) + "\n")
-            self._stream.flush()
+    def seconds(self) -> float:
+        """Since the step began."""
+        return time.monotonic() - self._start
+
+    def done(self, text: str, seconds: float | None = None) -> None:
+        """End the step with what came of it; after `seconds`, where it ended before now."""
+        self._write(self._line(text, seconds) + "\n")
+
+    def beside(self) -> Progress:
+        """For a step that is done at the same time: it says nothing until it is given to `add`."""
+        return Progress(io.StringIO(), self._steps, self._quiet)
+
+    def add(self, other: Progress) -> None:
+        """Say what a step has said that was done at the same time."""
+        if isinstance(other._stream, io.StringIO):
+            self._write(other._stream.getvalue())
 
     def note(self, text: str) -> None:
         """Say something between two states of a step."""
-        if not self._quiet:
-            self._stream.write((CLEAR if self._live else "") + f"    {text}\n")
-            self._stream.flush()
+        self._write(f"    {text}\n")
 
     def stop(self) -> None:
         """Leave the terminal with a whole line, whatever was being shown."""
@@ -56,6 +66,11 @@ class Progress:
             self._stream.write(CLEAR)
             self._stream.flush()
 
-    def _line(self, text: str) -> str:
+    def _write(self, text: str) -> None:
+        if not self._quiet:
+            self._stream.write((CLEAR if self._live else "") + text)
+            self._stream.flush()
+
+    def _line(self, text: str, seconds: float | None = None) -> str:
         number = f"{self._steps.index(self._step) + 1}/{len(self._steps)}"
-        return f"{number} {self._step:<10} {time.monotonic() - self._start:6.1f} s  {text}"
+        return f"{number} {self._step:<10} {self.seconds() if seconds is None else seconds:6.1f} s  {text}"

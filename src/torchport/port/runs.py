@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +31,17 @@ from torchport.record.writes import read_report
 
 VIEW, FILES, LINES = "view", "files", "lines.json"
 DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
-MOST_NOISY = 200  # steps of the run that measures rounding
 ENOUGH = (50, 60.0)  # steps of every curve, and seconds, after which more say little
 ABOVE = 3  # how many folders above the user's are there for `../data`
 MOST_BESIDE = 500  # entries of such a folder
 
 
-def record(plan: Plan, step: str, progress: Progress) -> Result:
-    """Run one side and leave its recording as the step's folder; the script's own failure is part of the
+def record(plan: Plan, step: str, aside: Path, progress: Progress) -> Result:
+    """Run one side and leave its recording in the folder `aside`; the script's own failure is part of the
     recording."""
-    with plan.work(step) as aside, _views(plan, step, aside) as views:
+    with viewed(plan, step, aside) as views:
         watch = Watch(aside, plan.timeout, progress)
-        recorded, ended = _run(plan, step, aside, views, _options(plan, step, aside, views), watch)
+        recorded, ended = run(plan, step, aside, views, options_of(plan, step, aside, views), watch)
         data = {
             "status": ended.status,
             "skipped": False,
@@ -69,34 +68,13 @@ def record(plan: Plan, step: str, progress: Progress) -> Result:
     return result
 
 
-def noisy(plan: Plan, aside: Path, progress: Progress) -> Recording:
-    """Run the original once more, in the folder `aside`, with rounding noise in its weights and one thread: how far
-    rounding alone takes it. As many steps as the port did, at most `MOST_NOISY`."""
-    with _views(plan, REFERENCE, aside) as views:
-        kept = Recording.read(plan.kept_in(REFERENCE))
-        options = dataclasses.replace(
-            _options(plan, REFERENCE, aside, views),
-            save="",
-            load=str(plan.kept_in(REFERENCE) / recording.WEIGHTS),
-            noise=True,
-            steps=min(_steps(kept), MOST_NOISY),
-            enough=None,
-            kind=kept.trained[0].step_kind,
-        )
-        recorded, _ = _run(plan, REFERENCE, aside, views, options, Watch(aside, plan.timeout, progress), "1")
-        for number, view in enumerate(views):
-            view.keep(aside / part(FILES, number))
-            shutil.rmtree(aside / f"{VIEW}-{number + 1}")
-    return recorded
-
-
-def _run(
+def run(
     plan: Plan,
     step: str,
     aside: Path,
     views: list[View],
     options: session.Options,
-    watch: Watch,
+    watch: Callable[[float], str],
     threads: str = "",
 ) -> tuple[Recording, child.Ended]:
     """Run the command once; its recording, ended, and how it ended."""
@@ -171,7 +149,7 @@ def originally(views: list[View], text: str) -> str:
 
 
 @contextlib.contextmanager
-def _views(plan: Plan, step: str, aside: Path) -> Iterator[list[View]]:
+def viewed(plan: Plan, step: str, aside: Path) -> Iterator[list[View]]:
     """The folders that the run sees, the current one first; gone when it is left, but for what was kept."""
     views = []
     for number, folder in enumerate(plan.places()):
@@ -236,7 +214,8 @@ def _inside(views: list[View], path: Path) -> Path:
     return path
 
 
-def _options(plan: Plan, step: str, aside: Path, views: list[View]) -> session.Options:
+def options_of(plan: Plan, step: str, aside: Path, views: list[View]) -> session.Options:
+    """What a run of one side records in `aside`."""
     weights = recording.WEIGHTS
     common = session.Options(str(aside), views={str(view.folder): str(view.place) for view in views})
     if step == REFERENCE:
@@ -253,13 +232,13 @@ def _options(plan: Plan, step: str, aside: Path, views: list[View]) -> session.O
         common,
         side=session.PORT,
         load=str(plan.kept_in(REFERENCE) / weights),
-        steps=_steps(reference),
+        steps=steps_of(reference),
         kind=reference.trained[0].step_kind,
         lines=str(aside / LINES),
     )
 
 
-def _steps(reference: Recording) -> int:
+def steps_of(reference: Recording) -> int:
     """How many steps the port is to do at most: as many as the reference where that was ended; a port that runs away is
     ended, too."""
     told = [int(event["steps"]) for event in reference.of_kind("stop")]

@@ -66,13 +66,18 @@ class Watch:
 
 
 def _memory_is_gone() -> bool:
+    free, total = free_memory()
+    return free < LEAST_SHARE * total
+
+
+def free_memory() -> tuple[int, int]:
+    """What a program may still take of the machine's memory, swap with it, and all of the memory, in bytes."""
     found: Mapping[str, int] = {
-        name: int(rest.split()[0])
+        name: int(rest.split()[0]) * 1024
         for name, _, rest in (line.partition(":") for line in Path("/proc/meminfo").read_text().splitlines())
         if name in ("MemTotal", "MemAvailable", "SwapFree")
     }
-    free = found["MemAvailable"] + found["SwapFree"]
-    return free < LEAST_SHARE * found["MemTotal"]
+    return found["MemAvailable"] + found["SwapFree"], found["MemTotal"]
 
 
 class _Tail:

@@ -88,7 +88,7 @@ def test_a_script_that_ports(place):
     assert run.returncode == 0, run.stderr + run.stdout
     assert "train.py: holds (9 optimizer steps compared step by step, float32)" in run.stdout
     assert [line.split()[:2] for line in run.stderr.splitlines()] == [
-        ["1/4", "convert"], ["2/4", "reference"], ["3/4", "npu"], ["4/4", "compare"],
+        ["1/5", "convert"], ["2/5", "reference"], ["3/5", "control"], ["4/5", "npu"], ["5/5", "compare"],
     ]  # fmt: skip
     out = place / "torchport-out" / "train"
     result = Result.read(out / "result.json")

@@ -1,0 +1,191 @@
+"""The original run again: with rounding noise and small faults (the control run), and step by step from saved states.
+
+What noise does to the original is what rounding may do to the port; a comparison that does not notice the faults could
+not notice a fault of the port's either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torchport import vnpu
+from torchport.errors import TorchportError
+from torchport.findings import Result
+from torchport.port.child import Ended
+from torchport.port.plan import CONTROL, NPU, REFERENCE, RESULT, Plan, step_result
+from torchport.port.progress import Progress
+from torchport.port.runs import VIEW, options_of, run, steps_of, viewed
+from torchport.port.watch import Watch, free_memory
+from torchport.record import recording, roundoff, states
+from torchport.record.recording import Recording
+
+MOST_STEPS = 20  # of the control run
+MOST_NOISY = 200  # of the run that measures rounding where a training amplifies it
+ROOM = 2.5  # times the memory of the reference's first step, for a control run and the port beside each other
+STATES = "states"
+ONE_THREAD = "1"  # another order of adding than that of the reference, which has several
+
+
+class StoppedError(Exception):
+    """Who waited for the run does so no longer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Forced:
+    """Runs whose steps all start from the state that `reference` had there: `bytes` are those of the states."""
+
+    reference: Recording
+    port: Recording
+    control: Recording
+    bytes: int
+
+
+def control(
+    plan: Plan,
+    aside: Path,
+    progress: Progress,
+    formats: Mapping[str, str] | None = None,
+    stopped: threading.Event | None = None,
+) -> Result:
+    """Run the original once more in the folder `aside`, with noise and, where the plan has it so, with faults, for at
+    most `MOST_STEPS` steps.
+
+    `formats` are those in which an NPU computes (`roundoff`), None for those of its defaults. Setting `stopped` ends
+    the run and raises StoppedError. A run that fails is no failure of the port: `data["why"]` says why, "" where it did
+    its steps; `data["messages"]` are its last words.
+    """
+    reference = Recording.read(plan.kept_in(REFERENCE))
+    steps = min(reference.steps, MOST_STEPS)
+    formats = assumed() if formats is None else formats
+    data: dict[str, Any] = {
+        "status": None, "steps": 0, "seconds": 0.0, "why": "the original did not reach a step", "messages": [],
+        "formats": dict(formats), "faults": plan.control,
+    }  # fmt: skip
+    if steps:
+        watch = _stoppable(Watch(aside, plan.timeout, progress), stopped)
+        changes = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "steps": steps}
+        try:
+            recorded, ended = _again(plan, REFERENCE, aside, watch, changes)
+        except (OSError, TorchportError) as error:
+            data["why"] = f"it could not be run: {error}"
+        else:
+            data |= {
+                "status": ended.status,
+                "steps": recorded.steps,
+                "seconds": ended.seconds,
+                "why": _why(recorded, ended, steps),
+                "messages": recorded.last_messages,
+            }
+    result = step_result(CONTROL, plan, data)
+    result.write(aside / RESULT)
+    return result
+
+
+def assumed() -> dict[str, str]:
+    """The formats in which the NPU of this machine computes with float32 unless the script says otherwise."""
+    return {} if vnpu.detect().kind is vnpu.Kind.VNPU else dict(roundoff.DEFAULTS)
+
+
+def recorded(folder: Path) -> Recording | None:
+    """What the control run of `folder` recorded; None where it reached no step."""
+    if not (folder / recording.HEAD).is_file():
+        return None
+    found = Recording.read(folder)
+    return found if found.steps else None
+
+
+def has_room(plan: Plan) -> bool:
+    """Whether this machine has the memory for the control run beside the port, as far as the reference tells."""
+    memory = Recording.read(plan.kept_in(REFERENCE)).of_kind("memory")
+    needed = sum(int(event["resident"]) for event in memory)
+    return bool(memory) and ROOM * needed < free_memory()[0]
+
+
+def noisy(plan: Plan, aside: Path, progress: Progress) -> Recording:
+    """Run the original once more, in the folder `aside`, with rounding noise and without faults: how far rounding alone
+    takes it. As many steps as the port did, at most `MOST_NOISY`."""
+    steps = min(steps_of(Recording.read(plan.kept_in(REFERENCE))), MOST_NOISY)
+    watch = Watch(aside, plan.timeout, progress)
+    return _again(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": assumed(), "steps": steps})[0]
+
+
+def forced(
+    plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None
+) -> Forced | None:
+    """Run the original, the original with noise and faults, and the port, each step from the state that the first had
+    before it: for a training that rounding takes another way within a few steps.
+
+    At most as many steps as `states` saves; None where it could not save any. Raises TorchportError where a run cannot
+    be started.
+    """
+    kept = Recording.read(plan.kept_in(REFERENCE))
+    folder = aside / STATES
+    found: dict[str, Recording] = {}
+    formats = assumed() if formats is None else formats
+    with_faults = {
+        "noise": True,
+        "roundoffs": dict(formats),
+        "faults": plan.control,
+        "states_in": str(folder),
+    }
+    steps = min(kept.steps, states.MOST_STEPS)
+    size = 0
+    for name, side, changes in (
+        (REFERENCE, REFERENCE, {"states_out": str(folder)}),
+        (CONTROL, REFERENCE, with_faults),
+        (NPU, NPU, {"states_in": str(folder)}),
+    ):
+        place = aside / name
+        place.mkdir(parents=True)
+        watch = Watch(place, plan.timeout, progress)
+        found[name], _ = _again(plan, side, place, watch, {**changes, "steps": steps})
+        if name == REFERENCE:
+            saved, size = states.available(folder)
+            if not saved:
+                return None
+            steps = min(steps, saved + 1)  # the first step needs none
+    shutil.rmtree(folder)
+    return Forced(found[REFERENCE], found[NPU], found[CONTROL], size)
+
+
+def _again(
+    plan: Plan, side: str, aside: Path, watch: Callable[[float], str], changes: Mapping[str, Any]
+) -> tuple[Recording, Ended]:
+    """Run one side from the reference's initial weights; what it wrote is not kept."""
+    kept = Recording.read(plan.kept_in(REFERENCE))
+    with viewed(plan, side, aside) as views:
+        options = dataclasses.replace(
+            options_of(plan, side, aside, views),
+            save="",
+            load=str(plan.kept_in(REFERENCE) / recording.WEIGHTS),
+            enough=None,
+            kind=kept.trained[0].step_kind,
+            **changes,
+        )
+        found = run(plan, side, aside, views, options, watch, ONE_THREAD if side == REFERENCE else "")
+        for number, _ in enumerate(views):
+            shutil.rmtree(aside / f"{VIEW}-{number + 1}")
+    return found
+
+
+def _stoppable(watch: Watch, stopped: threading.Event | None) -> Callable[[float], str]:
+    def look(seconds: float) -> str:
+        if stopped is not None and stopped.is_set():
+            raise StoppedError
+        return watch(seconds)
+
+    return look
+
+
+def _why(found: Recording, ended: Ended, steps: int) -> str:
+    """Why a run did fewer steps than it was asked for."""
+    if found.steps >= steps:
+        return ""
+    reason = {"timeout": "it was stopped by --timeout", "memory": "the machine's memory was used up"}
+    text = reason.get(ended.stopped, f"it ended with exit status {ended.status}")
+    return f"{text} after {found.steps} of {steps} steps"
