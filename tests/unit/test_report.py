@@ -276,8 +276,7 @@ def test_each_control_says_by_what_it_was_noticed() -> None:
         "  noticed         one sample of a batch replaced, by input at train.py:18 2.0e-03 (3e-06 allowed)"
         in lines
     )
-    smallest = "The smallest change that was noticed is 1 % of the gradient of fc1.weight, in step 19."
-    assert f"                  {smallest}" in lines
+    assert "The smallest change" not in text  # the verdict says it
     exact = made.control("sample", {"kind": "upload", "name": "train.py:14", "error": None, "allowed": None})
     data = port_results.comparison(controls=made.controls(exact))
     lines = render_port(port_results.port(comparison=data), 120, False).splitlines()

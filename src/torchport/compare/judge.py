@@ -173,8 +173,8 @@ def _grounds(
             "one unit in the last place changed shows"
         )
     words.append(
-        f"would have noticed {table['smallest']}"
-        if table["smallest"]
+        f"would have noticed {seen}"
+        if (seen := controls.smallest(table["rows"]))
         else f"power not measured: {table['why']}"
     )
     return "; ".join(words)
@@ -195,7 +195,13 @@ def _controls(judged: Sequence[Compared], forced: Forced | None, chance: list[st
     rows = controls.table(
         one.reference.series, one.control.series, one.faults, one.yardstick, kind, chance=bool(chance)
     )
-    return {"measured": True, "why": "", "rows": rows, "smallest": controls.smallest(rows)}
+    seen = controls.smallest(rows)
+    return {
+        "measured": True,
+        "why": "",
+        "rows": rows,
+        "smallest": f"this comparison noticed {seen}" * bool(seen),
+    }
 
 
 def _yardstick(

@@ -102,7 +102,7 @@ def draws(data: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def controls(data: Mapping[str, Any]) -> Iterator[Line]:
-    """The faults that were put into the original on purpose, and the smallest that the comparison noticed.
+    """The faults that were put into the original on purpose, and which the comparison noticed.
 
     Where the runs differ, faults that were noticed are only counted: that the comparison notices something is seen.
     """
@@ -120,8 +120,6 @@ def controls(data: Mapping[str, Any]) -> Iterator[Line]:
         outcome = wording.outcome(row)
         if not (is_counted and outcome == "noticed"):
             yield outcome, f"{row.get('words')}{_seen(row, outcome)}"
-    if measured.get("smallest") and not is_counted:
-        yield "", wording.sentence(str(measured["smallest"]))
 
 
 def _seen(row: Mapping[str, Any], outcome: str) -> str:
