@@ -117,19 +117,28 @@ def local(torch: Any, tensor: Any) -> Any:
     """The floating-point numbers of `tensor` that this process has, as a strided tensor; None where there are none."""
     if tensor is None:
         return None
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return tensor.detach() if _is_plain(torch, tensor) else None
     if hasattr(tensor, "to_local"):  # a DTensor, of FSDP2 among others
         tensor = tensor.to_local()
     if (
         torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor)
         or torch.nn.parameter.is_lazy(tensor)
-        or tensor.layout != torch.strided
-        or tensor.device.type == "meta"
-        or not tensor.is_floating_point()
-        or tensor.dtype.itemsize < 2  # 8 bits
-        or tensor.numel() == 0
+        or not _is_plain(torch, tensor)
     ):
         return None
     return tensor.detach()
+
+
+def _is_plain(torch: Any, tensor: Any) -> bool:
+    dtype = tensor.dtype
+    return bool(
+        dtype.is_floating_point
+        and dtype.itemsize > 1  # those of 8 bits are rarely computed with
+        and tensor.layout == torch.strided
+        and not tensor.is_meta
+        and tensor.numel()
+    )
 
 
 def _pieces(torch: Any, tensor: Any) -> Iterator[Any]:

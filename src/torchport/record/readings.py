@@ -36,7 +36,7 @@ class Readings:
         if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
             return False
         for name in ("npu", "cuda"):
-            device = getattr(torch, name, None)
+            device = vars(torch).get(name)  # getattr for what torch lacks takes long
             if (
                 device is not None
                 and hasattr(device, "is_current_stream_capturing")

@@ -34,6 +34,10 @@ from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Jour
 from torchport.record.scaling import Scaling
 from torchport.record.sites import Sites
 
+# Modules of this room that dynamo is to leave alone.
+UNTRACED = (
+    "inputs", "limit", "names", "norms", "quantities", "readings", "recorder", "recording", "scaling",
+)  # fmt: skip
 # How an optimizer computes, not what.
 IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
 
@@ -98,6 +102,7 @@ class Recorder:
         self._log_seeds(random, "seed", "random")
         self._undo.append(after_import("numpy", self._numpy_imported))
         self._undo.append(after_import("torch", self._torch_imported))
+        self._undo.append(after_import("torch._dynamo.trace_rules", self._keep_out))
 
     def undo(self) -> None:
         """Put every patched attribute back and stop watching."""
@@ -172,6 +177,21 @@ class Recorder:
             self._patches.wrap(torch.nn.parallel.DistributedDataParallel, "__init__", self._replicated)
         if self._equal is not None:
             self._equal.install()
+
+    def _keep_out(self, rules: Any) -> None:
+        """Let dynamo run what records a compiled optimizer as it is: traced, it would read numbers that are not there.
+        What modules and tensors call (`calls`, `uploads`) is not kept out: it must not break a graph."""
+        if not hasattr(rules, "add"):  # a torch of before 2.2
+            return
+        before = list(rules.SKIP_DIRS)
+
+        def restore() -> None:
+            rules.SKIP_DIRS[:] = before
+            rules._recompile_re()
+
+        self._undo.append(restore)
+        for name in UNTRACED:
+            rules.add(f"{__package__}.{name}")
 
     def _log_seeds(self, module: ModuleType, name: str, of: str) -> None:
         def wrapper(original: Any) -> Any:
@@ -310,11 +330,13 @@ class Recorder:
         now = time.perf_counter()
         seconds = None if self._last is None else now - self._last
         self._last = now
-        self._write(
-            "step", step=self._updates, device=parameter, gradient=gradient,
-            launches=self._launches(wait=False),
-            seconds=seconds, elapsed=self._journal.elapsed(),
-        )  # fmt: skip
+        fields = {"step": self._updates, "seconds": seconds, "elapsed": self._journal.elapsed()}
+
+        def write(_: Any) -> None:
+            launches = self._launches(wait=False)  # after the device was waited for
+            self._journal.write("step", device=parameter, gradient=gradient, launches=launches, **fields)
+
+        self.readings.put((), write)
         self._record_settings(optimizer)
         for part in self.parts:
             part.stepped(optimizer, self._built.get(optimizer, -1), self._updates)
@@ -364,7 +386,7 @@ class Recorder:
 
     def _launches(self, *, wait: bool) -> int | None:
         """How many operators this process has launched; those that torch_npu still has in its queue too with `wait`."""
-        npu = getattr(self._torch, "npu", None)
+        npu = vars(self._torch).get("npu")  # getattr for what torch lacks takes long
         if npu is None:
             return None
         if wait and npu.is_initialized():
