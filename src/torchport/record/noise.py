@@ -24,12 +24,13 @@ def own_generator(torch: Any, seed: int) -> Any:
 
 
 def moved(torch: Any, value: Any, draws: Any) -> Any:
-    """A floating-point tensor with each number moved to the next one of its dtype, up or down at random; zeros, which
-    nothing has rounded, stay."""
+    """A floating-point tensor with each number moved to the next one of its dtype, up or down at random; zeros and
+    infinities, which nothing has rounded, stay."""
     value = value.detach()
     up = torch.rand(value.shape, generator=draws) < 0.5
     towards = torch.where(up, torch.inf, -torch.inf).to(value.dtype)
-    return torch.where(value == 0, value, torch.nextafter(value, towards))
+    exact = (value == 0) | ~value.isfinite()
+    return torch.where(exact, value, torch.nextafter(value, towards))
 
 
 class Noise:
