@@ -70,16 +70,16 @@ def control(
         watch = _stoppable(Watch(aside, plan.timeout, progress), stopped)
         changes = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "steps": steps}
         try:
-            recorded, ended = _again(plan, REFERENCE, aside, watch, changes)
+            found, ended = _again(plan, REFERENCE, aside, watch, changes)
         except (OSError, TorchportError) as error:
             data["why"] = f"it could not be run: {error}"
         else:
             data |= {
                 "status": ended.status,
-                "steps": recorded.steps,
+                "steps": _steps(found, reference),
                 "seconds": ended.seconds,
-                "why": _why(recorded, ended, steps),
-                "messages": recorded.last_messages,
+                "why": _why(_steps(found, reference), ended, steps),
+                "messages": found.last_messages,
             }
     result = step_result(CONTROL, plan, data)
     result.write(aside / RESULT)
@@ -93,10 +93,7 @@ def assumed() -> dict[str, str]:
 
 def recorded(folder: Path) -> Recording | None:
     """What the control run of `folder` recorded; None where it reached no step."""
-    if not (folder / recording.HEAD).is_file():
-        return None
-    found = Recording.read(folder)
-    return found if found.steps else None
+    return Recording.read(folder) if Result.read(folder / RESULT).data["steps"] else None
 
 
 def has_room(plan: Plan) -> bool:
@@ -182,10 +179,16 @@ def _stoppable(watch: Watch, stopped: threading.Event | None) -> Callable[[float
     return look
 
 
-def _why(found: Recording, ended: Ended, steps: int) -> str:
+def _steps(found: Recording, reference: Recording) -> int:
+    """The steps of the reference's kind: a run that fails may have called a module without doing a step."""
+    kinds = {one.trained[0].step_kind for one in (found, reference) if one.trained}
+    return found.steps if len(kinds) == 1 else 0
+
+
+def _why(done: int, ended: Ended, steps: int) -> str:
     """Why a run did fewer steps than it was asked for."""
-    if found.steps >= steps:
+    if done >= steps:
         return ""
     reason = {"timeout": "it was stopped by --timeout", "memory": "the machine's memory was used up"}
     text = reason.get(ended.stopped, f"it ended with exit status {ended.status}")
-    return f"{text} after {found.steps} of {steps} steps"
+    return f"{text} after {done} of {steps} steps"
