@@ -30,7 +30,7 @@ SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check models distributed kills libraries conformance mutation corpus fuzz lint types format docs asan tsan micro bench clean distclean
+.PHONY: help setup build demo test install-check models distributed kills libraries conformance mutation verdict corpus fuzz lint types format docs asan tsan micro bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -69,6 +69,9 @@ conformance: setup ## PyTorch's operator database against status.json (5 minutes
 
 mutation: setup ## faults put into the kernels, and how many the tests notice (30 minutes; AGAIN=1 after adding a test)
 	$(BIN)/python tests/mutation/run.py --jobs $(JOBS) $(if $(AGAIN),--again)
+
+verdict: setup ## 20 scripts, and each with a dozen faults put into its port: does `port` tell them apart? (half an hour)
+	$(BIN)/python tests/verdict/run.py --jobs $(JOBS)
 
 libraries: setup build/libraries/.installed ## scripts with accelerate, diffusers, lightning, timm, transformers, ultralytics
 	$(BIN)/python -m pytest -o timeout=600 tests/libraries

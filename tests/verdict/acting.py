@@ -1,0 +1,64 @@
+"""Whether a sabotage acts: what the sabotaged port recorded against what the healthy one did, on the same device.
+
+Both runs are deterministic (one thread, the same random stream), so whatever differs was changed by the edit; this needs
+no tolerance but one unit in the last place of a float32.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torchport.record.recording import Process, Recording
+
+LEAST = 1e-7  # relative
+# Times differ from run to run.
+_TIME = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)? ?(?:ms|s)\b")
+
+
+def change(healthy: Recording, port: Recording) -> str:
+    """What the sabotage changed first, in words; "" for nothing.
+
+    In this order: steps, losses (else outputs) by rank and place, settings of the optimizers, what was printed.
+    """
+    if len(healthy.trained) != len(port.trained):
+        return f"{len(port.trained)} processes train instead of {len(healthy.trained)}"
+    for ours, theirs in zip(healthy.trained, port.trained, strict=True):
+        for text in _changes(ours, theirs):
+            return text
+    if _TIME.sub("", healthy.output) != _TIME.sub("", port.output):
+        return "what it prints"
+    return ""
+
+
+def _changes(healthy: Process, port: Process) -> Iterator[str]:
+    if healthy.step_kind != port.step_kind:
+        yield f"a step is a {port.step_kind} instead of a {healthy.step_kind}"
+    if len(healthy.steps) != len(port.steps):
+        yield f"{len(port.steps)} steps instead of {len(healthy.steps)}"
+    what = "loss" if healthy.of_kind("loss") else "output"
+    first: list[int] = []
+    # By order, not by name: the edit may have moved lines.
+    for ours, theirs in zip(healthy.curves().values(), port.curves().values(), strict=False):
+        if len(ours) != len(theirs):
+            yield f"{len(theirs)} values of a {what} instead of {len(ours)}"
+        pairs = enumerate(zip(ours, theirs, strict=False))
+        first += [step for step, (one, other) in pairs if _differ(one, other)][:1]
+    if first:
+        yield f"the {what} changes at step {min(first)}"
+    for ours, theirs in zip(healthy.of_kind("settings"), port.of_kind("settings"), strict=False):
+        if _plain(ours) != _plain(theirs):
+            yield f"a setting of the optimizer changes at step {ours['step']}"
+
+
+def _differ(one: float, other: float) -> bool:
+    if math.isfinite(one) and math.isfinite(other):
+        return abs(one - other) > LEAST * max(abs(one), abs(other))
+    return repr(one) != repr(other)
+
+
+def _plain(event: Mapping[str, Any]) -> str:
+    return json.dumps([event["optimizer"], event["step"], event["groups"]])
