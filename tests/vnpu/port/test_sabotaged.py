@@ -1,0 +1,67 @@
+"""A part of `make verdict`: three scripts as they are and with four faults each, and what `torchport port` says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "verdict"))
+
+import ports
+from matrix import HEALTHY, HOLDS, WRONG, Row, TableError
+
+CELLS = {
+    "mlp": ["step deleted", "optimizer setting", "dropout rate", "layer frozen"],
+    "gan": ["rate x1.1", "rate x3", "loss term dropped", "wrong reduction"],
+    "lstm": ["mask off", "smoothing off", "batch order", "clipping or schedule"],
+}
+
+
+Rows = Mapping[tuple[str, str], Row | TableError]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> ports.Ports:
+    return ports.Ports(tmp_path_factory.mktemp("verdict"), jobs=2)
+
+
+@pytest.fixture(scope="module")
+def rows(made: ports.Ports) -> Rows:
+    """All of them at once: two run at a time."""
+    return {(script, column): row for script, column, row in made.rows(CELLS)}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("script", CELLS)
+def test_a_healthy_port_holds(rows: Rows, script: str) -> None:
+    assert rows[script, HEALTHY] == Row(HOLDS)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("script", "column"), [(script, column) for script in CELLS for column in CELLS[script]]
+)
+def test_a_faulty_port_does_not_hold(rows: Rows, script: str, column: str) -> None:
+    row = rows[script, column]
+    assert isinstance(row, Row), row
+    assert row.acts
+    assert (row.word, row.code[:3]) == (WRONG, "TP3"), row
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("rows")
+def test_neither_an_edit_that_breaks_the_port_nor_one_that_does_nothing_counts(
+    made: ports.Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = "            optimizer.step()\n"
+    edits = {
+        "rate x1.1": (step, step + "            # nothing\n"),
+        "rate x3": (step, "            raise SystemExit(7)\n"),
+    }
+    monkeypatch.setattr(made, "_edits", {"mlp": edits})
+    assert made.sabotaged("mlp", "rate x1.1") == Row(HOLDS)
+    with pytest.raises(TableError, match="ends with exit status 7"):
+        made.sabotaged("mlp", "rate x3")
