@@ -1,14 +1,19 @@
 """What both runs of a port record of each step: the same places, names and counts, and nearly the same numbers."""
 
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from torchport.record.recording import Recording
+from torchport import startup
+from torchport.findings import Result
+from torchport.record.recording import HEAD, VERSION, Recording
+from torchport.record.session import Options
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "digits" / "train.py"
 CLOSE = 1e-5
@@ -78,6 +83,49 @@ def test_both_runs_of_a_port_have_the_same_quantities(tmp_path):
     for one, other in inputs:
         assert other["norms"] == pytest.approx(one["norms"], rel=CLOSE)
     pairs(reference, port, "autocast", "site", "dtype", "enabled")
+    # The device is read once a step, and yet the journal has things in the order in which they happened.
+    told = ("inputs", "loss", "step", "settings", "parameters", "norms")
+    orders = [[event["kind"] for event in one.events if event["kind"] in told] for one in (reference, port)]
+    assert orders[0] == orders[1]
+
+
+KILLED = """
+import os, signal, sys
+from torchport import vnpu
+vnpu.activate()
+import torch
+weight = torch.nn.Parameter(torch.ones(3, device="npu"))
+optimizer = torch.optim.SGD([weight], 0.1)
+for step in range(4):
+    for part in range(3):
+        loss = (weight * (part + 1)).sum()
+        (loss / 2).backward()
+        loss.detach().zero_()
+    if step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_killed_process_loses_one_loss(tmp_path):
+    Result("record", data={"recording": VERSION}).write(tmp_path / HEAD)
+    script = tmp_path / "train.py"
+    script.write_text(KILLED)
+    environment = {
+        **os.environ, "PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(str(tmp_path)).variable()
+    }  # fmt: skip
+    ended = subprocess.run([sys.executable, script], env=environment, check=False, timeout=100)
+    assert ended.returncode == -signal.SIGKILL
+    (process,) = Recording.read(tmp_path).processes
+    losses = [event["value"] for event in process.of_kind("loss")]
+    assert len(losses) == 11, "of 12"
+    # Each step takes 0.3 from each of three weights: (1 + 2 + 3) / 2 * 0.1.
+    weights = [1.0, 0.7, 0.4, 0.1]
+    expected = [1.5 * factor * weight for weight in weights for factor in (1, 2, 3)]
+    assert losses == pytest.approx(expected[:-1], rel=1e-5)
+    launches = [event["launches"] for event in process.of_kind("loss")]
+    assert all(before < after for before, after in itertools.pairwise(launches))
 
 
 @pytest.mark.timeout(300)
