@@ -219,8 +219,8 @@ def recorded(path: Path, losses: list[float], rate: float = 0.1, printed: str = 
     [
         ([3.0, 2.0, 1.0], 0.1, "accuracy 97 %", ""),
         ([3.0, 2.0, 1.0 + 5e-8], 0.1, "accuracy 97 %", ""),  # less than rounding
-        ([3.0, 2.0 + 1e-6, 1.0], 0.1, "accuracy 97 %", "the loss changes at step 1"),
-        ([3.0, 2.0, float("nan")], 0.1, "accuracy 97 %", "the loss changes at step 2"),
+        ([3.0, 2.0 + 1e-6, 1.0], 0.1, "accuracy 97 %", "the loss changes from step 1 on, by 5e-07 at most"),
+        ([3.0, 2.0, float("nan")], 0.1, "accuracy 97 %", "the loss changes from step 2 on, by inf at most"),
         ([3.0, 2.0], 0.1, "accuracy 97 %", "2 steps instead of 3"),
         ([3.0, 2.0, 1.0], 0.11, "accuracy 97 %", "a setting of the optimizer changes at step 0"),
         ([3.0, 2.0, 1.0], 0.1, "accuracy 98 %", "what it prints"),

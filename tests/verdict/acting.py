@@ -22,7 +22,7 @@ _TIME = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)? ?(?:ms|s)\b")
 def change(healthy: Recording, port: Recording) -> str:
     """What the sabotage changed first, in words; "" for nothing.
 
-    In this order: steps, losses (else outputs) by rank and place, settings of the optimizers, what was printed.
+    In this order: steps, losses (else outputs) of each rank and place and how far they move, settings of the optimizers, what was printed.
     """
     if len(healthy.trained) != len(port.trained):
         return f"{len(port.trained)} processes train instead of {len(healthy.trained)}"
@@ -40,24 +40,29 @@ def _changes(healthy: Process, port: Process) -> Iterator[str]:
     if len(healthy.steps) != len(port.steps):
         yield f"{len(port.steps)} steps instead of {len(healthy.steps)}"
     what = "loss" if healthy.of_kind("loss") else "output"
-    first: list[int] = []
     # By order, not by name: the edit may have moved lines.
-    for ours, theirs in zip(healthy.curves().values(), port.curves().values(), strict=False):
+    curves = list(zip(healthy.curves().values(), port.curves().values(), strict=False))
+    for ours, theirs in curves:
         if len(ours) != len(theirs):
             yield f"{len(theirs)} values of a {what} instead of {len(ours)}"
-        pairs = enumerate(zip(ours, theirs, strict=False))
-        first += [step for step, (one, other) in pairs if _differ(one, other)][:1]
-    if first:
-        yield f"the {what} changes at step {min(first)}"
+    sizes = [
+        (step, size)
+        for ours, theirs in curves
+        for step, (one, other) in enumerate(zip(ours, theirs, strict=False))
+        if (size := _difference(one, other)) > LEAST
+    ]
+    if sizes:
+        yield f"the {what} changes from step {min(sizes)[0]} on, by {max(size for _, size in sizes):.0e} at most"
     for ours, theirs in zip(healthy.of_kind("settings"), port.of_kind("settings"), strict=False):
         if _plain(ours) != _plain(theirs):
             yield f"a setting of the optimizer changes at step {ours['step']}"
 
 
-def _differ(one: float, other: float) -> bool:
+def _difference(one: float, other: float) -> float:
+    """Relative; infinite where one of the two is not finite and the other another value."""
     if math.isfinite(one) and math.isfinite(other):
-        return abs(one - other) > LEAST * max(abs(one), abs(other))
-    return repr(one) != repr(other)
+        return abs(one - other) / max(abs(one), abs(other)) if one != other else 0.0
+    return 0.0 if repr(one) == repr(other) else math.inf
 
 
 def _plain(event: Mapping[str, Any]) -> str:
