@@ -37,9 +37,10 @@ class Noise:
     """Moves the floating-point outputs of each module call that makes no other module call.
 
     By one unit in the last place of the output's dtype; where `formats` says that an NPU computes a kind of layer in a
-    coarser format (`roundoff`), by that format's roundoff of the size that the output's numbers have. Gradients pass as
-    they are. Whole numbers stay what they are, since code may rely on them: a mask, an index, a probability of 1.
-    Draws from a generator of its own.
+    coarser format (`roundoff`), by that format's roundoff of the size that the output's numbers have. The gradients that
+    come back to it are moved by one unit as well: there, too, another device adds in another order. Whole numbers of an
+    output stay what they are, since code may rely on them: a mask, an index, a probability of 1. Draws from a generator
+    of its own.
     """
 
     def __init__(self, torch: Any, formats: Mapping[str, str] | None = None) -> None:
@@ -103,7 +104,9 @@ class Noise:
             fits = value.is_floating_point() and value.layout == torch.strided and id(value) not in given
             if not fits or value.device.type != "cpu" or not value.numel():
                 return value
-            return self._straight.apply(value, functools.partial(self._moved, roundoff=roundoff))
+            return self._straight.apply(
+                value, functools.partial(self._moved, roundoff=roundoff), self._differing
+            )
         if isinstance(value, tuple):
             parts = [self._changed(part, given, roundoff) for part in value]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -123,21 +126,31 @@ class Noise:
         whole = (value == value.round()) & (value.abs() < 1 / torch.finfo(value.dtype).eps)
         return torch.where(whole, value, moved(torch, value, self._draws))
 
+    def _differing(self, gradient: Any) -> Any:
+        """The gradient, moved as an output is; a second derivative does not see it."""
+        torch = self._torch
+        if type(gradient) is not torch.Tensor or gradient.layout != torch.strided or self._is_traced():
+            return gradient
+        difference = moved(torch, gradient, self._draws) - gradient.detach()
+        return gradient + difference.nan_to_num(0.0)  # what overflows stays infinite
+
 
 def _straight_through(torch: Any) -> Any:
-    """Gives what a callable makes of a tensor, with the gradient of the tensor itself."""
+    """Gives what a callable makes of a tensor, with the gradient of the tensor itself, of which another callable may
+    make something in the backward pass."""
 
     class StraightThrough(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
-        def forward(context: Any, value: Any, move: Any) -> Any:
+        def forward(context: Any, value: Any, move: Any, differ: Any) -> Any:
+            context.differ = differ
             return move(value)
 
         @staticmethod
         def backward(context: Any, gradient: Any) -> Any:
-            return gradient, None
+            return context.differ(gradient), None, None
 
         @staticmethod
-        def jvp(context: Any, tangent: Any, none: Any) -> Any:
+        def jvp(context: Any, tangent: Any, *none: Any) -> Any:
             return tangent.view_as(tangent)
 
     return StraightThrough

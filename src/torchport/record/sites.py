@@ -12,6 +12,8 @@ _INSTALLED = ("site-packages", "dist-packages")
 _BETWEEN = tuple(name + os.sep for name in ("torch", "torch_npu", "torchport"))
 _OURS = os.path.realpath(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _STANDARD = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
+# Calls what is compiled, and what is kept from being compiled.
+_COMPILER = os.path.join("torch", "_dynamo", "eval_frame.py")
 DEEPEST = 80
 
 
@@ -32,11 +34,21 @@ class Sites:
     def here(self, skip: int = 1) -> str:
         """The innermost line that is not torch's or ours, as `model.py:31` or `transformers/trainer.py:7`.
 
-        `skip` leaves out that many of the innermost frames. "" where there is none.
+        What runs compiled has no lines of its own: there it is the line that calls what is compiled, also where the
+        compiler leaves the code as it is. `skip` leaves out that many of the innermost frames. "" where there is none.
         """
-        for name, frame, _ in self._walk(sys._getframe(skip)):
-            return self._place(name, frame)
-        return ""
+        found = ""
+        frame: FrameType | None = sys._getframe(skip)
+        for _ in range(DEEPEST):
+            if frame is None:
+                break
+            if frame.f_code.co_filename.endswith(_COMPILER):
+                found = ""
+            elif not found:
+                name, _ = self._file(frame.f_code)
+                found = self._place(name, frame) if name else ""
+            frame = frame.f_back
+        return found
 
     def user(self, skip: int = 1) -> str:
         """The innermost line of the user's own files; that of `here` where no such file is on the stack."""

@@ -12,7 +12,8 @@ from torchport.patches import Patches
 
 
 def patch(torch: Any, patches: Patches) -> None:
-    """Patch torch.compile: a module gives an OptimizedModule with its names (`_orig_mod.`), a function itself."""
+    """Patch torch.compile: a module gives an OptimizedModule with its names (`_orig_mod.`), a function one that calls
+    it from the same place in torch."""
 
     def compile_(original: Any) -> Any:
         def call(model: Any = None, **kwargs: Any) -> Any:
@@ -20,7 +21,11 @@ def patch(torch: Any, patches: Patches) -> None:
                 return lambda function: call(function, **kwargs)
             if not callable(model):
                 return original(model, **kwargs)  # raises
-            return eager_module(torch, model) if isinstance(model, torch.nn.Module) else model
+            return (
+                eager_module(torch, model)
+                if isinstance(model, torch.nn.Module)
+                else torch._dynamo.disable(model)
+            )
 
         return call
 
