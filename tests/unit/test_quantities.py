@@ -169,6 +169,15 @@ def test_inputs_are_those_of_twenty_steps(runs):
     assert all(event["norms"] == [5, 2] for event in found), "named arguments too"
 
 
+def test_a_compiled_optimizer_is_measured_as_any(runs):
+    eager, compiled = (runs[name] for name in ("compiled ", "compiled eager"))
+    for kind in ("norms", "inputs", "loss"):
+        assert len(events(compiled, kind)) == 5
+    for one, other in zip(events(eager, "norms"), events(compiled, "norms"), strict=True):
+        for quantity in QUANTITIES:
+            assert other[quantity] == pytest.approx(one[quantity], rel=1e-5)
+
+
 def test_the_loss_scale_and_left_out_steps(runs):
     assert [(event["step"], event["scale"], event["skipped"]) for event in events(runs["scaled"], "scaler")] == [
         (0, 8.0, False), (1, 8.0, True), (1, 4.0, False), (2, 4.0, False),

@@ -46,14 +46,15 @@ class Change(Part):
                     p.add_(p - before, alpha=0.05)
 
 
-def recorded(run, *parts):
+def recorded(run, *parts, refer=True):
     """The events of `run`."""
     folder = Path(tempfile.mkdtemp())
     Result("record", data={"recording": VERSION}).write(folder / HEAD)
     journal, sites = Journal(folder), Sites()
 
     def prepare(torch, patches):
-        patches.on_undo(reference.apply(torch).undo)
+        if refer:
+            patches.on_undo(reference.apply(torch).undo)
         recorder.parts.extend(parts)
         uploads = Uploads(torch, journal.write, recorder.readings, sites.user)
         uploads.install(patches)
@@ -217,6 +218,22 @@ def many_visits():
         torch.ones(1).to("cuda")
 
 
+def compiled(backend):
+    """A step of an optimizer that dynamo traces; `backend` "": as it is."""
+    torch.manual_seed(1)
+    net = nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    model, step = (
+        (torch.compile(net, backend=backend), torch.compile(optimizer.step, backend=backend))
+        if backend
+        else (net, optimizer.step)
+    )
+    for batch in batches()[:, :, :6]:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        step()
+
+
 def transform():
     torch.func.grad(lambda x: (x.to("cuda") * x).sum())(torch.ones(3))
 
@@ -238,6 +255,8 @@ def main():
     found["half"] = recorded(lambda: train(dtype=torch.bfloat16))
     for name, run in runs.items():
         found[name] = recorded(run)
+    for backend in ("", "eager"):
+        found[f"compiled {backend}"] = recorded(lambda backend=backend: compiled(backend), refer=False)
     found["oracle"] = oracle
     found["accuracy"] = accuracy()
     found["names"] = names()
