@@ -208,5 +208,13 @@ def test_a_place_is_looked_at_so_often(runs):
     assert [event["visit"] for event in events(runs["visits"], "upload")] == list(range(200))
 
 
+def test_everything_is_put_back(runs):
+    assert runs["undone"] is True
+
+
+def test_a_scripted_function_and_a_default_device_are_left_alone(runs):
+    assert runs["script"] == []
+
+
 def test_nothing_is_read_inside_a_transform(runs):
     assert runs["transform"] == []

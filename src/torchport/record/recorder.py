@@ -147,6 +147,7 @@ class Recorder:
 
     def _torch_imported(self, torch: Any) -> None:
         self._torch = torch
+        _make_tables(torch)
         backend = torch._C._get_privateuse1_backend_name() if hasattr(torch, "npu") else "cpu"
         self._journal.write(
             "torch", version=torch.__version__, backend=backend, threads=torch.get_num_threads()
@@ -392,6 +393,13 @@ class Recorder:
         if wait and npu.is_initialized():
             npu.synchronize()
         return vnpu.launches()
+
+
+def _make_tables(torch: Any) -> None:
+    """Make torch's tables of its own functions, which it does at their first use: they must have the functions as they
+    were, or `with torch.device("meta")` and TorchScript would not know what was replaced."""
+    importlib.import_module("torch.utils._device")._device_constructors()
+    torch.jit._builtins._get_builtin_table()
 
 
 def settings(group: dict[str, Any]) -> dict[str, Any]:

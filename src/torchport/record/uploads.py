@@ -46,9 +46,6 @@ class Uploads(Part):
     def install(self, patches: Patches) -> None:
         """Watch the calls, also those that torch_npu brings."""
         torch = self._torch
-        from torch.utils._device import _device_constructors
-
-        _device_constructors()  # made at its first use: it must have the functions as they were
         patches.wrap(torch.Tensor, "to", self._moved)
         patches.wrap(torch.Tensor, "cuda", self._sent)
         patches.wrap(torch.Tensor, "copy_", self._copied)

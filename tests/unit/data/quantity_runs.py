@@ -234,6 +234,23 @@ def compiled(backend):
         step()
 
 
+def torch_script():
+    """A scripted function finds the operators behind what is watched."""
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.tensor(2.0, device=x.device) + torch.as_tensor([1.0], device=x.device).to(x.device)
+
+    assert torch.jit.script(double)(torch.ones(1)).item() == 3
+    with torch.device("meta"):
+        assert torch.tensor([1.0]).device.type == "meta"
+
+
+def surroundings():
+    found = torch.jit._builtins._find_builtin(torch.tensor)
+    hooks = torch.nn.modules.module._global_forward_hooks
+    return dict(vars(torch.Tensor)), torch.tensor, torch.as_tensor, found, dict(hooks)
+
+
 def transform():
     torch.func.grad(lambda x: (x.to("cuda") * x).sum())(torch.ones(3))
 
@@ -241,6 +258,8 @@ def transform():
 def main():
     torch.set_num_threads(1)
     found, oracle = {}, []
+    recorded(torch_script)  # whatever is made at its first use is there now
+    before = surroundings()
     runs = {
         "hostile": hostile, "closure": closure, "by hand": by_hand, "gradients": gradients, "long": long_run,
         "scaled": scaled, "uploads": uploads, "visits": many_visits, "transform": transform,
@@ -257,6 +276,8 @@ def main():
         found[name] = recorded(run)
     for backend in ("", "eager"):
         found[f"compiled {backend}"] = recorded(lambda backend=backend: compiled(backend), refer=False)
+    found["undone"] = surroundings() == before
+    found["script"] = recorded(torch_script, refer=False)
     found["oracle"] = oracle
     found["accuracy"] = accuracy()
     found["names"] = names()
