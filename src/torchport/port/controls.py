@@ -103,12 +103,15 @@ def has_room(plan: Plan) -> bool:
     return bool(memory) and ROOM * needed < free_memory()[0]
 
 
-def noisy(plan: Plan, aside: Path, progress: Progress) -> Recording:
+def noisy(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None) -> Recording:
     """Run the original once more, in the folder `aside`, with rounding noise and without faults: how far rounding alone
-    takes it. As many steps as the port did, at most `MOST_NOISY`."""
+    takes it. As many steps as the port did, at most `MOST_NOISY`; `formats` as for `control`."""
+    formats = assumed() if formats is None else formats
     steps = min(steps_of(Recording.read(plan.kept_in(REFERENCE))), MOST_NOISY)
     watch = Watch(aside, plan.timeout, progress)
-    return _again(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": assumed(), "steps": steps})[0]
+    return _again(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": dict(formats), "steps": steps})[
+        0
+    ]
 
 
 def forced(

@@ -262,7 +262,7 @@ def _judged(plan: Plan, folder: Path, reference: Recording, port: Recording, pro
             progress.note("training amplifies rounding here: the original runs once more, with noise")
             noise = folder / NOISE
             noise.mkdir()
-            noisy = controls.noisy(plan, noise, progress)
+            noisy = controls.noisy(plan, noise, progress, _formats(plan, port))
         result = compare(reference, port, on_npu=True, noisy=noisy)
     return result
 
@@ -274,14 +274,20 @@ def _goes_on(reference: Recording, control: Recording) -> bool:
 
 def _fitting_control(plan: Plan, folder: Path, port: Recording, progress: Progress) -> Recording | None:
     """The control run; another one where the port's device rounds otherwise than that one took for granted."""
-    declared = roundoff.declared(port)
-    if not port.of_kind("device") or declared == plan.kept(CONTROL).data["formats"]:
+    declared = _formats(plan, port)
+    if declared == plan.kept(CONTROL).data["formats"]:
         return controls.recorded(plan.kept_in(CONTROL))
     progress.note("the port's device was told to round otherwise: the control run is made again")
     again = folder / CONTROL
     again.mkdir()
     controls.control(plan, again, progress, declared)
     return controls.recorded(again)
+
+
+def _formats(plan: Plan, port: Recording) -> dict[str, str]:
+    """Those in which the port's device said that it computes; what was taken for granted where it said nothing."""
+    known: dict[str, str] = plan.kept(CONTROL).data["formats"]
+    return roundoff.declared(port) if port.of_kind("device") else known
 
 
 def _files_findings(rows: list[FileRow], comparison: dict[str, Any]) -> Iterator[Finding]:

@@ -29,10 +29,12 @@ the device; checksum "" for one that was there already (in the reference nothing
 code are seen in the reference only |
   | inputs | site, step, norms: of the tensors that an outermost module call was given while training, for 20 steps |
   | autocast | site, dtype, enabled: a region, once each |
-  | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance and more (`draws.own`): \
-numbers of the device's own, drawn beside the run; error: that it cannot |
-  | fault | name, step, what (gradient, change, input), optimizer, parameter: what a control run did wrong on purpose |
-  | device | settings: how the device was told to round (HF32 and the like) |
+  | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance: numbers of the device's \
+own, drawn beside the run |
+  | fault | name, step, what (gradient, change, input), optimizer, parameter, site: what a control run did wrong on \
+purpose |
+  | device | settings: the format in which the NPU computes each kind of float32 layer, and whether it is virtual; in \
+a control run the formats that it took for granted (`roundoff`) |
   | call | site, value (norm of the outputs), device, launches, elapsed: an outermost module call before any loss |
   | memory | resident, machine: bytes of this process and of the machine, after the first step |
   | modules | files: source files that were imported and are the user's |
