@@ -269,6 +269,27 @@ def test_copies_of_other_number_are_not_the_same_copies(judge):
     assert judge(run(copies[1], device="npu"), reference=run(*copies))["verdict"] == "holds"
 
 
+def test_what_is_on_the_device_already_is_no_copy(judge):
+    def copies(*checksums):
+        return [
+            {
+                "kind": "upload",
+                "site": "train.py:9",
+                "visit": visit,
+                "size": 8,
+                "checksum": text,
+                "sum": len(text),
+                "norm": 2.0,
+            }
+            for visit, text in enumerate(checksums)
+        ]
+
+    assert (
+        judge(run(*copies("abc", ""), device="npu"), reference=run(*copies("abc", "defg")))["verdict"]
+        == "holds"
+    )
+
+
 def test_a_gradient_of_nothing_but_rounding(judge):
     """The bias before a batch norm: its gradient is zero but for rounding, in each run another number."""
 

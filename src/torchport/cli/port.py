@@ -11,12 +11,12 @@ examples:
   torchport port train.py --from npu             run the port again, after editing it in OUT/convert/tree
 
 Converts the script and the modules of yours that it imports, runs the original on the CPU and the port on npu:0 (a real
-NPU, or the virtual one), both from the same weights and random numbers, and compares the loss of each step. A step is
+NPU, or the virtual one), both from the same weights and random numbers, and compares them step by step. A step is
 an optimizer.step(); without one, a backward(); without one, a module call. Each run works in a copy of the current
 folder: nothing in it changes. Words that torchport knows are its own, before and after SCRIPT; the others, and all
 after `--`, are the script's. The original runs once more with rounding noise, which is the yardstick, and with three
-small faults that are taken back (--no-control: without those). Without --steps, runs that are still going end once every
-loss has 50 steps and a minute has passed.
+small faults that are taken back (--no-control: without those). Without --steps, runs that are still going end once
+every loss has 50 steps and a minute has passed.
 
 The word, its exit code, and what it means:
   holds          0   the port ran on the NPU and computed what the original computes

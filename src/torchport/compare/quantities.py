@@ -86,9 +86,9 @@ def compared(
             noise = None if beside is None else beside.series
             yardstick = Yardstick(tolerance, theirs.series, noise, spoilt, forced=forced, given=given)
         pairs = [
-            yardstick.pair(key, one, ours.series[key])
+            yardstick.pair(key, *_alike(one, ours.series[key]))
             for key, one in theirs.series.items()
-            if key in ours.series and _comparable(key, one, ours.series[key])
+            if key in ours.series and (key[0] != UPLOAD or len(one.values) == len(ours.series[key].values))
         ]
         number = theirs.process.rank
         prefix = f"rank {number}, " if several and number is not None else ""
@@ -96,13 +96,16 @@ def compared(
     return found
 
 
-def _comparable(key: Key, reference: Series, port: Series) -> bool:
-    """Whether the values of both runs belong together.
+def _alike(reference: Series, port: Series) -> tuple[Series, Series]:
+    """The values of both runs that belong together.
 
     What is on the device already is not copied there, which the reference, where all is on the host, cannot tell: where
     the numbers of copies differ, they are not the same copies.
     """
-    return key[0] != UPLOAD or len(reference.values) == len(port.values)
+    if reference.kind != UPLOAD:
+        return reference, port
+    both = [place for place, value in enumerate(port.values) if value is not None]
+    return reference.part(both), port.part(both)
 
 
 def differences(both: Sequence[Compared]) -> Iterator[tuple[int, Finding]]:

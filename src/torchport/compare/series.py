@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchport.record.recording import Process
@@ -39,6 +39,16 @@ class Series:
         self.at.append(at)
         self.values.append(None if value is None else float(value))
         self.least.append(least)
+
+    def part(self, places: Sequence[int]) -> Series:
+        """The series with the values at these places alone."""
+        return Series(
+            self.kind,
+            self.name,
+            [self.at[place] for place in places],
+            [self.values[place] for place in places],
+            [self.least[place] for place in places],
+        )
 
     @property
     def numbers(self) -> list[float]:
@@ -76,7 +86,8 @@ def series(process: Process) -> dict[Key, Series]:
                 )
         elif kind == "upload":
             one = found.setdefault((UPLOAD, event["site"], 0), Series(UPLOAD, event["site"]))
-            one.add(done, event["sum"], float(event["norm"]))
+            # Without a checksum: on the device already, so nothing was copied.
+            one.add(done, event["sum"] if event["checksum"] else None, float(event["norm"]))
         done += kind in counted
     return found
 
