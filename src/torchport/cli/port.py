@@ -8,6 +8,7 @@ examples:
   torchport port -- torchrun --nproc-per-node 2 train.py --lr 1     or accelerate launch, deepspeed, bash run.sh ...
   torchport port notebook.ipynb                  its code cells, in order
   torchport port PROJECT --main PROJECT/train.py convert the whole folder
+  torchport port --reference gpu train.py        compare with a run on a GPU: `torchport run --record gpu train.py`
   torchport port train.py --from npu             run the port again, after editing it in OUT/convert/tree
 
 Converts the script and the modules of yours that it imports, runs the original on the CPU and the port on npu:0 (a real
@@ -33,6 +34,7 @@ import sys
 from pathlib import Path
 
 from torchport.cli import UNDECIDED
+from torchport.errors import TorchportError
 from torchport.launch import Launch, add_target, launch_of
 from torchport.port import STEPS, Plan, port
 from torchport.port.plan import REPORT
@@ -63,6 +65,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="stop a run after this many seconds and judge what there is",
     )
     parser.add_argument(
+        "--reference",
+        type=Path,
+        metavar="REC",
+        help="compare with this recording of the original, made by `torchport run --record`",
+    )
+    parser.add_argument(
         "--nproc", type=_count, metavar="N", help="start the script as N ranks, as torchrun does"
     )
     parser.add_argument(
@@ -90,6 +98,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.reference is not None and arguments.steps is not None:
+        raise TorchportError(
+            "--steps cannot be given with --reference: the port does as many steps as the recording has",
+            hint="`torchport run --record DIR --steps N` records N.",
+        )
     project = None
     if arguments.main is not None:
         project, arguments.script = Path(arguments.script or "."), str(arguments.main)
@@ -105,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         follow=not arguments.no_follow,
         project=project,
         force=arguments.force,
-        control=not arguments.no_control,
+        reference=None if arguments.reference is None else arguments.reference.resolve(),
     )
     result = port(plan, Progress(sys.stderr, STEPS, arguments.quiet))
     if arguments.json:

@@ -11,6 +11,8 @@ examples:
   torchport run -- bash train.sh                              deepspeed, python, a shell script
   torchport run --audit audit.jsonl train.py     write down each redirected call
   torchport run --as-is train_npu.py             a script that knows the NPU: nothing is redirected
+  torchport run --record gpu train.py            record the run in the folder gpu, for `port --reference gpu`
+  torchport run --record cpu --on cpu train.py   on the CPU, which answers as CUDA devices
   torchport run train.py -- --audit x            behind `--` all words are the script's
 
 Behind SCRIPT, options of torchport's stay torchport's, and all other words go to the script; one that both know is
@@ -18,6 +20,9 @@ refused. A launcher (torchrun, accelerate, deepspeed) is that of the environment
 
 CUDA calls are redirected while the script runs (`torchport.auto`). At its end stderr says what was redirected, what ran
 on the CPU and what could not be done; -q leaves that out. Ends with the script's own exit status, or with torchrun's.
+
+With --record the script runs on the GPU where there is one (--on says otherwise), in place and with its own output; its
+random numbers are those of a port. The folder gets loss and weights and the batches of the first 20 steps.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ from typing import NoReturn
 
 from torchport import startup, vnpu
 from torchport.errors import TorchportError
-from torchport.launch import STANDALONE, add_target, launch_of
+from torchport.launch import STANDALONE, Launch, add_target, launch_of
 
 PASSES_ARGUMENTS = True
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
@@ -48,6 +53,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself"
     )
+    recorded = parser.add_argument_group("a recorded run")
+    recorded.add_argument("--record", type=Path, metavar="DIR", help="record the run in this folder")
+    recorded.add_argument(
+        "--on",
+        choices=("cpu", "cuda", "npu"),
+        help="the device of a recorded run (default: the GPU where there is one, else the NPU)",
+    )
+    recorded.add_argument("--steps", type=_positive, metavar="N", help="end a recorded run after N steps")
     several = parser.add_argument_group("several processes, one per NPU")
     several.add_argument(
         "--nproc",
@@ -71,23 +84,73 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> NoReturn:
+def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         raise TorchportError(
             "--json has nothing to print: stdout is the script's own",
             hint="--audit FILE writes what was done to each call, as JSON lines.",
         )
+    for name in ("on", "steps"):
+        if arguments.record is None and getattr(arguments, name) is not None:
+            raise TorchportError(
+                f"--{name} is for a recorded run", hint="Give --record DIR, or leave it out."
+            )
     devices = arguments.device_list or []
     launch = launch_of(arguments, nproc=_nproc(arguments, devices), where=_where(arguments))
-    environment = {**os.environ, **dict(launch.variables)}
-    environment.update(vnpu.environment())
-    if devices:
-        environment[VISIBLE] = ",".join(map(str, devices))
-    environment.update(_patching(arguments, environment.get("PYTHONPATH", "")))
-    program = shutil.which(launch.command[0], path=environment.get("PATH")) or launch.command[0]
     sys.stdout.flush()
+    if arguments.record is not None:
+        return _record(arguments, launch)
+    return _become(launch, _on_npu(arguments, launch))
+
+
+def _become(launch: Launch, environment: dict[str, str]) -> NoReturn:
+    program = shutil.which(launch.command[0], path=environment.get("PATH")) or launch.command[0]
     # This process becomes the script: its exit status, signals and standard streams are the script's own.
     os.execve(program, list(launch.command), environment)  # noqa: S606
+
+
+def _record(arguments: argparse.Namespace, launch: Launch) -> int:
+    from torchport.port import Plan, in_place, tee  # here, as below: most runs need nothing of it
+
+    on = arguments.on or ("cuda" if in_place.has_cuda() else "npu")
+    environment = _on_npu(arguments, launch) if on == "npu" else _original(arguments, launch, on)
+    plan = Plan(launch, arguments.record.absolute(), Path.cwd(), steps=arguments.steps)
+    ended = in_place.record(plan, on, environment)
+    if not arguments.quiet:
+        print(f"torchport run: {in_place.summary(arguments.record)}", file=sys.stderr)
+    return tee.leave(ended.status)
+
+
+def _on_npu(arguments: argparse.Namespace, launch: Launch) -> dict[str, str]:
+    """The environment of a script whose CUDA calls go to the NPU."""
+    environment = {**os.environ, **dict(launch.variables)}
+    environment.update(vnpu.environment())
+    if arguments.device_list:
+        environment[VISIBLE] = ",".join(map(str, arguments.device_list))
+    environment.update(_patching(arguments, environment.get("PYTHONPATH", "")))
+    return environment
+
+
+def _original(arguments: argparse.Namespace, launch: Launch, on: str) -> dict[str, str]:
+    """The environment of a script that runs as it is, on the GPU, or on the CPU as the reference of a port."""
+    for name, given in (
+        ("audit", arguments.audit),
+        ("as-is", arguments.as_is),
+        ("device-list", arguments.device_list),
+    ):
+        if given:
+            raise TorchportError(f"--{name} is for a run on an NPU", hint="Leave it out, or give --on npu.")
+    environment = {**os.environ, **dict(launch.variables)}
+    if on == "cpu":
+        from torchport.record import reference
+
+        environment = reference.environment(environment, launch.processes or 1)
+    return {
+        **environment,
+        "PYTHONPATH": _started(environment.get("PYTHONPATH", "")),
+        "TORCHPORT_AUTO": "0",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # no NPU is wanted
+    }
 
 
 def _nproc(arguments: argparse.Namespace, devices: list[int]) -> int | None:
@@ -123,10 +186,8 @@ def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]
             raise TorchportError(
                 "--as-is redirects nothing that --audit could write down", hint="Drop one of them."
             )
-        return {"TORCHPORT_AUTO": "0"}
-    changes = {"TORCHPORT_AUTO": "1"}
-    inherited = [path for path in python_path.split(os.pathsep) if path and path != startup.FOLDER]
-    changes["PYTHONPATH"] = os.pathsep.join([startup.FOLDER, *inherited])
+        return {"TORCHPORT_AUTO": "0"} | ({"PYTHONPATH": _started(python_path)} if arguments.record else {})
+    changes = {"TORCHPORT_AUTO": "1", "PYTHONPATH": _started(python_path)}
     if arguments.quiet:
         changes["TORCHPORT_SUMMARY"] = "0"
     if arguments.audit:
@@ -138,6 +199,12 @@ def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]
             ) from error
         changes["TORCHPORT_AUDIT"] = str(arguments.audit.resolve())
     return changes
+
+
+def _started(python_path: str) -> str:
+    """PYTHONPATH with which Python starts us first."""
+    inherited = [path for path in python_path.split(os.pathsep) if path and path != startup.FOLDER]
+    return os.pathsep.join([startup.FOLDER, *inherited])
 
 
 def _processes(word: str) -> int:

@@ -16,7 +16,7 @@ from torchport.convert import convert_tree, edited
 from torchport.convert.project import said_once
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, write_atomically
-from torchport.port import controls, runs
+from torchport.port import given, runs
 from torchport.port.child import signals_unwind
 from torchport.port.left import FileRow, compare_files
 from torchport.port.lock import locked
@@ -64,6 +64,9 @@ def port(plan: Plan, progress: Progress) -> Result:
     check(plan)
     for step in STEPS[: STEPS.index(plan.start)]:
         plan.kept(step)
+    if plan.reference is not None:
+        given.check(plan)
+        _refuse_other_reference(plan)
     if NPU in plan.due():
         vnpu.environment()  # raises where there is nothing to run the port on: better now than after the first run
     try:
@@ -78,6 +81,15 @@ def port(plan: Plan, progress: Progress) -> Result:
             return _collect(plan)
     finally:
         progress.stop()
+
+
+def _refuse_other_reference(plan: Plan) -> None:
+    """Raise TorchportError where the step `reference` is kept from another recording than is given now."""
+    if REFERENCE not in plan.due() and plan.kept(REFERENCE).data.get("given") != str(plan.reference):
+        raise TorchportError(
+            f"{plan.kept_in(REFERENCE)} was not made from {plan.reference}",
+            hint=f"--from {REFERENCE} takes the recording, leaving --reference out keeps what is there.",
+        )
 
 
 def _convert(plan: Plan, progress: Progress) -> None:
@@ -149,6 +161,13 @@ def _run(plan: Plan, progress: Progress, step: str) -> None:
             step_result(step, plan, skipped).write(folder / RESULT)
         progress.done("not run: the original did not reach a step")
         return
+    if step == REFERENCE and plan.reference is not None:
+        progress.start(step, "")
+        with plan.work(step) as folder:
+            placed = given.place(plan, folder)
+            step_result(step, plan, placed).write(folder / RESULT)
+        progress.done(f"{_count(placed['steps'], 'step')} on {placed['device']}, recorded before")
+        return
     progress.start(step, "starting")
     with plan.work(step) as folder:
         data = runs.record(plan, step, folder, progress).data
@@ -218,14 +237,15 @@ def _compare(plan: Plan, progress: Progress) -> None:
     with plan.work(COMPARE) as folder:
         reference = Recording.read(plan.kept_in(REFERENCE))
         comparison: dict[str, Any] | None = None
+        rows: list[FileRow] = []
         if plan.kept(NPU).data["skipped"]:
             findings = [*compare(reference, reference).findings, NOT_RUN]
-            rows: list[FileRow] = []
         else:
             port = Recording.read(plan.kept_in(NPU))
             result = _judged(plan, folder, reference, port, progress)
             comparison = dict(result.data)
-            rows = compare_files(plan.kept_in(REFERENCE) / runs.FILES, plan.kept_in(NPU) / runs.FILES)
+            if "given" not in plan.kept(REFERENCE).data:  # else only the port's files are known
+                rows = compare_files(plan.kept_in(REFERENCE) / runs.FILES, plan.kept_in(NPU) / runs.FILES)
             findings = [*result.findings, *_files_findings(rows, comparison)]
         imported = [Path(path) for step in (REFERENCE, NPU) for path in plan.kept(step).data["modules"]]
         mentions = unconverted(sorted(set(imported)), set(map(Path, plan.kept(CONVERT).data["files"])))

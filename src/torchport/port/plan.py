@@ -70,7 +70,8 @@ class Plan:
     `launch` is the command, given in the folder `folder`; `out` is absolute; `timeout` in seconds holds for each of
     the two runs, `steps` ends both after that many; `start` is the first step to do again. With `follow` the modules
     of the user's that the script imports are converted too; `project` is a folder that is converted as a whole; with
-    `force` a converted tree that was edited is overwritten. Without `control` the control run makes no faults.
+    `force` a converted tree that was edited is overwritten. `reference` is a recording that takes the place of the
+    original's run (`given`).
     """
 
     launch: Launch
@@ -82,7 +83,7 @@ class Plan:
     follow: bool = True
     project: Path | None = None
     force: bool = False
-    control: bool = True
+    reference: Path | None = None
 
     @property
     def script(self) -> Path | None:
@@ -136,6 +137,28 @@ class Plan:
     def inputs(self) -> dict[str, str]:
         """The files that are converted, with their hashes."""
         return {str(path): hash_bytes(path.read_bytes()) for path in self.belonging()}
+
+    def source(self) -> dict[str, Any]:
+        """What is run, in words that hold in a copy of the user's folder on another machine: `files` are the
+        converted ones by their path in the folder, with their hashes; a command whose script cannot be told is
+        known by its words."""
+        places = self.places()
+
+        def placed(path: Path) -> str:
+            return next(
+                (str(path.relative_to(place)) for place in places if path.is_relative_to(place)), path.name
+            )
+
+        launch, script = self.launch, self.script
+        if script is None or launch.kind == "stdin":
+            words = list(launch.command[1:]) if script is None else []
+            return {"script": "", "words": words, "arguments": list(launch.arguments), "files": {}}
+        return {
+            "script": placed(script),
+            "words": ["-m", launch.module] if launch.module else [],
+            "arguments": list(launch.arguments),
+            "files": {placed(Path(path)): digest for path, digest in self.inputs().items()},
+        }
 
     def due(self) -> tuple[str, ...]:
         """The steps to do."""

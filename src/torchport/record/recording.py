@@ -51,7 +51,8 @@ a control run the formats that it took for granted (`roundoff`) |
 
 - `end.json`: how the run ended, written by who started it: `End`.
 - `outside.jsonl`: what was opened for writing outside of the run's folder (`writes`).
-- `weights/`: what `equal` saved. `stdout.txt`, `stderr.txt`: the run's output, where somebody kept it.
+- `weights/`: what `equal` saved. `batches/`: what `pack` kept.
+- `stdout.txt`, `stderr.txt`: the run's output, where somebody kept it.
 
 Floats that JSON has no word for are the strings "nan", "inf", "-inf".
 """
@@ -63,7 +64,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ JOURNAL = "steps.jsonl"
 END = "end.json"
 OUTSIDE = "outside.jsonl"
 WEIGHTS = "weights"
+BATCHES = "batches"
 STDOUT = "stdout.txt"
 STDERR = "stderr.txt"
 STACKS = "stack.txt"
@@ -115,6 +117,13 @@ FIELDS: dict[str, dict[str, Any]] = {
     "end": {"launches": int | None},
 }
 OPTIMIZER, BACKWARD, GRADIENT, CALL = "optimizer step", "backward", "gradient", "call"
+
+
+def begin(directory: Path, *, side: str, command: Sequence[str], device: str, seed: int, **more: Any) -> None:
+    """Make `directory` a recording of a run that is about to start, by its `recording.json`; `more` is plain JSON that
+    is kept there too."""
+    known = {"recording": VERSION, "side": side, "command": list(command), "device": device, "seed": seed}
+    Result(COMMAND, data={**known, **more}).write(directory / HEAD)
 
 
 class Journal:

@@ -35,7 +35,8 @@ from torchport.record.sites import Sites
 from torchport.record.states import States
 
 VARIABLE = "TORCHPORT_RECORD"
-REFERENCE, PORT = "reference", "port"
+# Whose run it is: the original on the CPU for a port, the port; or a script in place on a GPU or an NPU.
+REFERENCE, PORT, CUDA, NPU = "reference", "port", "cuda", "npu"
 _session: Session | None = None
 # What torch_npu and CANN put before their sentences: "[ERROR] 2026-01-01-00:00:00 (PID:1, Device:0, RankID:-1) ".
 _STAMP = re.compile(
@@ -48,26 +49,23 @@ _OURS = str(Path(__file__).parents[1])
 class Options:
     """What a run is asked to record. Paths are absolute.
 
-    `side` is REFERENCE (a CUDA script on the CPU), PORT, or "" for a run that is left as it is; `views` maps each
-    folder of the user's to what stands for it in this run; `lines` is a JSON file for `Sites`; `save` or `load` is
-    the folder of the initial weights; `steps` and `enough` are those of `Limit`, for steps of the kind `kind`.
-
-    With `noise` the weights that are loaded and what modules give are moved by one unit in the last place (`Noise`),
-    or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes those
-    of `Faults`. `states_out` or `states_in` is the folder of the states of `States`.
+    `side` is REFERENCE (a CUDA script on the CPU), PORT, CUDA, NPU, or "" for a run that is left as it is; `views` maps
+    each folder of the user's to what stands for it in this run, `roots` are those folders for a run in place; `lines`
+    is a JSON file for `Sites`; `save` or `load` is the folder of the initial weights, moved by one unit in the last
+    place with `noise`; `pack` or `batches` the folder of the uploaded batches that are kept, or taken; `steps` and
+    `enough` are those of `Limit`, for steps of the kind `kind`.
     """
 
     out: str
     side: str = ""
     views: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    roots: Sequence[str] = ()
     lines: str = ""
     save: str = ""
     load: str = ""
     noise: bool = False
-    roundoffs: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    faults: bool = False
-    states_out: str = ""
-    states_in: str = ""
+    pack: str = ""
+    batches: str = ""
     seed: int = 0
     steps: int | None = None
     kind: str = ""
@@ -95,7 +93,7 @@ def start() -> bool:
     if _session is None:
         _session = Session(options)
         _session.start()
-    return options.side == REFERENCE
+    return options.side in (REFERENCE, CUDA)
 
 
 class Session:
@@ -106,7 +104,7 @@ class Session:
         self._journal = Journal(Path(options.out))
         self._process = os.getpid()
         lines = json.loads(Path(options.lines).read_bytes()) if options.lines else {}
-        self._sites = Sites(options.views.values() or [os.getcwd()], lines)
+        self._sites = Sites(options.views.values() or options.roots or [os.getcwd()], lines)
         self._draws: Any = None
         self._recorder = Recorder(
             self._journal,
@@ -138,7 +136,8 @@ class Session:
             for folder, view in options.views.items():
                 guard(Path(view), Path(folder), Path(options.out, recording.OUTSIDE))
         self._recorder.install()
-        standins.install()  # both runs import apex and the like
+        if options.side != CUDA:
+            standins.install()  # both runs of a port import apex and the like; a GPU has the libraries themselves
         atexit.register(self._finish)  # first registered, so it runs after the script's own exit handlers
 
     def _prepare(self, torch: Any, patches: Patches) -> None:
@@ -151,46 +150,32 @@ class Session:
         elif self._options.side == PORT:
             from torchport.record import port_side
 
-            patches.on_undo(port_side.apply(torch, lambda text: self._journal.write("note", text=text)).undo)
-        faults = self._faults(torch, patches)
-        states = self._states(torch, patches)
-        self._recorder.parts += [*faults, *states]
-        if self._options.side == PORT:
-            self._recorder.parts.append(Device(torch, self._journal))
+            patches.on_undo(port_side.apply(torch, self._note).undo)
         if self._options.side:
             drawn = self._drawn if self._options.side == PORT else None
             self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched, drawn)
             self._draws.install(patches)
             self._recorder.parts.append(self._draws)
-        if self._options.noise:
-            Noise(torch, self._options.roundoffs).install(patches)
-            self._journal.write("device", settings=dict(self._options.roundoffs))
+        self._pack(torch, patches)
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
 
-    def _faults(self, torch: Any, patches: Patches) -> list[Part]:
-        """What stands before the parts that measure, and what behind them."""
-        options = self._options
-        if not options.faults or options.steps is None:
-            return []
-        faults = Faults(torch, self._journal, lambda: self._sites.user(2), options.steps, options.kind)
-        faults.install(patches)
-        return [faults.before, faults.after]
+    def _pack(self, torch: Any, patches: Patches) -> None:
+        from torchport.record.pack import Keep, Moves, Take
 
-    def _states(self, torch: Any, patches: Patches) -> list[Part]:
-        options = self._options
-        if not options.states_out and not options.states_in:
-            return []
-        states = States(
-            torch,
-            Path(options.states_out or options.states_in),
-            self._recorder.key,
-            self._journal,
-            load=not options.states_out,
-            world=int(os.environ.get("WORLD_SIZE") or 1),
-        )
-        states.install(patches)
-        return [states]
+        options, recorder = self._options, self._recorder
+        part: Keep | Take
+        if options.pack:
+            part = Keep(torch, Path(options.pack), recorder.key, self._note)
+        elif options.batches:
+            part = Take(torch, Path(options.batches), recorder.key, self._note)
+        else:
+            return
+        Moves(torch, self._sites, part.moved).install(patches)
+        recorder.parts.append(part)
+
+    def _note(self, text: str) -> None:
+        self._journal.write("note", text=text)
 
     def _equal(self, torch: Any, key: Any) -> EqualStart:
         options = self._options

@@ -1,0 +1,136 @@
+"""A run of the user's own, where it is and as it is, that leaves a recording: `torchport run --record`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from torchport.errors import TorchportError
+from torchport.findings import Result
+from torchport.port import surroundings, tee
+from torchport.port.child import Ended
+from torchport.port.plan import UNFINISHED, Plan
+from torchport.record import recording, session
+from torchport.record.recording import End, Recording
+
+SIDES = {"cpu": session.REFERENCE, "cuda": session.CUDA, "npu": session.NPU}
+DEVICES = {"cpu": "cpu", "cuda": "cuda:0", "npu": "npu:0"}
+SAME = "PYTHONHASHSEED"  # the order of sets is the same in the runs of a port
+REPLACED = ".replaced"
+
+
+def record(plan: Plan, on: str, environment: Mapping[str, str]) -> Ended:
+    """Run the command of `plan` in this folder with `environment`, and leave its recording in `plan.out`.
+
+    `on` says on what: "cpu" (a CUDA script, the reference of a port), "cuda" or "npu". The recording grows in
+    OUT.unfinished and takes the place of OUT when the command has ended, however it did; what is in OUT until then
+    stays whole. Raises TorchportError where OUT holds something else than a recording, or another run writes there.
+    """
+    out = plan.out
+    _refuse_other(out)
+    with _aside(out) as aside:
+        options = session.Options(
+            str(aside),
+            side=SIDES[on],
+            roots=[str(place) for place in plan.places()],
+            save=str(aside / recording.WEIGHTS),
+            pack=str(aside / recording.BATCHES),
+            steps=plan.steps,
+        )
+        command = plan.launch.command
+        recording.begin(
+            aside, side=options.side, command=command, device=DEVICES[on], seed=options.seed,
+            source=plan.source(),
+        )  # fmt: skip
+        ended = tee.run(
+            [shutil.which(command[0], path=environment.get("PATH")) or command[0], *command[1:]],
+            {SAME: surroundings.SAME[SAME], **environment, session.VARIABLE: options.variable()},
+            aside / recording.STDOUT,
+            aside / recording.STDERR,
+        )
+        End(ended.status, ended.seconds).write(aside)
+        _replace(aside, out)
+    return ended
+
+
+def summary(out: Path) -> str:
+    """What was recorded in `out`, as a line for people."""
+    recorded = Recording.read(out)
+    steps = (
+        f"{recorded.steps} step{'' if recorded.steps == 1 else 's'}"
+        if recorded.steps
+        else "no step of training"
+    )
+    return f"recorded {steps} in {out}"
+
+
+def _refuse_other(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise TorchportError(f"--record {out} is a file", hint="Give a folder that is new or empty.")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    with contextlib.suppress(TorchportError):
+        if Result.read(out / recording.HEAD).command == recording.COMMAND:
+            return
+    raise TorchportError(
+        f"the folder {out} is not empty, and what it holds is no recording",
+        hint="Give --record a folder that is new or empty; only a recording is replaced by the next.",
+    )
+
+
+@contextlib.contextmanager
+def _aside(out: Path) -> Iterator[Path]:
+    """The empty folder OUT.unfinished, for us alone."""
+    aside = out.with_name(out.name + UNFINISHED)
+    try:
+        aside.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise TorchportError(
+            f"{aside} cannot be made: {error.strerror}", hint="Give another place with --record."
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TorchportError(
+                f"another run is recorded in {out}", hint="Wait for it, or give this one a folder of its own."
+            ) from None
+        for entry in aside.iterdir():  # of a run that was killed
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        yield aside
+    finally:
+        os.close(descriptor)
+
+
+def _replace(aside: Path, out: Path) -> None:
+    old = out.with_name(out.name + REPLACED)
+    shutil.rmtree(old, ignore_errors=True)
+    if out.exists():
+        out.rename(old)
+    aside.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def has_cuda() -> bool:
+    """Whether this machine has a GPU of NVIDIA's and the torch of this environment is built for CUDA. Looks at files
+    only: asking torch takes seconds."""
+    nodes = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")]  # dxg: WSL's
+    return bool(nodes) and _built_for_cuda()
+
+
+def _built_for_cuda() -> bool:
+    spec = importlib.util.find_spec("torch")  # finds it, does not import it
+    if spec is None or spec.origin is None:
+        return False
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text()
+    except OSError:
+        return False
+    lines = [line for line in text.splitlines() if line.startswith("cuda")]
+    return any("None" not in line.rpartition("=")[2] for line in lines)
