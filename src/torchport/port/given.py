@@ -78,7 +78,12 @@ def place(plan: Plan, folder: Path) -> dict[str, Any]:
 
 
 def _differing(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
-    for name, what in (("script", "script"), ("words", "command"), ("arguments", "arguments")):
+    for name, what in {
+        "script": "script",
+        "words": "command",
+        "arguments": "arguments",
+        "processes": "processes",
+    }.items():
         if theirs.get(name) != ours[name]:
             yield f"its {what}: {_said(theirs.get(name))}, here {_said(ours[name])}"
     kept, here = theirs.get("files", {}), ours["files"]
@@ -88,7 +93,7 @@ def _differing(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
 
 
 def _said(value: Any) -> str:
-    return (" ".join(map(str, value)) if isinstance(value, list) else str(value)) or "none"
+    return (" ".join(value) if isinstance(value, list) else str(value)) or "none"
 
 
 def _damaged(given: Recording) -> Iterator[str]:

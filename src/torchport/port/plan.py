@@ -152,13 +152,12 @@ class Plan:
         launch, script = self.launch, self.script
         if script is None or launch.kind == "stdin":
             words = list(launch.command[1:]) if script is None else []
-            return {"script": "", "words": words, "arguments": list(launch.arguments), "files": {}}
-        return {
-            "script": placed(script),
-            "words": ["-m", launch.module] if launch.module else [],
-            "arguments": list(launch.arguments),
-            "files": {placed(Path(path)): digest for path, digest in self.inputs().items()},
-        }
+            named: dict[str, Any] = {"script": "", "words": words, "files": {}}
+        else:
+            words = ["-m", launch.module] if launch.module else []
+            files = {placed(Path(path)): digest for path, digest in self.inputs().items()}
+            named = {"script": placed(script), "words": words, "files": files}
+        return named | {"arguments": list(launch.arguments), "processes": launch.processes}
 
     def due(self) -> tuple[str, ...]:
         """The steps to do."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from torchport.record import releases
 from torchport.record.sites import Sites
 
 DEEPEST = 4  # containers inside containers in what a module takes and gives
@@ -52,11 +53,7 @@ class OutermostCalls:
 
     def _leave(self, module: Any, inputs: Any, named: Any, outputs: Any) -> None:
         self._depth -= 1
-        if (
-            self._depth != 0
-            or self._torch.compiler.is_compiling()
-            or isinstance(module, _losses(self._torch))
-        ):
+        if self._depth != 0 or releases.is_compiling(self._torch) or isinstance(module, _losses(self._torch)):
             return
         place = f"{self._sites.user(2)} {type(module).__name__}"
         if given := list(_tensors(self._torch, (inputs, named), 0)):

@@ -15,11 +15,13 @@ import hashlib
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.part import Part
 from torchport.record.sites import Sites
 
@@ -43,6 +45,7 @@ class Moves:
         self._sites = sites
         self._moved = moved
         self._visits: dict[str, int] = {}
+        self._here = threading.local()
 
     def install(self, patches: Patches) -> None:
         """Watch until `patches` are undone."""
@@ -57,7 +60,8 @@ class Moves:
 
         def move(this: Any, *args: Any, **kwargs: Any) -> Any:
             if (
-                torch.compiler.is_compiling()
+                releases.is_compiling(torch)
+                or getattr(self._here, "inside", False)
                 or type(this) is not torch.Tensor
                 or this.requires_grad
                 or not goes_there(args, kwargs)
@@ -67,7 +71,11 @@ class Moves:
                 return original(this, *args, **kwargs)
             site = self._sites.here(2)
             visit = self._visits[site] = self._visits.get(site, -1) + 1
-            return original(self._moved(this, site, visit), *args, **kwargs)
+            self._here.inside = True  # one such method may be made of another, as Tensor.npu of Tensor.to
+            try:
+                return original(self._moved(this, site, visit), *args, **kwargs)
+            finally:
+                self._here.inside = False
 
         return move
 
