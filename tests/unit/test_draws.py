@@ -184,10 +184,57 @@ print("done")
 """
 
 
-def test_it_works_without_a_device() -> None:
-    """With torch alone, as on a machine that makes the reference."""
+# What torch before 2.9 does not have, and releases after it will not lose.
+OLDER = "import torch\ndel torch.library.get_kernel\n"
+STEPPING_ASIDE = (
+    OLDER
+    + """
+from torchport.patches import Patches
+from torchport.record.draws import Draws
+
+def seeded(seed):
+    generator = torch.Generator().manual_seed(seed)
+    found = torch.randperm(50, generator=generator), torch.rand(50, generator=generator)
+    return *found, torch.empty(50).exponential_(generator=generator), torch.bernoulli(found[1], generator=generator)
+
+def refused():
+    for wrong in (lambda: torch.rand(3).normal_(0, -1), lambda: torch.rand(3).uniform_(2, 1)):
+        try:
+            wrong()
+        except RuntimeError:
+            pass
+        else:
+            raise AssertionError("torch refuses that")
+
+patches, told = Patches(), []
+expected = [seeded(seed) for seed in range(3)]
+x = torch.ones(8)
+Draws(torch, 0, lambda: "here", lambda *what: told.append(what)).install(patches)
+for _ in range(3):
+    torch.manual_seed(3)
+    ours = torch.rand(4)
+    for seed in range(3):
+        assert all(map(torch.equal, seeded(seed), expected[seed]))
+    refused()
+    assert torch.dropout(x, 0.5, False) is x or torch.equal(torch.dropout(x, 0.5, False), x)
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(4), ours), "ours is back"
+assert told == []
+patches.undo()
+torch.manual_seed(3)
+assert not torch.equal(torch.rand(4), ours)
+print("done")
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "program", [PROGRAM, OLDER + PROGRAM, STEPPING_ASIDE], ids=["handles", "older", "aside"]
+)
+def test_it_works_without_a_device(program: str) -> None:
+    """With torch alone, as on a machine that makes the reference; also where kernels have to step aside."""
     environment = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PATH": "/usr/bin:/bin"}
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
     )
     assert (run.stdout, run.stderr) == ("done\n", "")

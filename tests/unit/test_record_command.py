@@ -241,18 +241,13 @@ def test_weights_and_batches_are_kept(place):
     assert all(path.stat().st_size < 4000 for path in batches)
     assert all(zipfile.ZipFile(path).testzip() is None for path in batches)
 
-    assert run(TRAIN, "--steps", "3").stderr.endswith("recorded 3 steps in rec\n")
-    assert Recording.read(place / "rec").stopped == "steps"
-    again = run(TRAIN).stdout
-    assert again == ended.stdout, "chance is the same in each recorded run"
-
 
 def test_on_cuda_the_script_runs_as_it_is(place):
     """Here torch has no CUDA: what is recorded is that nothing is redirected, and no NPU is looked for."""
     text = (
         TRAIN + "print(sys.modules.keys() & {'torch_npu', 'torchport.auto', 'torchport.record.reference'})\n"
     )
-    ended = run(text, "--on", "cuda")
+    ended = run(text, "--on", "cuda", "--steps", "30")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[0].startswith("cpu True ") and ended.stdout.splitlines()[1] == "set()"
     kept = Recording.read(place / "rec")
@@ -282,7 +277,10 @@ def recorded(place):
     plan = Plan(read(["train.py", "--lr", "1"]), place / "out", place, reference=rec)
     write(
         rec,
-        [{"kind": "weights", "name": "optimizer-0", "action": "saved", "detail": ""}, *losses([1.0, 2.0])],
+        [
+            {"kind": "weights", "name": "optimizer-0", "action": "saved", "detail": ""},
+            *losses([1.0, 2.0], device="cuda"),
+        ],
     )
     recording.begin(rec, side="cuda", command=["python"], device="cuda:0", seed=0, source=plan.source())
     for name in ("weights/MainProcess/optimizer-0.pt", "batches/MainProcess/0123456789abcdef-0.pt"):

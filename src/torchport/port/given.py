@@ -56,7 +56,9 @@ def place(plan: Plan, folder: Path) -> dict[str, Any]:
     shutil.copytree(given.path, folder, copy_function=_linked, dirs_exist_ok=True)
     end = given.end
     assert end is not None
-    device = str(given.head.get("device", ""))
+    # Where it computed, which is not where it was meant to where CUDA is missing.
+    on_cpu = given.trained[0].steps[0].get("device", "cpu") == "cpu"
+    device = "the CPU" if on_cpu else str(given.head.get("device", ""))
     return {
         "status": end.status,
         "skipped": False,
@@ -64,7 +66,7 @@ def place(plan: Plan, folder: Path) -> dict[str, Any]:
         "ended": given.stopped,
         "seconds": end.seconds,
         "steps": given.steps,
-        "device": "the CPU" if device == "cpu" else device,
+        "device": device,
         "ranks": len(given.trained),
         "files": [],
         "outside": [],

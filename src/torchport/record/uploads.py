@@ -34,12 +34,18 @@ class Uploads(Part):
     """
 
     def __init__(
-        self, torch: Any, write: Callable[..., None], readings: Readings, site: Callable[[], str]
+        self,
+        torch: Any,
+        write: Callable[..., None],
+        readings: Readings,
+        site: Callable[[], str],
+        batches: Batches | None = None,
     ) -> None:
         self._torch = torch
         self._write = write
         self._readings = readings
         self._site = site
+        self._batches = batches or Batches()
         self._visits: dict[str, int] = {}
         self._files: dict[CodeType, bool] = {}
 

@@ -380,7 +380,7 @@ def test_a_draw_that_nobody_saw_is_noticed_at_the_step(draws, told):
 
 def test_without_the_functions_that_it_needs_it_says_so(told, monkeypatch):
     patches = Patches()
-    monkeypatch.delattr(torch.library, "get_kernel")
+    monkeypatch.setattr(torch, "__version__", "2.0.1")
     Draws(torch, 0, lambda: "here", lambda *what: told.append(what)).install(patches)
     patches.undo()
     assert [operator.split(":")[0] for operator, _ in told] == ["every draw"]

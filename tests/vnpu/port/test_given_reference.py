@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchport.findings import Result
+from torchport.record.recording import Recording
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -111,7 +112,11 @@ def test_recordings_of_the_cpu_and_the_npu_are_compared(place):
         assert run.returncode == 0, run.stderr
     assert torchport("compare", "cpu", "npu").returncode == 0
     (place / "train.py").write_text((place / "train.py").read_text().replace("lr=0.05", "lr=0.06"))
-    assert torchport("run", "--record", "npu", "--on", "npu", "train.py", "npu.pt").returncode == 0
+    assert (
+        torchport("run", "--record", "npu", "--on", "npu", "--steps", "5", "train.py", "npu.pt").returncode
+        == 0
+    )
+    assert (Recording.read("npu").steps, Recording.read("npu").stopped) == (5, "steps")
     assert torchport("compare", "cpu", "npu").returncode == 1
     ended = torchport("port", "--reference", "cpu", "train.py", "cpu.pt")
     assert ended.returncode == 2 and "these files are others here: train.py" in ended.stderr

@@ -15,13 +15,13 @@ ALIASES = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"
 class Kernels:
     """Kernels that stand in the place of others from `replace` to `remove`.
 
-    The original is asked of `torch.library.get_kernel`, which came with torch 2.9. Before (or without `handles`) ours
-    is taken away while the original works, which other threads have to wait for.
+    The original is asked of `torch.library.get_kernel`, which came with torch 2.9. Before, ours steps aside while the
+    original works: what another thread calls of the same operator meanwhile is the original, too.
     """
 
-    def __init__(self, torch: Any, handles: bool | None = None) -> None:
+    def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._handles = hasattr(torch.library, "get_kernel") if handles is None else handles
+        self._handles = hasattr(torch.library, "get_kernel")
         self._libraries: dict[str, Any] = {}
         self._moved: list[_Moved] = []
 
@@ -76,7 +76,8 @@ class _Moved:
     Torch before 2.9 has no handle for a kernel, and calls the one that was registered last. Where the original was
     registered for several keys at once it can be called by the name of those; else it can only be called while ours
     is not registered. That a kernel is taken away while it runs is what torch's own tests do, too: it has nothing
-    left to do but to pass on what Python gave.
+    left to do but to pass on what Python gave. But another thread must not be on its way into the same operator then:
+    torch changes the dispatcher's tables without asking who reads them.
     """
 
     _lock = threading.RLock()  # of all of them: the dispatcher's tables are changed without one
