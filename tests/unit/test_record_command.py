@@ -9,6 +9,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from recordings import losses, write
@@ -16,9 +17,10 @@ from recordings import losses, write
 from torchport.errors import TorchportError
 from torchport.findings import Result
 from torchport.launch import read
-from torchport.port import Plan, given
+from torchport.port import Plan, given, in_place
 from torchport.record import recording
 from torchport.record.recording import End, Recording
+from torchport.record.tf32 import Tf32
 
 
 @pytest.fixture
@@ -396,3 +398,60 @@ def test_an_absent_recording_is_refused(place):
 def test_an_end_is_written_for_each_way_to_end(tmp_path):
     End(-2, 1.5).write(tmp_path)
     assert End.read(tmp_path) == End(-2, 1.5)
+
+
+def gpu(*, convolutions, products, old=False, capability=(8, 0), initialized=True):
+    """As much of torch as says how a GPU computes."""
+    matmul, cudnn = SimpleNamespace(), SimpleNamespace()
+    if old:
+        matmul.allow_tf32, cudnn.allow_tf32 = products, convolutions
+    else:
+        matmul.fp32_precision = "tf32" if products else "none"
+        cudnn.conv = SimpleNamespace(fp32_precision="tf32" if convolutions else "ieee")
+    cuda = SimpleNamespace(is_initialized=lambda: initialized, get_device_capability=lambda: capability)
+    return SimpleNamespace(
+        cuda=cuda, backends=SimpleNamespace(cuda=SimpleNamespace(matmul=matmul), cudnn=cudnn)
+    )
+
+
+def told(torch):
+    notes = []
+    part = Tf32(torch, notes.append)
+    part.step_done()
+    part.step_done()
+    return notes
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_tf32_on_a_gpu_is_said_once(monkeypatch, old):
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    (both,) = told(gpu(convolutions=True, products=True, old=old))
+    assert "convolutions and matrix products with TF32" in both
+    (one,) = told(gpu(convolutions=True, products=False, old=old))
+    assert "convolutions with" in one and "NVIDIA_TF32_OVERRIDE=0" in one
+    assert told(gpu(convolutions=False, products=False, old=old)) == []
+    assert told(gpu(convolutions=True, products=True, old=old, capability=(7, 5))) == []
+    assert told(gpu(convolutions=True, products=True, old=old, initialized=False)) == []
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    assert told(gpu(convolutions=True, products=True, old=old)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "node", "found"),
+    [
+        ("cuda: Optional[str] = '12.1'", "nvidia0", True),
+        ("cuda = None", "nvidia0", False),
+        ("cuda: Optional[str] = None", "nvidia0", False),
+        ("cuda = '13.0'", "dxg", True),
+        ("cuda = '13.0'", "nvidiactl", False),
+    ],
+)
+def test_a_gpu_is_found_without_torch(tmp_path, monkeypatch, line, node, found):
+    (tmp_path / node).write_text("")
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('imported')")
+    (tmp_path / "torch" / "version.py").write_text(
+        f"__version__ = '2.1'\ndebug = False\n{line}\nhip = None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert in_place.has_cuda(tmp_path) is found

@@ -117,10 +117,10 @@ def _replace(aside: Path, out: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def has_cuda() -> bool:
+def has_cuda(devices: Path = Path("/dev")) -> bool:
     """Whether this machine has a GPU of NVIDIA's and the torch of this environment is built for CUDA. Looks at files
     only: asking torch takes seconds."""
-    nodes = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")]  # dxg: WSL's
+    nodes = [*devices.glob("nvidia[0-9]*"), *devices.glob("dxg")]  # dxg: WSL's
     return bool(nodes) and _built_for_cuda()
 
 

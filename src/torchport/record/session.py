@@ -33,6 +33,7 @@ from torchport.record.recording import Journal
 from torchport.record.roundoff import Device
 from torchport.record.sites import Sites
 from torchport.record.states import States
+from torchport.record.tf32 import Tf32
 
 VARIABLE = "TORCHPORT_RECORD"
 # Whose run it is: the original on the CPU for a port, the port; or a script in place on a GPU or an NPU.
@@ -151,6 +152,13 @@ class Session:
             from torchport.record import port_side
 
             patches.on_undo(port_side.apply(torch, self._note).undo)
+        before, after = self._faults(torch, patches)
+        measured = self._quantities(torch, patches)
+        self._recorder.parts += [*before, *measured, *after, *self._states(torch, patches)]
+        if self._options.side in (PORT, NPU):
+            self._recorder.parts.append(Device(torch, self._journal))
+        if self._options.side == CUDA:
+            self._recorder.parts.append(Tf32(torch, self._note))
         if self._options.side:
             drawn = self._drawn if self._options.side == PORT else None
             self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched, drawn)
