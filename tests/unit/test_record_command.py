@@ -87,8 +87,8 @@ def told(number, frame):
     print("told", number, flush=True)
 signal.signal(signal.SIGTERM, told)
 signal.signal(signal.SIGUSR2, told)
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     while True:
         time.sleep(0.05)
 except KeyboardInterrupt:
