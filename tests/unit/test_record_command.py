@@ -128,7 +128,7 @@ def test_ctrl_c_in_a_terminal_arrives_once(place):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.execv(command[0], command)
     shown = b""
-    while b"ready" not in shown:
+    while b"ready\r\n" not in shown:
         shown += os.read(master, 1000)
     os.write(master, b"\x03")
     try:
