@@ -46,8 +46,8 @@ TOLERANCES = {
     row.dtype: row
     for row in (
         Tolerance("float32", _FLOAT32, 20.0, 1, 50, first=1e-4, run=1e-2, points=0.5),
-        Tolerance("float16", _FLOAT16, 6.0, 5, 5, first=1e-2, run=None, points=1.5),
-        Tolerance("bfloat16", _BFLOAT16, 6.0, 5, 5, first=5e-2, run=None, points=1.5),
+        Tolerance("float16", _FLOAT16, 4.0, 5, 5, first=1e-2, run=None, points=1.5),
+        Tolerance("bfloat16", _BFLOAT16, 4.0, 5, 5, first=5e-2, run=None, points=1.5),
     )
 }
 # Without a control run, norms and uploads are held to this in the first steps.

@@ -140,7 +140,7 @@ class Faults:
         )
 
     def _change(self, gradients: list[tuple[int, Any]], number: int, step: int) -> None:
-        """Change the gradient of median norm among those of more than one number, if there are such."""
+        """Change the gradient of median norm among those of weights: matrices, if there are such, then vectors."""
         dense = [
             (place, _data(one))
             for place, one in gradients
@@ -148,7 +148,10 @@ class Faults:
         ]
         sizes = [(float(one.double().norm()), place, one) for place, one in dense]
         sizes = [row for row in sizes if 0 < row[0] < float("inf")]
-        rows = sorted([row for row in sizes if row[2].numel() > 1] or sizes, key=lambda row: row[:2])
+        weights = [row for row in sizes if row[2].dim() > 1]
+        rows = sorted(
+            weights or [row for row in sizes if row[2].numel() > 1] or sizes, key=lambda row: row[:2]
+        )
         if not rows:
             return
         _, place, gradient = rows[(len(rows) - 1) // 2]
