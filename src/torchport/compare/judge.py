@@ -162,10 +162,11 @@ def _grounds(
     words = [f"{_count(number, kind)} compared {method}, {tolerance.dtype}"]
     if given is not None:
         words.append(f"tolerance {given:g} as given")
-    if chaotic is not None and apart:
+    if apart:
+        why = "takes the original another way" if chaotic is not None else "would hide small faults"
         words.append(
-            f"from step {chaotic} on rounding alone takes the original another way, so {_count(_steps(apart), 'step')} "
-            "were compared one by one, each from the original's own state"
+            f"rounding alone {why}, so {_count(_steps(apart), 'step')} were also compared one by one, each from the "
+            "original's own state"
         )
     elif chaotic is not None:
         words.append(

@@ -157,7 +157,8 @@ class Faults:
         _, place, gradient = rows[(len(rows) - 1) // 2]
         self._saved = [(gradient, gradient.clone())]
         gradient.mul_(1 + GRADIENT_SHARE)
-        self._made(LAYER, step, "gradient", optimizer=number, parameter=place)
+        # Leaves have no numbers that two places of the recorder would agree on.
+        self._made(LAYER, step, "gradient", optimizer=number, parameter=None if number < 0 else place)
 
     def _calling(self, original: Any) -> Any:
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:

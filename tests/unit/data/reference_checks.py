@@ -188,7 +188,8 @@ def check_compiled_module_runs_eagerly_under_its_names():
             return value * 2
 
         assert twice(torch.ones(1)).item() == 2
-        assert torch.compile(twice) is twice
+        assert torch.compile(torch.compile(twice))(torch.ones(1)).item() == 2
+        assert twice.__name__ == "twice"
         try:
             torch.compile(3)
         except (RuntimeError, AssertionError, TypeError):
