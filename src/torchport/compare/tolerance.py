@@ -33,7 +33,7 @@ class Tolerance:
 
 
 # What rounding in another order leaves in a loss, a norm of a gradient, a norm of what an update changed.
-_FLOAT32 = {LOSS: 1e-5, OUTPUT: 1e-5, GRADIENT: 1e-4, CHANGE: 1e-4, INPUTS: 1e-5, UPLOAD: 1e-6}
+_FLOAT32 = {LOSS: 1e-5, OUTPUT: 2e-6, GRADIENT: 1e-4, CHANGE: 1e-4, INPUTS: 1e-5, UPLOAD: 1e-6}
 # Half a unit in the last place is 2^-12 and 2^-9; both sides round alike what they compute alike.
 _FLOAT16 = {LOSS: 2e-4, OUTPUT: 5e-4, GRADIENT: 1e-3, CHANGE: 1e-3, INPUTS: 5e-4, UPLOAD: 1e-6}
 _BFLOAT16 = {LOSS: 1e-3, OUTPUT: 4e-3, GRADIENT: 4e-3, CHANGE: 4e-3, INPUTS: 4e-3, UPLOAD: 1e-6}
