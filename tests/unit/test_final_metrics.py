@@ -186,3 +186,10 @@ def test_much_output_is_read_in_no_time():
     printed_metrics("loss_" * 200_000 + "\n" + "test " * 200_000 + "\n" + "accuracy of " * 50_000 + "\n")
     printed_metrics("Epoch 3 step 17: loss 0.5 (0.6) acc 97.2 (97.1) 3.4 it/s\n" * 20_000)
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("line", ["loss: 0", "accuracy 0/0", "loss 0.0", "acc: 0 %"])
+def test_nothing_is_a_number_too(line):
+    (row,) = compare_metrics(line, line, 0.5, 1e-4)
+    assert row["holds"]
+    assert row["reference"] == 0

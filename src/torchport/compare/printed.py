@@ -135,7 +135,7 @@ def _of_line(line: str) -> Iterator[Metric]:
 def _metric(name: str, kind: Kind, match: re.Match[str], *, percent: bool) -> Metric:
     text = match["value"].replace(",", "")
     value, digit, total = float(text), _digit(text), int(match["total"] or 0)
-    if 0 <= value <= total and value == int(value):
+    if total and 0 <= value <= total and value == int(value):
         return Metric(name, kind, 100 * value / total, 100 / total, percent=True, total=total)
     return Metric(name, kind, value, digit, percent or match["percent"] is not None)
 
