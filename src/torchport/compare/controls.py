@@ -7,7 +7,8 @@ differences are rounding noise, which is allowed, and the faults, which have to 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torchport.compare.conditions import open_finding
@@ -22,6 +23,11 @@ WORDS = {
     LAYER: "1 % of one layer's gradient",
     SAMPLE: "one sample of the batch replaced",
 }
+# By how much the faults change the quantity that they are put into (`record.faults`).
+SHARES = {UPDATE: 0.05, LAYER: 0.01}
+# Where noise hides a fault from the bounds, a port that agrees with the original so many times closer than the fault is
+# large does not have it.
+CLOSER = 4.0
 SHOWN = 6  # quantities that noticed a fault, the clearest first
 
 
@@ -74,12 +80,13 @@ def table(
     control: dict[Key, Series],
     made: Iterable[Fault],
     yardstick: Yardstick,
+    worst: Mapping[Key, float],
     kind: str,
     *,
     chance: bool,
 ) -> list[dict[str, Any]]:
-    """For each fault of `NAMES` what noticed it. `kind` is the run's kind of step; with `chance` only means are
-    compared, which notice none."""
+    """For each fault of `NAMES` what noticed it. `worst` is how far the port itself is from the original in each
+    quantity; `kind` is the run's kind of step; with `chance` only means are compared, which notice none."""
     by_name = {fault.name: fault for fault in made}
     rows = []
     for name in NAMES:
@@ -93,7 +100,7 @@ def table(
         else:
             row["step"] = fault.step
             row["where"] = _where(fault, reference)
-            row["noticed"] = [] if chance else _noticed(fault, reference, control, yardstick)
+            row["noticed"] = [] if chance else _noticed(fault, reference, control, yardstick, worst)
         rows.append(row)
     return rows
 
@@ -121,7 +128,11 @@ def smallest(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _noticed(
-    fault: Fault, reference: dict[Key, Series], control: dict[Key, Series], yardstick: Yardstick
+    fault: Fault,
+    reference: dict[Key, Series],
+    control: dict[Key, Series],
+    yardstick: Yardstick,
+    worst: Mapping[Key, float],
 ) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for key, step in fault.touched(reference):
@@ -129,13 +140,33 @@ def _noticed(
             continue
         pair = yardstick.pair(key, reference[key], control[key])
         for place, (error, allowed) in enumerate(zip(pair.errors, pair.allowed, strict=True)):
-            if reference[key].at[place] == step and error > allowed:
-                found.append(
-                    {"kind": key[0], "name": reference[key].name, "error": error, "allowed": allowed}
-                )
+            if reference[key].at[place] == step:
+                bound = min(allowed, _closer(fault, key, error, pair.noise, place, yardstick, worst))
+                if error > bound or bound < allowed:
+                    found.append(
+                        {"kind": key[0], "name": reference[key].name, "error": error, "allowed": bound}
+                    )
                 break
     found.sort(key=lambda row: row["allowed"] / row["error"])
     return found[:SHOWN]
+
+
+def _closer(
+    fault: Fault,
+    key: Key,
+    error: float,
+    noise: Sequence[float] | None,
+    place: int,
+    yardstick: Yardstick,
+    worst: Mapping[Key, float],
+) -> float:
+    """The bound by which the port's own agreement rules the fault out; infinite where it does not."""
+    share = SHARES.get(fault.name)
+    if share is None or key not in worst or not noise or place >= len(noise):
+        return math.inf
+    seen = abs(error - share) <= max(noise[place], share / 2)
+    bound = max(CLOSER * worst[key], yardstick.floor(key[0]))
+    return bound if seen and share > bound else math.inf
 
 
 def _where(fault: Fault, reference: Mapping[Key, Series]) -> str:

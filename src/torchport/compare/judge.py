@@ -193,8 +193,9 @@ def _controls(judged: Sequence[Compared], forced: Forced | None, chance: list[st
     if not one.faults:
         return {"measured": False, "why": "no fault was put into the control run", "rows": [], "smallest": ""}
     kind = one.reference.process.step_kind
+    worst = {pair.key: max(pair.errors) for pair in one.pairs if pair.errors}
     rows = controls.table(
-        one.reference.series, one.control.series, one.faults, one.yardstick, kind, chance=bool(chance)
+        one.reference.series, one.control.series, one.faults, one.yardstick, worst, kind, chance=bool(chance)
     )
     seen = controls.smallest(rows)
     return {

@@ -108,6 +108,10 @@ class Yardstick:
         """Whether there is a control run that says anything."""
         return bool(self.spreads)
 
+    def floor(self, kind: str) -> float:
+        """What is allowed to a quantity of this kind whatever the control run shows."""
+        return self._tolerance.floors[kind]
+
     def chaotic(self, reference: dict[Key, Series]) -> int | None:
         """The step at which the control run's loss is too far from the original's for steps to be compared."""
         found = []
