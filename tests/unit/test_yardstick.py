@@ -238,7 +238,7 @@ def test_equal_runs_and_what_they_would_have_noticed(judge):
 
 def test_a_port_that_is_closer_than_noise_rules_the_fault_out(judge):
     data = judge(run(device="npu", gradient=noise(1e-3)), faulty(size=5e-3, sample=0.5))
-    assert data["verdict"] == "holds"
+    assert data["verdict"] == "holds", data["reason"]
     (row,) = data["controls"]["rows"][1]["noticed"]
     assert row["allowed"] == pytest.approx(4e-3, rel=1e-2)
 

@@ -164,7 +164,7 @@ def _closer(
     share = SHARES.get(fault.name)
     if share is None or key not in worst or not noise or place >= len(noise):
         return math.inf
-    seen = abs(error - share) <= max(noise[place], share / 2)
+    seen = abs(error - share) <= max(2 * noise[place], share / 2)
     bound = max(CLOSER * worst[key], yardstick.floor(key[0]))
     return bound if seen and share > bound else math.inf
 
