@@ -48,6 +48,12 @@ def test_file_names_say_what_is_inside() -> None:
     assert [str(path) for path in hand_written() if path.stem.strip("_").lower() in NAMELESS] == []
 
 
+def test_names_of_test_files_are_unique() -> None:
+    """pytest imports them by name alone."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_nothing_is_left_for_later() -> None:
     # Written apart, so that this line does not find itself.
     leftover = re.compile(rb"\b(TO" rb"DO|FIX" rb"ME|XX" rb"X|HA" rb"CK)\b")
