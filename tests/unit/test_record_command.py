@@ -453,5 +453,6 @@ def test_a_gpu_is_found_without_torch(tmp_path, monkeypatch, line, node, found):
     (tmp_path / "torch" / "version.py").write_text(
         f"__version__ = '2.1'\ndebug = False\n{line}\nhip = None\n"
     )
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # other tests import it
     monkeypatch.syspath_prepend(tmp_path)
     assert in_place.has_cuda(tmp_path) is found
