@@ -233,7 +233,10 @@ def failure(error: BaseException, sites: Sites) -> dict[str, Any]:
         "error": words(error),
         "path": os.path.abspath(own[-1].filename) if own else "",
         "line": (own[-1].lineno or 0) if own else 0,
-        "ours": bool(frames) and frames[-1].filename.startswith(recorder),
+        # What a patch of ours only calls is torch's, which may have no Python frame of its own.
+        "ours": bool(frames)
+        and frames[-1].filename.startswith(recorder)
+        and "original(" not in (frames[-1].line or ""),
     }
 
 

@@ -8,6 +8,7 @@ class Trainer:
         self.stream = torch.cuda.Stream(device=self.dev)
     def step(self, batch):
         batch = {k: v.cuda(non_blocking=True) for k, v in batch.items()}
+        self.stream.wait_stream(torch.cuda.current_stream())  # the batch is made there
         with torch.cuda.stream(self.stream), torch.cuda.amp.autocast(dtype=torch.float16):
             loss = self.model(batch["x"]).mean()
         if loss.is_cuda: torch.cuda.current_stream().wait_stream(self.stream)
