@@ -21,12 +21,13 @@ def _activate() -> None:
 def activate_with_torch() -> None:
     """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
     mend_when_imported()
+    patched = os.environ.get("TORCHPORT_AUTO") == "1"
+    if patched:
+        import torchport.auto  # noqa: F401  importing it is what it is for: first, as the recorder sees what it leaves
     if "TORCHPORT_RECORD" in os.environ:
         from torchport.record import session
 
         if session.start():
             return
-    if os.environ.get("TORCHPORT_AUTO") != "1":
+    if not patched:
         before_import(("torch", "torch_npu"), _activate)
-        return
-    import torchport.auto  # noqa: F401  importing it is what it is for

@@ -77,10 +77,25 @@ def test_one_sample_is_another_in_the_last_step(both):
     assert losses[0][-1] != losses[1][-1]
 
 
-def test_the_parameters_that_were_measured_are_said_to_be_gone(tmp_path):
-    text = "told = []\nparts[0]._faults._taken_back = lambda optimizer: keep('gone', optimizer.param_groups[0]['params'][0])"
-    _, seen = recorded.run(tmp_path / "one", text + TRAIN, faults=True)
-    assert seen["gone"] == [seen["own weights"][2][:1]]
+def norms(recording, name):
+    return [event[name] for event in recording.of_kind("norms")]
+
+
+def test_each_fault_is_in_one_event_of_the_recording(both):
+    (plain, _), (faulty, _) = both
+    (chosen,) = [one["parameter"] for one in faulty.of_kind("fault") if one["name"] == "gradient"]
+    for name, step, share in (("change", 2, 1.05), ("gradient", 4, 1.01)):
+        right, wrong = norms(plain, name), norms(faulty, name)
+        assert len(right) == STEPS
+        assert [row for row, (a, b) in enumerate(zip(right[:-1], wrong[:-1], strict=True)) if a != b] == [
+            step
+        ]
+        for place, (a, b) in enumerate(zip(right[step], wrong[step], strict=True)):
+            expected = a * share if name == "change" or place == chosen else a
+            assert b == pytest.approx(expected, rel=1e-4)
+    inputs = [[event["norms"] for event in one.of_kind("inputs")] for one in (plain, faulty)]
+    assert inputs[0][: STEPS - 1] == inputs[1][: STEPS - 1]
+    assert inputs[0][STEPS - 1] != inputs[1][STEPS - 1]
 
 
 def test_an_update_of_nothing_is_left_to_the_next_step(tmp_path):

@@ -11,6 +11,7 @@ import recordings
 from torchport.compare import drawn
 from torchport.compare.drawn import drawn_conditions, rows
 from torchport.compare.verdict import Verdict, Word
+from torchport.findings import Severity
 from torchport.record.draws import laws
 from torchport.record.draws.laws import Law
 
@@ -69,6 +70,13 @@ def test_refused(name, port):
     assert (row["holds"], row["site"], bool(row["why"])) == (False, SITE, True)
 
 
+def test_a_layer_that_torch_npu_computes_in_its_own_way_is_no_fault_of_the_ports(port):
+    dropped = event(laws.normal(0, 1), problem="drops nothing") | {"operator": "aten::lstm.input"}
+    (finding,) = drawn_conditions(port(dropped))
+    assert (finding.code, finding.severity) == ("TP352", Severity.WARNING)
+    assert Verdict.of([finding], "").word is Word.HOLDS
+
+
 def test_what_the_device_cannot_draw_is_refused(port):
     recording = port(
         event(laws.normal(0, 1), count=0, mean="nan", variance="nan", error="RuntimeError: float64")
@@ -86,6 +94,15 @@ def test_what_the_virtual_npu_cannot_draw_is_open(port):
     (finding,) = drawn_conditions(port(event(laws.normal(0, 1), count=0, error=text)))
     assert finding.code == "TP343"
     assert Verdict.of([finding], "").word is Word.UNDECIDED
+
+
+def test_what_torch_npu_does_with_a_layer_is_a_warning(port):
+    bad = {"operator": "lstm.input", "problem": "nothing is dropped"}
+    recording = port(event(laws.chosen(0.9), **bad))
+    (finding,) = drawn_conditions(recording)
+    assert (finding.code, finding.severity) == ("TP352", Severity.WARNING)
+    assert finding.message.endswith("train.py:12 otherwise: nothing is dropped")
+    assert not rows(recording)[0]["holds"]
 
 
 def test_one_finding_for_all_places(port):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+import recordings
 
+from torchport.compare.judge import compare
 from torchport.compare.metrics import compare_metrics
 from torchport.compare.printed import printed_metrics
 
@@ -118,6 +120,24 @@ def test_rows_have_what_reports_show():
         ("acc", 75.0, 75.0, True, 4),
         ("loss", 0.5, 0.5, False, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("port", "words"),
+    [
+        ("acc: 40/50", "the last acc is one of 50 samples, the original's of 100 samples"),
+        ("acc: 0.8", "the last acc is one of no samples, the original's of 100 samples"),
+        ("acc: 78/100", "the last acc differs: 78 % against 80 %, where 1 is allowed"),
+    ],
+)
+def test_what_is_said_of_one_that_differs(tmp_path, port, words):
+    outputs = {"original": "acc: 80/100", "port": port}
+    runs = []
+    for name, output in outputs.items():
+        (tmp_path / name).mkdir()
+        runs.append(recordings.write(tmp_path / name, recordings.losses([1.0] * 20), output=output))
+    (finding,) = [finding for finding in compare(*runs).findings if finding.code == "TP306"]
+    assert finding.message == words
 
 
 def test_metrics_that_one_side_alone_prints_are_no_rows():

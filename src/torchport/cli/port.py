@@ -34,6 +34,7 @@ import sys
 from pathlib import Path
 
 from torchport.cli import UNDECIDED
+from torchport.cli.compare import TOLERANCE, relative
 from torchport.errors import TorchportError
 from torchport.launch import Launch, add_target, launch_of
 from torchport.port import STEPS, Plan, port
@@ -89,6 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=STEPS[0],
         help="first step to do; earlier ones are kept",
     )
+    parser.add_argument("--tolerance", type=relative, metavar="X", help=TOLERANCE)
     parser.add_argument(
         "--no-control",
         action="store_true",
@@ -119,6 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
         project=project,
         force=arguments.force,
         reference=None if arguments.reference is None else arguments.reference.resolve(),
+        control=not arguments.no_control,
+        tolerance=arguments.tolerance,
     )
     result = port(plan, Progress(sys.stderr, STEPS, arguments.quiet))
     if arguments.json:

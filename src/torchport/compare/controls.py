@@ -60,15 +60,6 @@ class Fault:
             ):
                 yield key, self.step
 
-    def spoilt(self, found: Mapping[Key, Series]) -> Iterator[tuple[Key, int]]:
-        """The numbers that are not rounding: those touched, and the change that comes next, as it is measured from
-        the faulty one."""
-        for key, step in self.touched(found):
-            yield key, step
-            if key[0] == CHANGE:
-                later = [at for at in found[key].at if at > step]
-                yield from ((key, at) for at in later[:1])
-
 
 def faults(control: Process) -> list[Fault]:
     """What the control run did wrong, in order."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from torchport.compare import conditions, controls, quantities, settings
+from torchport.compare import conditions, controls, drawn, quantities, settings
 from torchport.compare.conditions import error
 from torchport.compare.curves import Curve
 from torchport.compare.differences import MIXED, STATISTICALLY, STEPWISE, amplified, differences
@@ -23,6 +23,7 @@ from torchport.compare.tolerance import (
 )
 from torchport.compare.verdict import Verdict
 from torchport.findings import Finding, Result, Safety, Severity
+from torchport.record import roundoff
 from torchport.record.recording import CALL, OPTIMIZER, Process, Recording
 
 # The loosest precision that the reference used decides; float32 where none is recorded.
@@ -35,11 +36,12 @@ PRINTED = 10.0
 @dataclasses.dataclass(frozen=True, slots=True)
 class Forced:
     """Three runs in which each step starts from the same state of the original: the original, the port, and the
-    original with noise."""
+    original with noise; the states were of `bytes` bytes."""
 
     reference: Recording
     port: Recording
     control: Recording | None
+    bytes: int = 0
 
 
 def compare(
@@ -92,6 +94,7 @@ def compare(
         *(settings.scales_equal(reference, port, control) if chaotic is None else ()),
         *settings.parameters_equal(reference, port),
         *conditions.replicas_equal(port),
+        *drawn.drawn_conditions(port),
         *_weights(port),
         *(_information(reason, tolerance) for reason in chance),
         *differences(pairs, both, apart, method, chaotic),
@@ -120,7 +123,10 @@ def compare(
         "first": [] if chance else quantities.first([*both, *apart]),
         "controls": table,
         "yardstick": _yardstick(both, judged, control, longer, chaotic),
-        "forced": None if forced is None or not apart else {"steps": forced.port.steps},
+        "forced": None
+        if forced is None or not apart
+        else {"steps": forced.port.steps, "bytes": forced.bytes},
+        "draws": drawn.rows(port),
         "metrics": metrics,
         "evidence": [conditions.evidence(process) for process in port.trained],
     }
@@ -217,13 +223,13 @@ def _yardstick(
     measured = next((one.yardstick for one in judged if one.yardstick.measured), None)
     if control is None or measured is None:
         return None
-    declared = [row for event in control.of_kind("device") for row in event["settings"].get("declared", ())]
+    formats = [event["settings"] for event in control.of_kind("device")]
     return {
         "steps": (longer or control).steps,
         "noise": "one unit in the last place of the weights and of what modules give, one thread",
         "spread": {kind: measured.last(kind) for kind in (LOSS, OUTPUT, GRADIENT, CHANGE)},
         "chaotic": chaotic,
-        "declared": declared,
+        "declared": roundoff.rows(formats[0]) if formats else [],
     }
 
 
@@ -313,6 +319,9 @@ def _weights(port: Recording) -> Iterator[Finding]:
 
 def _metric_finding(row: dict[str, Any]) -> Finding:
     unit = " %" if row["percent"] else ""
+    if row["total"] != row["port_total"]:
+        one, other = (f"{row[name] or 'no'} samples" for name in ("port_total", "total"))
+        return error("TP306", f"the last {row['name']} is one of {one}, the original's of {other}")
     return error(
         "TP306",
         f"the last {row['name']} differs: {row['port']:g}{unit} against {row['reference']:g}{unit}, "

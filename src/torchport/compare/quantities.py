@@ -82,7 +82,7 @@ def compared(
         if rank < len(longers):
             yardstick = Yardstick(tolerance, theirs.series, longers[rank].series, given=given)
         else:
-            spoilt = [place for fault in made for place in fault.spoilt(theirs.series)]
+            spoilt = [place for fault in made for place in fault.touched(theirs.series)]
             noise = None if beside is None else beside.series
             yardstick = Yardstick(tolerance, theirs.series, noise, spoilt, forced=forced, given=given)
         pairs = [

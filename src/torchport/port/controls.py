@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from torchport import vnpu
+from torchport.compare import Forced
 from torchport.errors import TorchportError
 from torchport.findings import Result
 from torchport.port.child import Ended
 from torchport.port.plan import CONTROL, NPU, REFERENCE, RESULT, Plan, step_result
 from torchport.port.progress import Progress
-from torchport.port.runs import VIEW, options_of, run, steps_of, viewed
+from torchport.port.runs import VIEW, batches_of, options_of, run, steps_of, viewed
 from torchport.port.watch import Watch, free_memory
 from torchport.record import recording, roundoff, states
 from torchport.record.recording import Recording
@@ -33,16 +34,6 @@ ONE_THREAD = "1"  # another order of adding than that of the reference, which ha
 
 class StoppedError(Exception):
     """Who waited for the run does so no longer."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Forced:
-    """Runs whose steps all start from the state that `reference` had there: `bytes` are those of the states."""
-
-    reference: Recording
-    port: Recording
-    control: Recording
-    bytes: int
 
 
 def control(
@@ -163,6 +154,7 @@ def _again(
             options_of(plan, side, aside, views),
             save="",
             load=str(plan.kept_in(REFERENCE) / recording.WEIGHTS),
+            batches=batches_of(plan),
             enough=None,
             kind=kept.trained[0].step_kind,
             **changes,

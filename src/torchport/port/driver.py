@@ -16,7 +16,7 @@ from torchport.convert import convert_tree, edited
 from torchport.convert.project import said_once
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, write_atomically
-from torchport.port import given, runs
+from torchport.port import controls, given, judging, runs
 from torchport.port.child import signals_unwind
 from torchport.port.left import FileRow, compare_files
 from torchport.port.lock import locked
@@ -36,12 +36,9 @@ from torchport.port.plan import (
 )
 from torchport.port.progress import Progress
 from torchport.port.unconverted import unconverted
-from torchport.record import roundoff
 from torchport.record.recording import CALL, Recording
 from torchport.report.html import page
 
-AMPLIFIED = "TP349"
-NOISE = "noise"  # below compare/, where a run was needed that measures what rounding does
 NOT_RUN = Finding(
     "TP312",
     Severity.INFO,
@@ -242,7 +239,7 @@ def _compare(plan: Plan, progress: Progress) -> None:
             findings = [*compare(reference, reference).findings, NOT_RUN]
         else:
             port = Recording.read(plan.kept_in(NPU))
-            result = _judged(plan, folder, reference, port, progress)
+            result = judging.judged(plan, folder, reference, port, progress)
             comparison = dict(result.data)
             if "given" not in plan.kept(REFERENCE).data:  # else only the port's files are known
                 rows = compare_files(plan.kept_in(REFERENCE) / runs.FILES, plan.kept_in(NPU) / runs.FILES)
@@ -271,43 +268,6 @@ def _compare(plan: Plan, progress: Progress) -> None:
         placed = runs.original_places(tuple(findings), *folders)
         dataclasses.replace(step_result(COMPARE, plan, data), findings=placed).write(folder / RESULT)
     progress.done(f"{comparison['method']}: {verdict.word}" if comparison else str(verdict.word))
-
-
-def _judged(plan: Plan, folder: Path, reference: Recording, port: Recording, progress: Progress) -> Result:
-    control = _fitting_control(plan, folder, port, progress)
-    result = compare(reference, port, on_npu=True)
-    if any(finding.code == AMPLIFIED for finding in result.findings):
-        noisy = control if control is not None and not _goes_on(reference, control) else None
-        if noisy is None:
-            progress.note("training amplifies rounding here: the original runs once more, with noise")
-            noise = folder / NOISE
-            noise.mkdir()
-            noisy = controls.noisy(plan, noise, progress, _formats(plan, port))
-        result = compare(reference, port, on_npu=True, noisy=noisy)
-    return result
-
-
-def _goes_on(reference: Recording, control: Recording) -> bool:
-    """Whether a control run says nothing of some steps: its last one has a fault."""
-    return control.steps - bool(control.of_kind("fault")) < reference.steps
-
-
-def _fitting_control(plan: Plan, folder: Path, port: Recording, progress: Progress) -> Recording | None:
-    """The control run; another one where the port's device rounds otherwise than that one took for granted."""
-    declared = _formats(plan, port)
-    if declared == plan.kept(CONTROL).data["formats"]:
-        return controls.recorded(plan.kept_in(CONTROL))
-    progress.note("the port's device was told to round otherwise: the control run is made again")
-    again = folder / CONTROL
-    again.mkdir()
-    controls.control(plan, again, progress, declared)
-    return controls.recorded(again)
-
-
-def _formats(plan: Plan, port: Recording) -> dict[str, str]:
-    """Those in which the port's device said that it computes; what was taken for granted where it said nothing."""
-    known: dict[str, str] = plan.kept(CONTROL).data["formats"]
-    return roundoff.declared(port) if port.of_kind("device") else known
 
 
 def _files_findings(rows: list[FileRow], comparison: dict[str, Any]) -> Iterator[Finding]:

@@ -70,8 +70,9 @@ class Plan:
     `launch` is the command, given in the folder `folder`; `out` is absolute; `timeout` in seconds holds for each of
     the two runs, `steps` ends both after that many; `start` is the first step to do again. With `follow` the modules
     of the user's that the script imports are converted too; `project` is a folder that is converted as a whole; with
-    `force` a converted tree that was edited is overwritten. `reference` is a recording that takes the place of the
-    original's run (`given`).
+    `force` a converted tree that was edited is overwritten. Without `control` the control run makes no faults.
+    `tolerance` is a relative difference that somebody allows in place of what the original's rounding does.
+    `reference` is a recording that takes the place of the original's run (`given`).
     """
 
     launch: Launch
@@ -83,6 +84,8 @@ class Plan:
     follow: bool = True
     project: Path | None = None
     force: bool = False
+    control: bool = True
+    tolerance: float | None = None
     reference: Path | None = None
 
     @property

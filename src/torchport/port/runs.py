@@ -68,29 +68,7 @@ def record(plan: Plan, step: str, aside: Path, progress: Progress) -> Result:
     return result
 
 
-def noisy(plan: Plan, aside: Path, progress: Progress) -> Recording:
-    """Run the original once more, in the folder `aside`, with rounding noise in its weights and one thread: how far
-    rounding alone takes it. As many steps as the port did, at most `MOST_NOISY`."""
-    with _views(plan, REFERENCE, aside) as views:
-        kept = Recording.read(plan.kept_in(REFERENCE))
-        options = dataclasses.replace(
-            _options(plan, REFERENCE, aside, views),
-            save="",
-            load=str(plan.kept_in(REFERENCE) / recording.WEIGHTS),
-            batches=_batches(plan),
-            noise=True,
-            steps=min(_steps(kept), MOST_NOISY),
-            enough=None,
-            kind=kept.trained[0].step_kind,
-        )
-        recorded, _ = _run(plan, REFERENCE, aside, views, options, Watch(aside, plan.timeout, progress), "1")
-        for number, view in enumerate(views):
-            view.keep(aside / part(FILES, number))
-            shutil.rmtree(aside / f"{VIEW}-{number + 1}")
-    return recorded
-
-
-def _run(
+def run(
     plan: Plan,
     step: str,
     aside: Path,
@@ -246,20 +224,20 @@ def options_of(plan: Plan, step: str, aside: Path, views: list[View]) -> session
         common,
         side=session.PORT,
         load=str(plan.kept_in(REFERENCE) / weights),
-        batches=_batches(plan),
-        steps=_steps(reference),
+        batches=batches_of(plan),
+        steps=steps_of(reference),
         kind=reference.trained[0].step_kind,
         lines=str(aside / LINES),
     )
 
 
-def _batches(plan: Plan) -> str:
+def batches_of(plan: Plan) -> str:
     """The folder of the batches that a given reference has; "" where the run's own are taken."""
     folder = plan.kept_in(REFERENCE) / recording.BATCHES
     return str(folder) if folder.is_dir() else ""
 
 
-def _steps(reference: Recording) -> int:
+def steps_of(reference: Recording) -> int:
     """How many steps the port is to do at most: as many as the reference where that was ended; a port that runs away is
     ended, too."""
     told = [int(event["steps"]) for event in reference.of_kind("stop")]

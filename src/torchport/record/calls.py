@@ -38,7 +38,7 @@ class OutermostCalls:
         modules = torch.nn.modules.module
         self._hooks = [
             modules.register_module_forward_pre_hook(self._enter),
-            modules.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
+            releases.after_modules(torch, self._leave),
         ]
 
     def remove(self) -> None:
@@ -48,7 +48,7 @@ class OutermostCalls:
 
     def _enter(self, module: Any, inputs: Any) -> None:
         self._depth += 1
-        if self._depth == 1 and not self._torch.compiler.is_compiling():
+        if self._depth == 1 and not releases.is_compiling(self._torch):
             self._entered(module)
 
     def _leave(self, module: Any, inputs: Any, named: Any, outputs: Any) -> None:

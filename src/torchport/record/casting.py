@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.sites import Sites
 
 
@@ -25,7 +26,7 @@ class Casting:
 
     def _entered(self, original: Any) -> Any:
         def enter(this: Any) -> Any:
-            if not self._torch.compiler.is_compiling():
+            if not releases.is_compiling(self._torch):
                 self._record(str(this.fast_dtype).removeprefix("torch."), bool(this._enabled))
             return original(this)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torchport.record import releases
 from torchport.record.noise import moved, own_generator
 from torchport.record.recording import Journal
 
@@ -80,7 +81,7 @@ class EqualStart:
             self._hook = None
 
     def _called(self, module: Any, inputs: Any) -> None:
-        if self._torch.compiler.is_compiling():  # the compiled module itself was called before
+        if releases.is_compiling(self._torch):  # the compiled module itself was called before
             return
         named = dict(module.named_parameters())
         if any(parameter not in self._known or not self._known[parameter] for parameter in named.values()):

@@ -28,7 +28,7 @@ class Faults:
     larger, in the second the gradient of one parameter 1 %, and in the last step the first sample of a batch is another
     one. A fault that changes nothing where it is due (no gradient, an update of 0) is made in the next step that it
     changes. What could not be made at all is said in a `note`. `site()` names the user's line that is running;
-    `taken_back(optimizer)` is called when the parameters that were measured after its step are no longer there.
+    `taken_back()` is called when the parameters that were measured after a step are no longer there.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Faults:
         site: Callable[[], str],
         steps: int,
         kind: str = OPTIMIZER,
-        taken_back: Callable[[Any], object] = lambda optimizer: None,
+        taken_back: Callable[[], object] = lambda: None,
     ) -> None:
         self._torch = torch
         self._journal = journal
@@ -60,7 +60,7 @@ class Faults:
         self._earlier: Any = None
         self._old: list[tuple[Any, Any]] = []  # parameters before an update that is to be larger
         self._saved: list[tuple[Any, Any]] = []  # what has to be put back
-        self._moved: Any = None  # the optimizer whose update it is
+        self._moved = False  # parameters are among that
         self._leaves: list[Any] = []
         self.before, self.after = _Before(self), _After(self)
 
@@ -82,7 +82,7 @@ class Faults:
     def stepped(self, optimizer: Any, number: int, step: int) -> None:
         """It has stepped: what it changed becomes wrong; or the gradient that it has made itself."""
         if self._old:
-            self._change_update(optimizer, number, step)
+            self._change_update(number, step)
         elif self._closure and self._turn(step) == LAYER:
             self._change_gradient(_parameters(optimizer), number, step)
 
@@ -105,9 +105,9 @@ class Faults:
         for tensor, value in self._saved:
             tensor.copy_(value)
         self._saved = []
-        if self._moved is not None:
-            optimizer, self._moved = self._moved, None
-            self._taken_back(optimizer)
+        if self._moved:
+            self._moved = False
+            self._taken_back()
 
     def step_done(self) -> None:
         """Counts the steps of the run."""
@@ -125,12 +125,12 @@ class Faults:
         due = [name for name in (LAYER, UPDATE) if self._open.get(name, step + 1) <= step < self._last]
         return due[0] if due else ""
 
-    def _change_update(self, optimizer: Any, number: int, step: int) -> None:
+    def _change_update(self, number: int, step: int) -> None:
         saved = [(data, data.clone()) for data, _ in self._old]
         for data, old in self._old:
             data += ((data - old) * UPDATE_SHARE).to(data.dtype)
         if any(not self._torch.equal(data, value) for data, value in saved):
-            self._saved, self._moved = saved, optimizer
+            self._saved, self._moved = saved, True
             self._made(UPDATE, step, "change", optimizer=number)
         self._old = []
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.roundoff import CONVOLUTION, FORMATS, MATMUL
 
 SEED = 2  # not that of the noise in the initial weights
@@ -37,8 +38,8 @@ class Noise:
     """Moves the floating-point outputs of each module call that makes no other module call.
 
     By one unit in the last place of the output's dtype; where `formats` says that an NPU computes a kind of layer in a
-    coarser format (`roundoff`), by that format's roundoff of the size that the output's numbers have. The gradients that
-    come back to it are moved by one unit as well: there, too, another device adds in another order. Whole numbers of an
+    coarser format (`roundoff`), by that format's roundoff of the size that the output's numbers have. The gradients
+    that come back to it are moved by one unit as well: another device adds in another order there. Whole numbers of an
     output stay what they are, since code may rely on them: a mask, an index, a probability of 1. Draws from a generator
     of its own.
     """
@@ -92,7 +93,7 @@ class Noise:
     def _is_traced(self) -> bool:
         torch = self._torch
         return bool(
-            torch.compiler.is_compiling()
+            releases.is_compiling(torch)
             or torch.jit.is_tracing()
             or torch._C._functorch.peek_interpreter_stack() is not None
         )

@@ -91,6 +91,14 @@ class Quantities(Part):
             followed, number, step, tensors, gradients, scale if hasattr(scale, "is_floating_point") else None
         )
 
+    def begin_again(self) -> None:
+        """Parameters were given other values between two steps: what the next step changes counts from these."""
+        if self._readings.possible():
+            for optimizer, followed in self._followed.items():
+                tensors = _parameters(optimizer)
+                if followed.key == _key(tensors):
+                    followed.sample = self._sample(tensors)
+
     def rooted(self, site: str, by: str, roots: tuple[Any, ...]) -> None:
         """Find the leaves of a backward pass that no optimizer will follow."""
         self._leaves = (

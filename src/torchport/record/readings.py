@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from torchport.record import releases
+
 Write = Callable[[list[list[float]]], object]
 
 
@@ -33,7 +35,7 @@ class Readings:
     def possible(self) -> bool:
         """Whether numbers can be read here: not inside a function transform, a compiler, or a graph being captured."""
         torch = self._torch
-        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        if releases.is_compiling(torch) or torch._C._functorch.peek_interpreter_stack() is not None:
             return False
         for name in ("npu", "cuda"):
             device = vars(torch).get(name)  # getattr for what torch lacks takes long

@@ -22,7 +22,6 @@ from typing import Any
 from torchport import vnpu
 from torchport.on_import import after_import
 from torchport.patches import Patches
-from torchport.record import releases
 from torchport.record.calls import OutermostCalls
 from torchport.record.casting import Casting
 from torchport.record.equal import EqualStart
@@ -163,11 +162,8 @@ class Recorder:
         self._log_seeds(torch, "manual_seed", "torch")
         self._patches.wrap(torch.autograd, "backward", self._backward)
         self._patches.wrap(torch.autograd, "grad", self._grad)
-        self._patches.wrap(torch.amp.autocast_mode.autocast, "__enter__", self._autocast)
-        kind = releases.grad_scaler(torch)
-        for scaler in {kind, *_subclasses(kind)}:
-            if "scale" in vars(scaler):
-                self._patches.wrap(scaler, "scale", self._scaled)
+        Casting(torch, self._journal.write, self._sites).install(self._patches)
+        self._scaling.install(self._patches)
         optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim
         for hook in (
             optimizers.register_optimizer_step_pre_hook(self._stepping),
@@ -265,11 +261,6 @@ class Recorder:
         if not self.readings.possible():
             return ""
         torch = self._torch
-        if releases.is_compiling(torch) or torch._C._functorch.peek_interpreter_stack() is not None:
-            return ""  # inside a transform numbers cannot be read
-        npu = getattr(torch, "npu", None)
-        if npu is not None and npu.is_initialized() and npu.is_current_stream_capturing():
-            return ""  # nor inside a graph
         parts = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
         parts = tuple(part for part in parts if isinstance(part, torch.Tensor))
         if not parts:

@@ -29,8 +29,8 @@ the device; checksum "" for one that was there already (in the reference nothing
 code are seen in the reference only |
   | inputs | site, step, norms: of the tensors that an outermost module call was given while training, for 20 steps |
   | autocast | site, dtype, enabled: a region, once each |
-  | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance: numbers of the device's \
-own, drawn beside the run |
+  | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance and more (`draws.own`): \
+numbers of the device's own, drawn beside the run; error: that it cannot |
   | fault | name, step, what (gradient, change, input), optimizer, parameter, site: what a control run did wrong on \
 purpose |
   | device | settings: the format in which the NPU computes each kind of float32 layer, and whether it is virtual; in \

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable
 from typing import Any
 
 OLDEST = (2, 1)
@@ -23,3 +26,17 @@ def is_compiling(torch: Any) -> bool:
 def grad_scaler(torch: Any) -> Any:
     """The class of all gradient scalers; before torch 2.3 that of CUDA was the only one."""
     return getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+
+
+def after_modules(torch: Any, hook: Callable[[Any, Any, Any, Any], None]) -> Any:
+    """Call `hook(module, args, kwargs, outputs)` after each call of a module, also one that raised; gives what removes
+    it."""
+    register = torch.nn.modules.module.register_module_forward_hook
+    if "with_kwargs" in inspect.signature(register).parameters:
+        return register(hook, with_kwargs=True, always_call=True)
+
+    def without(module: Any, args: Any, outputs: Any) -> None:
+        # Called by Module._call_impl(self, *args, **kwargs), which older releases keep the names to themselves in.
+        hook(module, args, sys._getframe(1).f_locals.get("kwargs", {}), outputs)
+
+    return register(without, always_call=True)

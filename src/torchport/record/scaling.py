@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.part import Part
 
 
@@ -24,7 +25,7 @@ class Scaling(Part):
 
     def install(self, patches: Patches) -> None:
         """Watch every GradScaler there is."""
-        base = self._torch.amp.GradScaler
+        base = releases.grad_scaler(self._torch)
         watched = {"scale": self._scaled, "step": self._stepped, "update": self._updated}
         for scaler in {base, *_subclasses(base)}:
             for name, wrapper in watched.items():

@@ -18,7 +18,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchport import standins
 from torchport.patches import Patches
@@ -34,6 +34,9 @@ from torchport.record.roundoff import Device
 from torchport.record.sites import Sites
 from torchport.record.states import States
 from torchport.record.tf32 import Tf32
+
+if TYPE_CHECKING:
+    from torchport.record.pack import Batches
 
 VARIABLE = "TORCHPORT_RECORD"
 # Whose run it is: the original on the CPU for a port, the port; or a script in place on a GPU or an NPU.
@@ -52,9 +55,12 @@ class Options:
 
     `side` is REFERENCE (a CUDA script on the CPU), PORT, CUDA, NPU, or "" for a run that is left as it is; `views` maps
     each folder of the user's to what stands for it in this run, `roots` are those folders for a run in place; `lines`
-    is a JSON file for `Sites`; `save` or `load` is the folder of the initial weights, moved by one unit in the last
-    place with `noise`; `pack` or `batches` the folder of the uploaded batches that are kept, or taken; `steps` and
-    `enough` are those of `Limit`, for steps of the kind `kind`.
+    is a JSON file for `Sites`; `save` or `load` is the folder of the initial weights; `pack` or `batches` that of the
+    uploaded batches, which are kept or taken; `steps` and `enough` are those of `Limit`, for steps of the kind `kind`.
+
+    With `noise` the weights that are loaded and what modules give are moved by one unit in the last place (`Noise`),
+    or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes those
+    of `Faults`. `states_out` or `states_in` is the folder of the states of `States`.
     """
 
     out: str
@@ -67,6 +73,10 @@ class Options:
     noise: bool = False
     pack: str = ""
     batches: str = ""
+    roundoffs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    faults: bool = False
+    states_out: str = ""
+    states_in: str = ""
     seed: int = 0
     steps: int | None = None
     kind: str = ""
@@ -152,35 +162,67 @@ class Session:
             from torchport.record import port_side
 
             patches.on_undo(port_side.apply(torch, self._note).undo)
-        before, after = self._faults(torch, patches)
-        measured = self._quantities(torch, patches)
-        self._recorder.parts += [*before, *measured, *after, *self._states(torch, patches)]
-        if self._options.side in (PORT, NPU):
-            self._recorder.parts.append(Device(torch, self._journal))
-        if self._options.side == CUDA:
-            self._recorder.parts.append(Tf32(torch, self._note))
+        self._recorder.parts += self._parts(torch, patches)
         if self._options.side:
-            drawn = self._drawn if self._options.side == PORT else None
+            drawn = self._drawn if self._options.side in (PORT, NPU) else None
             self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched, drawn)
             self._draws.install(patches)
             self._recorder.parts.append(self._draws)
-        self._pack(torch, patches)
+        if self._options.noise:
+            Noise(torch, self._options.roundoffs).install(patches)
+            self._journal.write("device", settings=dict(self._options.roundoffs))
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
 
-    def _pack(self, torch: Any, patches: Patches) -> None:
-        from torchport.record.pack import Keep, Moves, Take
+    def _parts(self, torch: Any, patches: Patches) -> list[Part]:
+        """What measures, between what does something wrong and what takes that back; then what changes the state."""
+        from torchport.record.quantities import Quantities
+        from torchport.record.uploads import Uploads
 
         options, recorder = self._options, self._recorder
-        part: Keep | Take
+        batches = self._batches(torch)
+        uploads = Uploads(torch, self._journal.write, recorder.readings, self._sites.user, batches)
+        uploads.install(patches)
+        quantities = Quantities(
+            torch, self._journal.write, recorder.readings, recorder.names, lambda: recorder.optimizers
+        )
+        parts: list[Part] = [uploads, batches, quantities]
+        if options.faults and options.steps is not None:
+            faults = Faults(
+                torch,
+                self._journal,
+                lambda: self._sites.user(2),
+                options.steps,
+                options.kind,
+                quantities.begin_again,
+            )
+            faults.install(patches)
+            parts = [faults.before, *parts, faults.after]
+        if options.states_out or options.states_in:
+            states = States(
+                torch,
+                Path(options.states_out or options.states_in),
+                recorder.key,
+                self._journal,
+                load=not options.states_out,
+                world=int(os.environ.get("WORLD_SIZE") or 1),
+                restored=quantities.begin_again,
+            )
+            states.install(patches)
+            parts.append(states)
+        if options.side == CUDA:
+            parts.append(Tf32(torch, self._note))
+        if options.side in (PORT, NPU):
+            parts.append(Device(torch, self._journal))
+        return parts
+
+    def _batches(self, torch: Any) -> Batches:
+        from torchport.record.pack import Batches, Keep, Take
+
+        options, key = self._options, self._recorder.key
         if options.pack:
-            part = Keep(torch, Path(options.pack), recorder.key, self._note)
-        elif options.batches:
-            part = Take(torch, Path(options.batches), recorder.key, self._note)
-        else:
-            return
-        Moves(torch, self._sites, part.moved).install(patches)
-        recorder.parts.append(part)
+            return Keep(torch, Path(options.pack), key, self._note)
+        return Take(torch, Path(options.batches), key, self._note) if options.batches else Batches()
 
     def _note(self, text: str) -> None:
         self._journal.write("note", text=text)

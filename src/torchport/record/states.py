@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.part import Part
 from torchport.record.recording import Journal
 
@@ -32,7 +33,8 @@ class States(Part):
     A state is known by the process (`key()`), the optimizer's number and how many steps that one has made, so that
     optimizers that take turns in another order do not get each other's. No state is saved beyond `most_steps` steps and
     `most_bytes` bytes (of `world` processes together); a run that loads goes on by itself from there. What of a state
-    does not fit is left as it is and said in a `note`. The start of the training is `EqualStart`'s.
+    does not fit is left as it is and said in a `note`. `restored()` is called after a state was loaded. The start of
+    the training is `EqualStart`'s.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class States(Part):
         world: int = 1,
         most_steps: int = MOST_STEPS,
         most_bytes: int = MOST_BYTES,
+        restored: Callable[[], object] = lambda: None,
     ) -> None:
         self._torch = torch
         self._folder = folder
         self._key = key
         self._journal = journal
         self._load = load
+        self._restored = restored
         self._left = most_bytes // world
         self._most_steps = most_steps
         self._steps = 0
@@ -68,7 +72,7 @@ class States(Part):
         modules = torch.nn.modules.module
         patches.on_undo(modules.register_module_forward_pre_hook(self._enter).remove)
         patches.on_undo(modules.register_module_forward_hook(self._leave, always_call=True).remove)
-        patches.wrap(torch.amp.GradScaler, "__init__", self._scaler_made)
+        patches.wrap(releases.grad_scaler(torch), "__init__", self._scaler_made)
 
     def stepped(self, optimizer: Any, number: int, step: int) -> None:
         """Save or load what the next step starts from."""
@@ -145,6 +149,7 @@ class States(Part):
                 if values:
                     scaler.load_state_dict({**scaler.state_dict(), **values})
         self._restore_generators(state["generators"])
+        self._restored()
 
     def _restore_tensors(self, saved: dict[str, Any]) -> None:
         found = dict(self._tensors())

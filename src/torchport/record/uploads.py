@@ -12,7 +12,9 @@ from typing import Any
 
 from torchport.on_import import after_import
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.norms import sample
+from torchport.record.pack import Batches
 from torchport.record.part import Part
 from torchport.record.quantities import DIGITS, quietly
 from torchport.record.readings import Readings
@@ -26,6 +28,8 @@ _WITHIN = ("torch", "torch_npu", "torchport")
 class Uploads(Part):
     """Writes an event `upload` for each tensor of the host that is sent somewhere by `to`, `cuda`, `npu` or `copy_`,
     or made there by `torch.tensor` or `torch.as_tensor`, in code that is not torch's own.
+
+    `batches` keeps what is sent, or gives something else to be sent in its place.
 
     In the reference everything is on the host, and where a tensor is sent shows in neither run for sure
     (`x.to(y.device)`). So each call that names a place counts, in both runs, and visits are the same; what is on an
@@ -67,37 +71,40 @@ class Uploads(Part):
 
     def _moved(self, original: Any) -> Any:
         def to(this: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._torch.compiler.is_compiling() and self._names_a_place(args, kwargs):
-                self._see(this)
+            if not releases.is_compiling(self._torch) and self._names_a_place(args, kwargs):
+                this = self._see(this)
             return original(this, *args, **kwargs)
 
         return to
 
     def _sent(self, original: Any) -> Any:
         def send(this: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._torch.compiler.is_compiling():
-                self._see(this)
+            if not releases.is_compiling(self._torch):
+                this = self._see(this)
             return original(this, *args, **kwargs)
 
         return send
 
     def _copied(self, original: Any) -> Any:
         def copy_(this: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._torch.compiler.is_compiling() and not this.requires_grad:
-                self._see(source)
+            if not releases.is_compiling(self._torch) and not this.requires_grad:
+                source = self._see(source)
             return original(this, source, *args, **kwargs)
 
         return copy_
 
     def _made(self, original: Any) -> Any:
         def make(data: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._torch.compiler.is_compiling() or kwargs.get("device") is None:
+            if releases.is_compiling(self._torch) or kwargs.get("device") is None:
                 return original(data, *args, **kwargs)
             if isinstance(data, self._torch.Tensor):
-                self._see(data)
+                data = self._see(data)
             elif self._is_outside(sys._getframe(1).f_code):
                 host = {key: value for key, value in kwargs.items() if key not in ("device", "requires_grad")}
-                self._record(original(data, *args, **host, device="cpu"))
+                made = original(data, *args, **host, device="cpu")
+                sent = self._record(made)
+                if sent is not made:
+                    return sent.to(kwargs["device"]).requires_grad_(kwargs.get("requires_grad", False))
             return original(data, *args, **kwargs)
 
         return make
@@ -108,14 +115,15 @@ class Uploads(Part):
             return True
         return kwargs.get("device") is not None or kwargs.get("other") is not None
 
-    def _see(self, tensor: Any) -> None:
-        """Called by what the script calls."""
+    def _see(self, tensor: Any) -> Any:
+        """Called by what the script calls; gives what is to be sent."""
         if (
             type(tensor) is self._torch.Tensor
             and not tensor.requires_grad
             and self._is_outside(sys._getframe(2).f_code)
         ):
-            self._record(tensor)
+            return self._record(tensor)
+        return tensor
 
     def _is_outside(self, code: CodeType) -> bool:
         known = self._files.get(code)
@@ -125,15 +133,17 @@ class Uploads(Part):
             known = self._files[code] = not code.co_filename.startswith(within)
         return known
 
-    def _record(self, tensor: Any) -> None:
+    def _record(self, tensor: Any) -> Any:
         torch = self._torch
         if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_quantized:
-            return
+            return tensor
         site = self._site()
         visit = self._visits.get(site, 0)
         if visit >= VISITS or not self._readings.possible():
-            return
+            return tensor
         self._visits[site] = visit + 1
+        with quietly(torch):
+            tensor = self._batches.sent(tensor, site, visit)
         text, total, norm = "", 0.0, 0.0
         if tensor.device.type == "cpu":
             with quietly(torch):
@@ -145,6 +155,7 @@ class Uploads(Part):
                 "upload", site=site, visit=visit, size=size, checksum=text, sum=total, norm=norm
             ),
         )
+        return tensor
 
 
 def checksum(torch: Any, tensor: Any) -> tuple[str, float, float]:

@@ -7,13 +7,16 @@ import torch
 
 from torchport.patches import Patches
 from torchport.record import pack, reference
-from torchport.record.pack import Keep, Moves, Take
+from torchport.record.pack import Keep, Take
+from torchport.record.readings import Readings
 from torchport.record.sites import Sites
+from torchport.record.uploads import Uploads
 
 folder = Path(sys.argv[1])
 reference.apply(torch)
 before = torch.Tensor.to, torch.Tensor.cuda
 notes: list[str] = []
+events: list[dict] = []
 
 
 def uploads(tensors, device="cuda"):
@@ -23,7 +26,11 @@ def uploads(tensors, device="cuda"):
 
 def watched(part):
     patches = Patches()
-    Moves(torch, Sites([str(Path(__file__).parent)]), part.moved).install(patches)
+    events.clear()
+    readings = Readings(torch)
+    site = Sites([str(Path(__file__).parent)]).user
+    Uploads(torch, lambda kind, **fields: events.append(fields), readings, site, part).install(patches)
+    patches.on_undo(readings.flush)
     return patches
 
 
@@ -36,16 +43,20 @@ keep = Keep(torch, folder, key, notes.append)
 patches = watched(keep)
 uploads(theirs, "cuda:0")
 theirs[0].cuda()
+made = torch.tensor([1.0, 2.0], device="cuda")
+as_made = torch.as_tensor(theirs[1], device="cuda")
+torch.zeros(3, 2).copy_(theirs[2])
 # None of these is a batch.
 torch.nn.BatchNorm1d(3).to("cuda")
 torch.nn.Parameter(torch.zeros(2)).to("cuda")
 torch.zeros(2, requires_grad=True).to("cuda")
-torch.zeros(2).to("cpu"), torch.zeros(2).to(torch.float64), torch.zeros(2).to(torch.zeros(1))
-torch.zeros(2).to(dtype=torch.float64)
+torch.zeros(2).to(torch.float64), torch.zeros(2).to(dtype=torch.float64), torch.tensor([1.0])
 torch.vmap(lambda one: one.to("cuda"))(torch.zeros(2, 2))
 patches.undo()
+first = [event["checksum"] for event in events][:4]
+assert len(set(first)) == 4
 assert (torch.Tensor.to, torch.Tensor.cuda) == before
-assert len(list(folder.rglob("*.pt"))) == 5, sorted(folder.rglob("*"))
+assert len(list(folder.rglob("*.pt"))) == 8, sorted(folder.rglob("*"))
 assert not list(folder.rglob("*.unfinished")) and notes == []
 
 take = Take(torch, folder, key, notes.append)
@@ -57,6 +68,7 @@ assert all(not one.any() for one in mine)  # the script's own are left alone
 assert not uploads([torch.zeros(3, 2)])[0].any()  # a fifth one was never there
 assert notes == []
 patches.undo()
+assert [event["checksum"] for event in events][:4] == first  # of what is sent, not of what the script had
 
 # Another shape or dtype is not replaced, and that is said once.
 take = Take(torch, folder, key, notes.append)

@@ -7,6 +7,7 @@ from typing import Any
 
 from torchport.on_import import after_import
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.draws import layers, natives, operators
 from torchport.record.draws.generators import Generators
 from torchport.record.draws.kernels import Kernels
@@ -47,8 +48,7 @@ class Draws(Part):
     def install(self, patches: Patches) -> None:
         """Replace the random kernels; undoing `patches` puts everything back.
 
-        Where that is not possible (a torch without `torch.library.get_kernel`, no numpy) all draws stay the
-        device's, and `unmatched` is told.
+        Where that is not possible (a torch before 2.1, no numpy) all draws stay the device's, and `unmatched` is told.
         """
         missing = self._missing()
         if missing:
@@ -136,8 +136,8 @@ class Draws(Part):
                 yield key
 
     def _missing(self) -> str:
-        if not hasattr(self._torch.library, "get_kernel"):
-            return f"torch {self._torch.__version__} has no torch.library.get_kernel"
+        if releases.release(self._torch) < releases.OLDEST:
+            return f"torch {self._torch.__version__} is too old"
         try:
             import numpy  # noqa: F401
         except ImportError:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from torchport.record import releases
 from torchport.record.draws import laws
 from torchport.record.draws.laws import Law
 from torchport.record.draws.operators import EXACT
@@ -385,7 +386,7 @@ class Trials:
             type(tensor) in (torch.Tensor, torch.nn.Parameter)
             and torch._C._len_torch_dispatch_stack() == 0
             and torch._C._functorch.peek_interpreter_stack() is None
-            and not torch.compiler.is_compiling()
+            and not releases.is_compiling(torch)
         )
 
 
