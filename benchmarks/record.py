@@ -18,14 +18,13 @@ import argparse
 import contextlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-from step import MODELS, ROOT
+from step import MODELS, ROOT, summary
 
 CHOSEN = ("resnet18", "gpt")
 DEVICES = ("cpu", "npu")
@@ -108,17 +107,7 @@ def compare(
             base(), other()
         # Whoever comes second finds a warmer machine: they change places.
         pairs = [(base(), other()) if turn % 2 else (other(), base())[::-1] for turn in range(rounds)]
-    ratios = sorted(slow / fast for fast, slow in pairs)
-    return {
-        "model": name,
-        "device": device,
-        "plain_ms": statistics.median(fast for fast, _ in pairs) * 1e3,
-        "ms": statistics.median(slow for _, slow in pairs) * 1e3,
-        "ratio": statistics.median(ratios),
-        "ratio_p10": ratios[len(ratios) // 10],
-        "ratio_p90": ratios[len(ratios) * 9 // 10],
-        "limit": LIMIT,
-    }
+    return {"model": name, "device": device, **summary(pairs), "limit": LIMIT}
 
 
 def main() -> int:
@@ -147,7 +136,7 @@ def main() -> int:
             rows.append(row := compare(name, device, args.threads, args.rounds, args.plain, args.processor))
             if not args.json:
                 print(
-                    f"{row['model']:10} {row['device']:4} {row['ms']:8.2f} ms / {row['plain_ms']:8.2f} ms: ratio "
+                    f"{row['model']:10} {row['device']:4} {row['ms']:8.2f} ms / {row['base_ms']:8.2f} ms: ratio "
                     f"{row['ratio']:.3f} (p10 {row['ratio_p10']:.3f}, p90 {row['ratio_p90']:.3f}), limit {LIMIT:.2f}",
                     flush=True,
                 )

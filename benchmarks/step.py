@@ -19,7 +19,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,16 +105,18 @@ def compare(
 ) -> dict[str, object]:
     """`other` relative to `base`, measured in turn."""
     pairs = [(base.seconds(), other.seconds()) for _ in range(rounds)]
+    return {"model": name, "sides": sides, **summary(pairs), "limit": limit}
+
+
+def summary(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Medians of both sides in ms and of the ratio of the second to the first, and its 10th and 90th percentile."""
     ratios = sorted(slow / fast for fast, slow in pairs)
     return {
-        "model": name,
-        "sides": sides,
         "base_ms": statistics.median(fast for fast, _ in pairs) * 1e3,
         "ms": statistics.median(slow for _, slow in pairs) * 1e3,
         "ratio": statistics.median(ratios),
         "ratio_p10": ratios[len(ratios) // 10],
         "ratio_p90": ratios[len(ratios) * 9 // 10],
-        "limit": limit,
     }
 
 

@@ -22,6 +22,13 @@ TOO_FEW = (
 )
 
 
+def curves_of(both: Sequence[Compared]) -> Iterator[Curve]:
+    """The losses (or outputs) of all processes, place by place."""
+    for one in both:
+        for pair in one.of(LOSS, OUTPUT):
+            yield Curve.of(one.prefix + pair.reference.name, pair.key[0], pair, STATISTICAL)
+
+
 def differences(
     pairs: Sequence[Curve],
     both: Sequence[Compared],
@@ -43,14 +50,7 @@ def differences(
             found += [(finding.evidence["step"], finding) for finding in _window_finding(curve)]
     if method != STATISTICALLY:
         found += quantity_differences(both)
-        for one in apart:
-            found += [
-                place
-                for pair in one.of(LOSS, OUTPUT)
-                for place in _step_findings(
-                    Curve.of(one.prefix + pair.reference.name, pair.key[0], pair, STATISTICAL)
-                )
-            ]
+        found += [finding for curve in curves_of(apart) for finding in _step_findings(curve)]
         found += quantity_differences(apart)
     yield from (finding for _, finding in sorted(found, key=lambda row: row[0]))
     if pairs and not judged:

@@ -11,16 +11,11 @@ from typing import Any
 from torchport.compare import conditions, controls, drawn, quantities, settings
 from torchport.compare.conditions import error
 from torchport.compare.curves import Curve
-from torchport.compare.differences import MIXED, STATISTICALLY, STEPWISE, amplified, differences
+from torchport.compare.differences import MIXED, STATISTICALLY, STEPWISE, amplified, curves_of, differences
 from torchport.compare.metrics import compare_metrics
 from torchport.compare.quantities import Compared
 from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT
-from torchport.compare.tolerance import (
-    STATISTICAL,
-    TOLERANCES,
-    Statistical,
-    Tolerance,
-)
+from torchport.compare.tolerance import STATISTICAL, TOLERANCES, Tolerance
 from torchport.compare.verdict import Verdict
 from torchport.findings import Finding, Result, Safety, Severity
 from torchport.record import roundoff
@@ -72,7 +67,7 @@ def compare(
     both = quantities.compared(reference, port, control, longer, tolerance, given=given)
     apart = _forced(forced, tolerance, given)
     judged = apart or both
-    pairs = list(_curves_of(both))
+    pairs = list(curves_of(both))
     stepwise = all(math.isfinite(bound) for curve in pairs for bound in curve.allowed)
     method = STATISTICALLY if chance else STEPWISE if stepwise else MIXED
     metrics = compare_metrics(
@@ -82,7 +77,7 @@ def compare(
     )
     chaotic = _chaotic(both)
     ended_well = not conditions.failed(port) and not port.stopped
-    table = _controls(judged, forced, chance)
+    table = _controls(judged, chance)
     findings = [
         *conditions.reference_conditions(reference),
         *conditions.step_conditions(reference, port),
@@ -112,8 +107,8 @@ def compare(
         "decide": list(verdict.decide),
         "method": method,
         "chance": chance,
-        "tolerance": _tolerance_data(tolerance, given),
-        "statistical": {name: getattr(STATISTICAL, name) for name in Statistical.__slots__},
+        "tolerance": dataclasses.asdict(tolerance) | {"given": given},
+        "statistical": dataclasses.asdict(STATISTICAL),
         "steps": {"kind": kind, "reference": reference.steps, "port": port.steps},
         "worst": _worst(pairs, tolerance),
         "seconds": {"reference": _median_seconds(reference), "port": _median_seconds(port)},
@@ -122,10 +117,8 @@ def compare(
         "quantities": [] if chance else list(quantities.rows(judged)),
         "first": [] if chance else quantities.first([*both, *apart]),
         "controls": table,
-        "yardstick": _yardstick(both, judged, control, longer, chaotic),
-        "forced": None
-        if forced is None or not apart
-        else {"steps": forced.port.steps, "bytes": forced.bytes},
+        "yardstick": _yardstick(judged, control, longer, chaotic),
+        "forced": {"steps": forced.port.steps, "bytes": forced.bytes} if forced and apart else None,
         "draws": drawn.rows(port),
         "metrics": metrics,
         "evidence": [conditions.evidence(process) for process in port.trained],
@@ -146,12 +139,6 @@ def _chaotic(both: Sequence[Compared]) -> int | None:
     """The step from which on rounding alone takes the original another way."""
     found = [one.yardstick.chaotic(one.reference.series) for one in both]
     return min((step for step in found if step is not None), default=None)
-
-
-def _curves_of(both: Sequence[Compared]) -> Iterator[Curve]:
-    for one in both:
-        for pair in one.of(LOSS, OUTPUT):
-            yield Curve.of(one.prefix + pair.reference.name, pair.key[0], pair, STATISTICAL)
 
 
 def _grounds(
@@ -188,10 +175,10 @@ def _grounds(
 
 
 def _steps(both: Sequence[Compared]) -> int:
-    return max((len(pair.errors) for one in both for pair in one.of(LOSS, OUTPUT)), default=0)
+    return max((len(curve.errors) for curve in curves_of(both)), default=0)
 
 
-def _controls(judged: Sequence[Compared], forced: Forced | None, chance: list[str]) -> dict[str, Any]:
+def _controls(judged: Sequence[Compared], chance: list[str]) -> dict[str, Any]:
     """The faults of the control run, and what noticed them."""
     one = next((one for one in judged if one.control is not None), None)
     if one is None or one.control is None:
@@ -213,7 +200,6 @@ def _controls(judged: Sequence[Compared], forced: Forced | None, chance: list[st
 
 
 def _yardstick(
-    both: Sequence[Compared],
     judged: Sequence[Compared],
     control: Recording | None,
     longer: Recording | None,
@@ -231,14 +217,6 @@ def _yardstick(
         "chaotic": chaotic,
         "declared": roundoff.rows(formats[0]) if formats else [],
     }
-
-
-def _tolerance_data(tolerance: Tolerance, given: float | None) -> dict[str, Any]:
-    return {
-        name: dict(value) if name == "floors" else value
-        for name in Tolerance.__slots__
-        for value in (getattr(tolerance, name),)
-    } | {"given": given}
 
 
 def _printed(

@@ -19,10 +19,14 @@ class Names:
             self._modules[module] = True
             self._read(module)
 
+    def modules(self) -> list[Any]:
+        """The modules that were learned and are still there, in that order."""
+        return list(self._modules)
+
     def update(self, parameters: list[Any]) -> None:
         """Ask the modules again where one of `parameters` has no name yet: it may have been added since."""
         if any(parameter not in self._names for parameter in parameters):
-            for module in list(self._modules):
+            for module in self.modules():
                 self._read(module)
 
     def of(self, parameter: Any) -> str:

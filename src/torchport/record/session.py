@@ -204,6 +204,7 @@ class Session:
                 Path(options.states_out or options.states_in),
                 recorder.key,
                 self._journal,
+                recorder.names.modules,
                 load=not options.states_out,
                 world=int(os.environ.get("WORLD_SIZE") or 1),
                 restored=quantities.begin_again,

@@ -30,11 +30,11 @@ SUFFIX = ".pt"
 class States(Part):
     """Saves the state of this process after each step of an optimizer to `folder`, or with `load` loads it from there.
 
-    A state is known by the process (`key()`), the optimizer's number and how many steps that one has made, so that
-    optimizers that take turns in another order do not get each other's. No state is saved beyond `most_steps` steps and
-    `most_bytes` bytes (of `world` processes together); a run that loads goes on by itself from there. What of a state
-    does not fit is left as it is and said in a `note`. `restored()` is called after a state was loaded. The start of
-    the training is `EqualStart`'s.
+    `modules()` are those that were called so far. A state is known by the process (`key()`), the optimizer's number and
+    how many steps that one has made, so that optimizers that take turns in another order do not get each other's. No
+    state is saved beyond `most_steps` steps and `most_bytes` bytes (of `world` processes together); a run that loads
+    goes on by itself from there. What of a state does not fit is left as it is and said in a `note`. `restored()` is
+    called after a state was loaded. The start of the training is `EqualStart`'s.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class States(Part):
         folder: Path,
         key: Callable[[], str],
         journal: Journal,
+        modules: Callable[[], list[Any]],
         *,
         load: bool,
         world: int = 1,
@@ -54,6 +55,7 @@ class States(Part):
         self._folder = folder
         self._key = key
         self._journal = journal
+        self._modules = modules
         self._load = load
         self._restored = restored
         self._left = most_bytes // world
@@ -61,18 +63,12 @@ class States(Part):
         self._steps = 0
         self._counts: dict[int, int] = {}
         self._optimizers: dict[int, Any] = {}  # weak references, as those below: nothing lives longer for us
-        self._modules: dict[int, weakref.ref[Any]] = {}
         self._scalers: list[weakref.ref[Any]] = []
-        self._depth = 0
         self._told: set[str] = set()
 
     def install(self, patches: Patches) -> None:
-        """Notice the modules that are called and the scalers that are made, until `patches` are undone."""
-        torch = self._torch
-        modules = torch.nn.modules.module
-        patches.on_undo(modules.register_module_forward_pre_hook(self._enter).remove)
-        patches.on_undo(modules.register_module_forward_hook(self._leave, always_call=True).remove)
-        patches.wrap(releases.grad_scaler(torch), "__init__", self._scaler_made)
+        """Notice the scalers that are made, until `patches` are undone."""
+        patches.wrap(releases.grad_scaler(self._torch), "__init__", self._scaler_made)
 
     def stepped(self, optimizer: Any, number: int, step: int) -> None:
         """Save or load what the next step starts from."""
@@ -86,16 +82,6 @@ class States(Part):
             self._restore(path)
         else:
             self._save(path)
-
-    def _enter(self, module: Any, inputs: Any) -> None:
-        if self._depth == 0 and id(module) not in self._modules:
-            place = id(module)
-            # A module that is gone makes room for another at its address.
-            self._modules[place] = weakref.ref(module, lambda _: self._modules.pop(place, None))
-        self._depth += 1
-
-    def _leave(self, module: Any, inputs: Any, outputs: Any) -> None:
-        self._depth -= 1
 
     def _scaler_made(self, original: Any) -> Any:
         def init(this: Any, *args: Any, **kwargs: Any) -> None:
@@ -173,7 +159,7 @@ class States(Part):
         rows: list[tuple[str, Any]] = []
         for number, optimizer in self._stepping():
             rows += [(f"optimizer {number} {place}", one) for place, one in enumerate(_parameters(optimizer))]
-        for number, module in enumerate(self._alive(self._modules.values())):
+        for number, module in enumerate(self._modules()):
             rows += [(f"module {number} {name}", one) for name, one in module.named_parameters()]
             rows += [(f"module {number} {name}", one) for name, one in module.named_buffers()]
         for name, tensor in rows:
