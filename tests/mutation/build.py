@@ -39,7 +39,7 @@ inline bool mutant(int number) {
 }  // namespace torchport
 """
 DEFINITION = """// Generated.
-#include "opapi/mutant.h"
+#include "opapi/aclnn/mutant.h"
 int vnpu_mutant = 0, vnpu_mutants = {count};
 volatile unsigned char vnpu_mutants_reached[{count} + 1];
 """
@@ -49,7 +49,7 @@ def build(seed: int, per_file: int, jobs: int) -> dict[int, Mutant]:
     """Make the libraries; returns the mutants in them by number. Raises RuntimeError where the sources do not
     build, with or without mutants."""
     found = sorted(candidates(ROOT / "csrc/opapi").items())
-    own = {OPAPI / name for name in ("mutant.h", "mutant.cpp", *(file for file, _ in found))}
+    own = {OPAPI / name for name in ("aclnn/mutant.h", "aclnn/mutant.cpp", *(file for file, _ in found))}
     for part in ("csrc", "src/torchport/knowledge"):
         _copy(ROOT / part, SOURCE / part, own)
     _write(SOURCE / "CMakeLists.txt", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
@@ -59,8 +59,8 @@ def build(seed: int, per_file: int, jobs: int) -> dict[int, Mutant]:
         for position, (_, of_file) in enumerate(found)
         for i, mutant in enumerate(chosen(of_file, seed, room), 1)
     }
-    _write(OPAPI / "mutant.h", HEADER)
-    _write(OPAPI / "mutant.cpp", DEFINITION.format(count=room * len(found)))
+    _write(OPAPI / "aclnn/mutant.h", HEADER)
+    _write(OPAPI / "aclnn/mutant.cpp", DEFINITION.format(count=room * len(found)))
     subprocess.run(
         [
             *(_tool("cmake"), "-S", SOURCE, "-B", BUILD, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"),
@@ -96,7 +96,10 @@ def _without_errors(tried: dict[int, Mutant], files: set[str], jobs: int) -> Non
     places: dict[tuple[str, int], int] = {}
     _rewrite(files, tried, places)
     todo = ["CMakeFiles/opapi.dir/cmake_pch.hxx.gch"]
-    todo += [f"CMakeFiles/opapi.dir/csrc/opapi/{path.name}.o" for path in sorted(OPAPI.glob("*.cpp"))]
+    todo += [
+        f"CMakeFiles/opapi.dir/csrc/opapi/{path.relative_to(OPAPI)}.o"
+        for path in sorted(OPAPI.glob("*/*.cpp"))
+    ]
     while todo:  # a few at a time: what is interrupted goes on where it was
         done = _ninja(jobs, *todo[:BATCH])
         if done.returncode == 0:
@@ -105,7 +108,7 @@ def _without_errors(tried: dict[int, Mutant], files: set[str], jobs: int) -> Non
                 f"\r{len(todo)} files to compile, {len(tried)} mutants ", end="", file=sys.stderr, flush=True
             )
             continue
-        named = {(file, int(line)) for file, line in re.findall(r"opapi/([\w.]+):(\d+)", done.stdout)}
+        named = {(file, int(line)) for file, line in re.findall(r"opapi/([\w./]+):(\d+)", done.stdout)}
         wrong = {places[place] for place in named & set(places)}
         if not wrong:  # the error is around the mutant, which stands in the excerpt
             wrong = {int(number) for number in re.findall(r"torchport::mutant\((\d+)\)", done.stdout)} & set(

@@ -12,8 +12,8 @@ from changes import ON, OPERATORS, SPOKEN, Change, Place
 from cpp import STATEMENTS, Region, Source
 
 # What every operator stands on: descriptors, checks, executors. A fault there is no fault of a kernel.
-MACHINERY = {"check", "descriptors", "executor", "gap", "op", "tensor"}
-GENERATED = '#include "opapi/mutant.h"\n'
+MACHINERY = {f"aclnn/{name}" for name in ("check", "descriptors", "executor", "gap", "op", "tensor")}
+GENERATED = '#include "opapi/aclnn/mutant.h"\n'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,12 +36,15 @@ class Mutant:
 
 
 def candidates(folder: Path) -> dict[str, list[Mutant]]:
-    """Every change that can be made to the kernels of a folder's .cpp and .h files, by file."""
-    paths = sorted([*folder.glob("*.cpp"), *folder.glob("*.h")])
+    """Every change that can be made to the kernels in the family folders of `folder`, by file."""
+    paths = sorted([*folder.glob("*/*.cpp"), *folder.glob("*/*.h")])
+    names = {path: path.relative_to(folder).as_posix() for path in paths}
     sources = {
-        path.name: Source(path.read_text(encoding="utf-8")) for path in paths if path.stem not in MACHINERY
+        name: Source(path.read_text(encoding="utf-8"))
+        for path, name in names.items()
+        if name.rpartition(".")[0] not in MACHINERY
     }
-    signatures = json.loads((folder / "signatures.json").read_text(encoding="utf-8"))
+    signatures = json.loads((folder / "aclnn/signatures.json").read_text(encoding="utf-8"))
     regions = {name: source.regions() for name, source in sources.items()}
     running = _running(sources, regions)
     found: dict[str, list[Mutant]] = {}

@@ -46,12 +46,14 @@ SIGNATURES = {
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[mutants.Mutant]:
     folder = tmp_path_factory.mktemp("opapi")
-    (folder / "family.cpp").write_text(FAMILY, encoding="utf-8")
-    (folder / "check.cpp").write_text("void same(int a) { a = a + 1; }\n", encoding="utf-8")
-    (folder / "signatures.json").write_text(json.dumps(SIGNATURES), encoding="utf-8")
+    (folder / "aclnn").mkdir()
+    (folder / "family").mkdir()
+    (folder / "family/file.cpp").write_text(FAMILY, encoding="utf-8")
+    (folder / "aclnn/check.cpp").write_text("void same(int a) { a = a + 1; }\n", encoding="utf-8")
+    (folder / "aclnn/signatures.json").write_text(json.dumps(SIGNATURES), encoding="utf-8")
     everything = mutants.candidates(folder)
-    assert set(everything) == {"family.cpp"}
-    return everything["family.cpp"]
+    assert set(everything) == {"family/file.cpp"}
+    return everything["family/file.cpp"]
 
 
 @pytest.mark.parametrize(

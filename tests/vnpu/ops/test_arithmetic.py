@@ -1,4 +1,4 @@
-"""arithmetic.cpp: two operands with broadcasting, numbers, type promotion."""
+"""elementwise/arithmetic.cpp: two operands with broadcasting, numbers, type promotion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""comparison.cpp: comparisons, logic, bits."""
+"""elementwise/comparison.cpp: comparisons, logic, bits."""
 
 from __future__ import annotations
 

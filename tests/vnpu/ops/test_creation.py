@@ -1,4 +1,4 @@
-"""creation.cpp and copy.cpp: ranges, identities, triangles, fills, copies, casts."""
+"""movement/creation.cpp and movement/copy.cpp: ranges, identities, triangles, fills, copies, casts."""
 
 from __future__ import annotations
 

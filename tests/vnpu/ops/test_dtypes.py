@@ -15,7 +15,7 @@ from oracle import DEVICE
 
 F = torch.nn.functional
 DOCUMENTED: dict[str, dict[str, str]] = json.loads(
-    (Path(__file__).parents[3] / "csrc/opapi/dtypes.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[3] / "csrc/opapi/aclnn/dtypes.json").read_text(encoding="utf-8")
 )
 
 

@@ -1,4 +1,4 @@
-"""index.cpp: reading and writing at indices and under masks."""
+"""index/index.cpp: reading and writing at indices and under masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""join.cpp: cat, stack, split, flip, roll, repeat, unfold."""
+"""movement/join.cpp: cat, stack, split, flip, roll, repeat, unfold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""legacy_array.cpp: what torch_npu still sends through aclopCompileAndExecute."""
+"""legacy/array.cpp: what torch_npu still sends through aclopCompileAndExecute."""
 
 from __future__ import annotations
 

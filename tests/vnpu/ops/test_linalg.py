@@ -1,4 +1,4 @@
-"""linalg.cpp: inverse, decompositions, solving, determinants, the cross product."""
+"""linalg/linalg.cpp: inverse, decompositions, solving, determinants, the cross product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pad.cpp: constant, reflected, replicated borders."""
+"""movement/pad.cpp: constant, reflected, replicated borders."""
 
 from __future__ import annotations
 

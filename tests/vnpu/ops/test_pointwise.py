@@ -1,4 +1,4 @@
-"""pointwise.cpp: clamp, lerp, addcmul, addcdiv, where."""
+"""elementwise/pointwise.cpp: clamp, lerp, addcmul, addcdiv, where."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""format.cpp, format_cast.cpp and the legacy operators: tensors in blocks. The oracle is the definition of each format,
-element by element in NumPy."""
+"""aclnn/format.cpp, movement/format_cast.cpp and the legacy operators: tensors in blocks. The oracle is the definition of
+each format, element by element in NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""reduce.cpp: sums, extremes, moments, norms."""
+"""reduce/reduce.cpp: sums, extremes, moments, norms."""
 
 from __future__ import annotations
 

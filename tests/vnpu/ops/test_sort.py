@@ -1,4 +1,4 @@
-"""sort.cpp: sort, topk, nonzero, unique, searching, running sums and extremes."""
+"""index/sort.cpp: sort, topk, nonzero, unique, searching, running sums and extremes."""
 
 from __future__ import annotations
 

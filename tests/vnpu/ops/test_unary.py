@@ -1,4 +1,4 @@
-"""unary.cpp: functions of one tensor, in and out of place."""
+"""elementwise/unary.cpp: functions of one tensor, in and out of place."""
 
 from __future__ import annotations
 

@@ -1,0 +1,237 @@
+#include "opapi/aclnn/check.h"
+
+#include <fmt/ranges.h>
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/TypeProperties.h>
+
+#include "device/fault.h"
+#include "device/machine.h"
+#include "opapi/aclnn/format.h"
+
+namespace vnpu::opapi {
+namespace {
+
+void present(const Operand &tensor) {
+    if (!tensor.defined()) fail(FaultKind::NullArgument, "parameter {} is null", tensor.parameter());
+}
+
+std::string text(at::IntArrayRef sizes) { return fmt::format("[{}]", fmt::join(sizes.begin(), sizes.end(), ", ")); }
+
+const char *name_of(at::ScalarType dtype) {
+    switch (dtype) {
+        case at::kFloat:
+            return "float32";
+        case at::kHalf:
+            return "float16";
+        case at::kDouble:
+            return "float64";
+        case at::kLong:
+            return "int64";
+        case at::kInt:
+            return "int32";
+        case at::kShort:
+            return "int16";
+        case at::kChar:
+            return "int8";
+        case at::kByte:
+            return "uint8";
+        case at::kBFloat16:
+            return "bfloat16";
+        case at::kBool:
+            return "bool";
+        default:
+            return c10::toString(dtype);
+    }
+}
+
+[[noreturn]] void wrong_shape(const Operand &tensor, at::IntArrayRef expected, const std::string &why) {
+    fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected {}{}", tensor.parameter(),
+         text(tensor.sizes()), text(expected), why);
+}
+
+}  // namespace
+
+std::string describe(const at::Tensor &tensor) {
+    return tensor.defined() ? name_of(tensor.scalar_type()) + text(tensor.sizes()) : "null";
+}
+
+void shape(const Operand &tensor, at::IntArrayRef expected) {
+    present(tensor);
+    if (tensor.sizes() != expected) wrong_shape(tensor, expected, "");
+}
+
+void same_shape(const Operand &out, const Operand &in) {
+    present(out);
+    present(in);
+    if (out.sizes() != in.sizes()) wrong_shape(out, in.sizes(), fmt::format(", the shape of {}", in.parameter()));
+}
+
+void broadcasts(const Operand &out, std::initializer_list<const Operand *> inputs) {
+    present(out);
+    at::DimVector sizes;
+    bool first = true;
+    for (const Operand *in : inputs) {
+        if (!in->defined()) continue;
+        if (first || sizes == in->sizes()) {
+            sizes.assign(in->sizes().begin(), in->sizes().end());
+            first = false;
+            continue;
+        }
+        try {
+            sizes = at::infer_size_dimvector(sizes, in->sizes());
+        } catch (const c10::Error &) {
+            fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast with {}",
+                 in->parameter(), text(in->sizes()), text(sizes));
+        }
+    }
+    if (out.sizes() != at::IntArrayRef(sizes)) wrong_shape(out, sizes, ", the broadcast shape of the inputs");
+}
+
+void expands(const Operand &out, const Operand &in) {
+    present(out);
+    present(in);
+    if (out.sizes() != in.sizes() && !at::is_expandable_to(in.sizes(), out.sizes()))
+        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast to {} of {}",
+             in.parameter(), text(in.sizes()), text(out.sizes()), out.parameter());
+}
+
+void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool keepdim) {
+    present(out);
+    present(in);
+    std::vector<bool> reduced(static_cast<size_t>(in.dim()), dims.empty());
+    for (const int64_t dim : dims) {
+        dimension(dim, in);
+        if (in.dim() == 0) continue;
+        const auto place = static_cast<size_t>(at::maybe_wrap_dim(dim, in.dim()));
+        if (reduced[place])
+            fail(FaultKind::InvalidArgument, "parameter dim is {}, which names dimension {} of {} twice", text(dims),
+                 place, in.parameter());
+        reduced[place] = true;
+    }
+    at::DimVector sizes;
+    for (size_t i = 0; i < reduced.size(); ++i) {
+        if (!reduced[i]) sizes.push_back(in.size(static_cast<int64_t>(i)));
+        if (reduced[i] && keepdim) sizes.push_back(1);
+    }
+    if (out.sizes() != at::IntArrayRef(sizes))
+        wrong_shape(out, sizes,
+                    fmt::format(", {} of shape {} reduced over {}", in.parameter(), text(in.sizes()), text(dims)));
+}
+
+void rank(const Operand &tensor, std::initializer_list<int64_t> allowed) {
+    present(tensor);
+    for (const int64_t rank : allowed)
+        if (tensor.dim() == rank) return;
+    fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are {}", tensor.parameter(), tensor.dim(),
+         text({allowed.begin(), allowed.size()}));
+}
+
+void matrices(const Operand &tensor) {
+    present(tensor);
+    if (tensor.dim() < 2)
+        fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are 2 and more", tensor.parameter(),
+             tensor.dim());
+}
+
+void examine(const Operand &tensor, DTypes allowed) {
+    const at::ScalarType found = tensor.scalar_type();
+    const Settings &settings = Machine::instance().settings();
+    if (allowed.has(found) && (found != at::kBFloat16 || settings.chip->bf16 || settings.any_dtype)) return;
+    // Where the cores compute, the CPU computes in any dtype. Indices, masks and the like stay what they are.
+    const bool tolerable = (allowed.has(at::kFloat) || allowed.has(at::kHalf)) && kAll.has(found);
+    if (tolerable && settings.any_dtype) return;
+    std::string names;
+    for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i)
+        if (const auto dtype = static_cast<at::ScalarType>(i);
+            allowed.has(dtype) && (dtype != at::kBFloat16 || settings.chip->bf16))
+            names += (names.empty() ? "" : ", ") + std::string(name_of(dtype));
+    fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, allowed are {} on {}{}", tensor.parameter(),
+         name_of(found), names, settings.chip->name,
+         tolerable ? "; with VNPU_DTYPES=any the virtual NPU computes in it all the same" : "");
+}
+
+void dtype(const Operand &tensor, DTypes allowed) {
+    present(tensor);
+    offered(allowed, tensor);
+}
+
+void promotes(const Operand &out, std::initializer_list<const at::Tensor *> inputs) {
+    present(out);
+    at::native::ResultTypeState state{};
+    bool equal = true;
+    for (const at::Tensor *in : inputs) {
+        if (!in->defined()) continue;
+        equal = equal && in->scalar_type() == out.scalar_type();
+        state = at::native::update_result_type_state(*in, state);
+    }
+    if (equal) return;
+    const at::ScalarType promoted = at::native::result_type(state);
+    if (!at::canCast(promoted, out.scalar_type()))
+        fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, which cannot hold the result's {}",
+             out.parameter(), name_of(out.scalar_type()), name_of(promoted));
+}
+
+void promotes(const Operand &out, const Operand &tensor, const ScalarArgument &number) {
+    require(number);
+    if (!number.has_value()) return promotes(out, {&tensor});
+    const at::Scalar &value = number.get();
+    const bool keeps_dtype = tensor.is_complex() || (!value.isComplex() && tensor.is_floating_point()) ||
+                             value.isBoolean() ||
+                             (value.isIntegral(true) && c10::isIntegralType(tensor.scalar_type(), false));
+    if (keeps_dtype && tensor.scalar_type() == out.scalar_type()) return;  // the common case, without an allocation
+    const at::Tensor wrapped = number.number();
+    promotes(out, {&tensor, &wrapped});
+}
+
+void same_dtype(const Operand &a, const Operand &b) {
+    present(a);
+    present(b);
+    if (a.scalar_type() != b.scalar_type())
+        fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, expected {}, the dtype of {}", a.parameter(),
+             name_of(a.scalar_type()), name_of(b.scalar_type()), b.parameter());
+}
+
+void same_length(const Operands &a, const Operands &b) {
+    if (a.size() != b.size())
+        fail(FaultKind::InvalidArgument, "parameter {} has {} tensors, expected {}, as many as {}", a.parameter(),
+             a.size(), b.size(), b.parameter());
+}
+
+void same_dtypes(const Operands &list) {
+    for (const Operand &tensor : list) same_dtype(tensor, list.front());
+}
+
+void one_element(const Operand &tensor) {
+    present(tensor);
+    if (tensor.numel() != 1)
+        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected one element", tensor.parameter(),
+             text(tensor.sizes()));
+}
+
+void dimension(int64_t dim, const Operand &tensor) {
+    present(tensor);
+    const int64_t rank = std::max<int64_t>(tensor.dim(), 1);
+    if (dim < -rank || dim >= rank)
+        fail(FaultKind::InvalidArgument, "parameter dim is {}, allowed for {} with {} dimensions is [{}, {}]", dim,
+             tensor.parameter(), tensor.dim(), -rank, rank - 1);
+}
+
+void require(const Operand &operand) {
+    if (!operand.may_be_null()) present(operand);
+    if (operand.layout() && !operand.may_have_layout())
+        fail(FaultKind::InvalidArgument, "parameter {} has the private format {}, allowed is ND: cast it back",
+             operand.parameter(), name_of(operand.layout()));
+}
+
+void require(const Operands &list) {
+    if (list.null() && !list.may_be_null()) fail(FaultKind::NullArgument, "parameter {} is null", list.parameter());
+}
+
+void require(const ScalarArgument &scalar) {
+    if (!scalar.has_value() && !scalar.may_be_null())
+        fail(FaultKind::NullArgument, "parameter {} is null", scalar.parameter());
+}
+
+}  // namespace vnpu::opapi

@@ -1,0 +1,100 @@
+// First-phase checks. Each throws a Fault that names the parameter, its value and what is allowed; plan() puts the
+// operator's name before it and answers with CANN's code (161001 null, 161002 invalid).
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "opapi/aclnn/tensor.h"
+
+namespace vnpu::opapi {
+
+// A set of dtypes: dtype(self, kNative | at::kInt).
+class DTypes {
+  public:
+    constexpr DTypes(std::initializer_list<at::ScalarType> dtypes) {
+        for (const at::ScalarType dtype : dtypes) bits_ |= bit(dtype);
+    }
+    constexpr DTypes(at::ScalarType dtype) : bits_(bit(dtype)) {}
+    constexpr DTypes operator|(DTypes other) const { return DTypes(bits_ | other.bits_); }
+    constexpr bool has(at::ScalarType dtype) const { return (bits_ & bit(dtype)) != 0; }
+
+  private:
+    constexpr explicit DTypes(uint64_t bits) : bits_(bits) {}
+    static constexpr uint64_t bit(at::ScalarType dtype) { return uint64_t{1} << static_cast<int>(dtype); }
+    uint64_t bits_ = 0;
+};
+
+// The sets that CANN's documentation keeps combining.
+inline constexpr DTypes kNative{at::kFloat, at::kHalf, at::kBFloat16};  // what the cores compute in
+inline constexpr DTypes kFloats = kNative | at::kDouble;
+inline constexpr DTypes kInts{at::kChar, at::kByte, at::kShort, at::kInt, at::kLong};
+inline constexpr DTypes kIntsAndBool = kInts | at::kBool;
+inline constexpr DTypes kReals = kFloats | kInts;
+inline constexpr DTypes kComplex{at::kComplexFloat, at::kComplexDouble};
+inline constexpr DTypes kAll = kFloats | kIntsAndBool | kComplex;
+
+// Parameters that may be null. CANN's naming ("biasOptional") says it already.
+template <class... T>
+void optional(T &...operands) {
+    (operands.allow_null(), ...);
+}
+void require(const Operand &operand);
+void require(const Operands &list);
+void require(const ScalarArgument &scalar);
+
+// Outputs whose size the kernel finds.
+template <class... T>
+void data_dependent(T &...outputs) {
+    (outputs.set_data_dependent(), ...);
+}
+
+void shape(const Operand &tensor, at::IntArrayRef expected);
+// `out` has the shape of `in`.
+void same_shape(const Operand &out, const Operand &in);
+// `out` has the broadcast shape of the inputs (undefined ones are left out).
+void broadcasts(const Operand &out, std::initializer_list<const Operand *> inputs);
+// The dtype that the inputs promote to, by torch's rules, can be written to `out` (undefined ones are left out).
+void promotes(const Operand &out, std::initializer_list<const at::Tensor *> inputs);
+void promotes(const Operand &out, const Operand &tensor, const ScalarArgument &number);
+// `out` can be written from `in` by broadcasting.
+void expands(const Operand &out, const Operand &in);
+// `out` has the shape of `in` reduced over `dims` (empty: all).
+void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool keepdim);
+// At least two dimensions.
+void matrices(const Operand &tensor);
+void rank(const Operand &tensor, std::initializer_list<int64_t> allowed);
+void dtype(const Operand &tensor, DTypes allowed);
+inline void floating(const Operand &tensor) { dtype(tensor, kFloats); }
+inline void integral(const Operand &tensor) { dtype(tensor, kIntsAndBool); }
+void same_dtype(const Operand &a, const Operand &b);
+void same_length(const Operands &a, const Operands &b);
+void same_dtypes(const Operands &list);  // throughout the list
+void one_element(const Operand &tensor);
+// dtype() for parameters that may be null; of every operator's line, for the dtypes that CANN documents (dtypes.json).
+void examine(const Operand &tensor, DTypes allowed);  // what the chip lacks, and what VNPU_DTYPES allows all the same
+inline void offered(DTypes allowed, const Operand &tensor) {
+    if (!tensor.defined() || (allowed.has(tensor.scalar_type()) && tensor.scalar_type() != at::kBFloat16)) return;
+    examine(tensor, allowed);
+}
+inline void offered(DTypes allowed, const Operands &list) {
+    for (const Operand &tensor : list) offered(allowed, tensor);
+}
+template <size_t N, class... T>
+void offered(const DTypes (&allowed)[N], const T &...tensors) {
+    static_assert(N == sizeof...(T));
+    size_t i = 0;
+    (offered(allowed[i++], tensors), ...);
+}
+// dim in [-rank, rank) (a 0-dim tensor counts as 1-dim).
+void dimension(int64_t dim, const Operand &tensor);
+// Throws NullArgument for the first argument that is null and not optional.
+template <class... T>
+void required(const T &...arguments) {
+    (require(arguments), ...);
+}
+
+// "float32[2, 3]"
+std::string describe(const at::Tensor &tensor);
+
+}  // namespace vnpu::opapi

@@ -1,0 +1,159 @@
+// aclCreate*/aclDestroy*: CANN's descriptors of operator arguments. Destroying a list destroys its elements, as in
+// CANN.
+
+#include "ascendcl/call.h"
+#include "device/machine.h"
+#include "opapi/aclnn/format.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/tensor.h"
+
+using namespace vnpu;
+using namespace vnpu::opapi;
+
+namespace {
+
+// Bytes that the view reaches, from its storage's start.
+int64_t reach(const int64_t *sizes, const int64_t *strides, uint64_t rank, int64_t offset, int64_t itemsize) {
+    int64_t last = offset;
+    for (uint64_t i = 0; i < rank; ++i) {
+        if (sizes[i] == 0) return 0;
+        last += (sizes[i] - 1) * strides[i];
+    }
+    return (last + 1) * itemsize;
+}
+
+// `stored`: elements of the storage where a private format pads it, else 0.
+at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const int64_t *strides, int64_t offset,
+                void *data, int64_t stored) {
+    const auto meta = c10::scalarTypeToTypeMeta(dtype);
+    const auto itemsize = static_cast<int64_t>(meta.itemsize());
+    const int64_t bytes = stored > 0 ? stored * itemsize : reach(sizes, strides, rank, offset, itemsize);
+    void *bytes_at = nullptr;
+    if (bytes != 0) {
+        AddressSpace &space = Machine::instance().space();
+        if (!space.contains(data))
+            fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.",
+                 data);
+        bytes_at = space.alias(data);
+    }
+    c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
+                         c10::DataPtr(bytes_at, at::Device(at::kCPU)), nullptr, false);
+    at::Tensor tensor =
+        at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), meta);
+    c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+    impl->set_sizes_and_strides({sizes, rank}, {strides, rank}, offset);
+    return tensor;
+}
+
+at::Scalar scalar_at(const void *value, at::ScalarType dtype) {
+    switch (dtype) {  // what torch_npu passes all the time; a tensor for one number costs half a microsecond
+        case at::kFloat:
+            return *static_cast<const float *>(value);
+        case at::kDouble:
+            return *static_cast<const double *>(value);
+        case at::kLong:
+            return *static_cast<const int64_t *>(value);
+        case at::kBool:
+            return *static_cast<const bool *>(value);
+        default:
+            return at::from_blob(const_cast<void *>(value), {}, at::TensorOptions().dtype(dtype)).item();
+    }
+}
+
+}  // namespace
+
+OP_EXPORT aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum, aclDataType dataType,
+                                     const int64_t *stride, int64_t offset, aclFormat format,
+                                     const int64_t *storageDims, uint64_t storageDimsNum, void *tensorData) {
+    return VNPU_OPERATOR_API() {
+        auto made = std::make_unique<aclTensor>();
+        made->format = format;
+        int64_t stored = 0;
+        if (format > ACL_FORMAT_ND) {  // private formats, and a few base formats of rare ranks
+            const at::IntArrayRef storage(storageDims, storageDimsNum);
+            made->layout = layout_of(format, storage);
+            if (made->layout) stored = c10::multiply_integers(storage);
+        }
+        made->view = view(viewDims, viewDimsNum, own(dataType), stride, offset, tensorData, stored);
+        return made.release();
+    };
+}
+
+OP_EXPORT aclScalar *aclCreateScalar(void *value, aclDataType dataType) {
+    return VNPU_OPERATOR_API() { return new aclScalar{scalar_at(value, own(dataType)), own(dataType)}; };
+}
+
+OP_EXPORT aclIntArray *aclCreateIntArray(const int64_t *value, uint64_t size) {
+    return new aclIntArray{std::vector(value, value + size)};
+}
+
+OP_EXPORT aclBoolArray *aclCreateBoolArray(const bool *value, uint64_t size) {
+    return new aclBoolArray{std::vector<bool>(value, value + size)};
+}
+
+OP_EXPORT aclFloatArray *aclCreateFloatArray(const float *value, uint64_t size) {
+    return new aclFloatArray{std::vector(value, value + size)};
+}
+
+OP_EXPORT aclTensorList *aclCreateTensorList(const aclTensor *const *value, uint64_t size) {
+    return new aclTensorList{std::vector(value, value + size)};
+}
+
+OP_EXPORT aclScalarList *aclCreateScalarList(const aclScalar *const *value, uint64_t size) {
+    return new aclScalarList{std::vector(value, value + size)};
+}
+
+OP_EXPORT aclnnStatus aclDestroyTensor(const aclTensor *tensor) {
+    delete tensor;
+    return 0;
+}
+
+OP_EXPORT aclnnStatus aclDestroyScalar(const aclScalar *scalar) {
+    delete scalar;
+    return 0;
+}
+
+OP_EXPORT aclnnStatus aclDestroyIntArray(const aclIntArray *array) {
+    delete array;
+    return 0;
+}
+
+OP_EXPORT aclnnStatus aclDestroyBoolArray(const aclBoolArray *array) {
+    delete array;
+    return 0;
+}
+
+OP_EXPORT aclnnStatus aclDestroyFloatArray(const aclFloatArray *array) {
+    delete array;
+    return 0;
+}
+
+OP_EXPORT aclnnStatus aclDestroyTensorList(const aclTensorList *list) {
+    if (list != nullptr)
+        for (const aclTensor *tensor : list->tensors) delete tensor;
+    delete list;
+    return 0;
+}
+
+OP_EXPORT aclnnStatus aclDestroyScalarList(const aclScalarList *list) {
+    if (list != nullptr)
+        for (const aclScalar *scalar : list->scalars) delete scalar;
+    delete list;
+    return 0;
+}
+
+OP_EXPORT aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor) {
+    delete reinterpret_cast<Task *>(executor);
+    return 0;
+}
+
+// The shape of a tensor, or what the kernel made of it. The caller deletes the array (delete[]).
+OP_EXPORT aclnnStatus aclGetViewShape(const aclTensor *tensor, int64_t **viewDims, uint64_t *viewDimsNum) {
+    return VNPU_OPERATOR_API(tensor) {
+        if (tensor == nullptr) fail(FaultKind::NullArgument, "parameter tensor is null");
+        const auto sizes = tensor->result ? tensor->result->sizes : tensor->view.sizes().vec();
+        *viewDims = new int64_t[sizes.size()];
+        std::copy(sizes.begin(), sizes.end(), *viewDims);
+        *viewDimsNum = sizes.size();
+    };
+}

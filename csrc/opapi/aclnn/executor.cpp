@@ -1,0 +1,101 @@
+#include <ATen/Parallel.h>
+#include <fmt/ranges.h>
+
+#include "device/launches.h"
+#include "device/machine.h"
+#include "opapi/aclnn/footprint.h"
+#include "opapi/aclnn/gap.h"
+#include "opapi/aclnn/op.h"
+
+namespace vnpu::opapi {
+namespace {
+
+std::atomic<Executor *> retired{nullptr};
+
+constexpr aclnnStatus kFindKernelError = 561003;  // ACLNN_ERR_INNER_FIND_KERNEL_ERROR: no kernel for the operator
+
+}  // namespace
+
+void Executor::retire() noexcept {
+    if (Trace::enabled()) [[unlikely]]
+        footprint::report(name_, arguments_);
+    next_retired_ = retired.load(std::memory_order_relaxed);
+    while (!retired.compare_exchange_weak(next_retired_, this, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+}
+
+void Executor::free_retired() noexcept {
+    if (retired.load(std::memory_order_relaxed) == nullptr) return;
+    Executor *executor = retired.exchange(nullptr, std::memory_order_acquire);
+    while (executor != nullptr) delete std::exchange(executor, executor->next_retired_);
+}
+
+void count_run(std::string_view name) noexcept {
+    if (name != "aclnnInplaceCopy" && name != "aclnnNpuFormatCast") count_launch();
+}
+
+KernelScope::KernelScope() {
+    // ATen keeps the number of OpenMP threads per thread and sets it once; torch.set_num_threads after a worker's
+    // first operator would not reach it.
+    at::init_num_threads();
+    if (Trace::enabled()) [[unlikely]]
+        footprint::watch();
+}
+
+aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noexcept {
+    Executor *task = reinterpret_cast<Executor *>(executor);
+    if (Trace::enabled()) [[unlikely]]
+        Trace::call(name, fmt::format("{}, stream={}", task != nullptr ? task->arguments() : "executor=null", stream),
+                    "launch");
+    return acl::call<acl::Face::Operator>(name) << [&] {
+        if (task == nullptr)
+            fail(FaultKind::NullArgument,
+                 "parameter executor is null: the first phase did not succeed or was not called");
+        std::unique_ptr<Task> owned(task);
+        if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]
+            owned = dumping(static_cast<Executor *>(owned.release()), std::move(dump));
+        Machine::instance().stream(stream).submit(std::move(owned));
+    };
+}
+
+aclnnStatus answer_gap(const char *name) noexcept {
+    return acl::call<acl::Face::Operator>(name) << [&] {
+        throw acl::Error(
+            kFindKernelError,
+            fmt::format("The virtual NPU does not implement {} yet. This says nothing about Ascend hardware. "
+                        "`torchport vnpu ops` lists what it has.",
+                        name));
+    };
+}
+
+std::string show(const Operands &list) {
+    std::string line;
+    for (const Operand &tensor : list) line += (line.empty() ? "" : ", ") + describe(tensor);
+    return "(" + line + ")";
+}
+
+std::string show(const ScalarArgument &scalar) {
+    if (!scalar.has_value()) return "null";
+    if (scalar.get().isBoolean()) return scalar.get().toBool() ? "true" : "false";
+    if (scalar.get().isIntegral(false)) return fmt::format("{}", scalar.get().toLong());
+    if (scalar.get().isFloatingPoint()) return fmt::format("{}", scalar.get().toDouble());
+    return "complex";
+}
+
+std::string show(const Ints &ints) {
+    return ints.given ? fmt::format("[{}]", fmt::join(ints.begin(), ints.end(), ", ")) : "null";
+}
+
+std::string show(const Bools &bools) {
+    std::string line;
+    for (const bool bit : bools) line += bit ? '1' : '0';
+    return line;
+}
+
+std::string show(const std::vector<at::Scalar> &scalars) {
+    std::string line;
+    for (const at::Scalar &scalar : scalars) line += fmt::format("{}{}", line.empty() ? "" : ", ", scalar.toDouble());
+    return "[" + line + "]";
+}
+
+}  // namespace vnpu::opapi

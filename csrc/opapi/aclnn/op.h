@@ -1,0 +1,173 @@
+// How an operator is written:
+//
+//     OP(aclnnAdd, broadcasts(out, {&self, &other}), at::add_out(out, self, other, alpha))
+//
+// The name is CANN's; the parameters have CANN's names and come from signatures.json. The second argument is what
+// the first phase (aclnnAddGetWorkspaceSize) checks, the rest is what runs on the stream. Both see each parameter
+// as an ATen value it owns (tensor.h). That line is all: entry points, the support table, the trace and the check of
+// the dtypes that CANN documents (dtypes.json) come from it.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "aclnn.h"
+#include "ascendcl/call.h"
+#include "device/overflow.h"
+#include "device/stream.h"
+#include "opapi/aclnn/check.h"
+#include "opapi/aclnn/dump.h"
+#include "opapi/aclnn/tensor.h"
+
+struct aclOpExecutor;
+using aclnnStatus = int32_t;
+
+namespace vnpu::opapi {
+
+enum class Phase { Check, Run, Dump };
+
+// Made by the first phase, run by the stream's worker in the second.
+class Executor : public Task {
+  public:
+    Executor(const char *name, std::string arguments) : name_(name), arguments_(std::move(arguments)) {}
+    std::string name() const override { return name_; }
+    // Copies the operator's tensors for a dump.
+    virtual void snapshot(Snapshot &into) = 0;
+    const std::string &arguments() const noexcept { return arguments_; }
+
+    // An executor is a dozen small allocations. They are freed where they were made, by the next first phase: freed by
+    // the worker they would leave its caller's thread without a cache of free blocks, which cost a microsecond a call.
+    void retire() noexcept override;
+    static void free_retired() noexcept;
+
+  protected:
+    const char *const name_;
+
+  private:
+    Executor *next_retired_ = nullptr;
+    std::string arguments_;  // for the trace; empty when it is off
+};
+
+// Counts the operator that has just run (device/launches.h), unless it only moves bytes.
+void count_run(std::string_view name) noexcept;
+
+// ATen kernels called from our threads run below autograd, with the number of threads the program has set.
+class KernelScope {
+  public:
+    KernelScope();
+
+  private:
+    at::AutoDispatchBelowADInplaceOrView below_autograd_;
+};
+
+// ATen's errors as one sentence: what() carries fifty lines of C++ frames.
+template <class Op>
+std::string in_phase(Phase phase, Op &op, Snapshot *into = nullptr) {
+    try {
+        return op(phase, into);
+    } catch (const c10::Error &error) {
+        throw std::runtime_error(error.what_without_backtrace());
+    }
+}
+
+template <class Op>
+class OpExecutor final : public Executor {
+  public:
+    OpExecutor(const char *name, std::string arguments, Op &&op)
+        : Executor(name, std::move(arguments)), op_(std::move(op)) {}
+    void run() override {
+        const KernelScope scope;
+        in_phase(Phase::Run, op_);
+        count_run(name_);
+    }
+    void snapshot(Snapshot &into) override {
+        const KernelScope scope;
+        in_phase(Phase::Dump, op_, &into);
+    }
+
+  private:
+    Op op_;
+};
+
+template <class Op>
+void plan(const char *name, uint64_t *workspace, aclOpExecutor **executor, Op op) {
+    Executor::free_retired();
+    std::string arguments = in_phase(Phase::Check, op);
+    *workspace = 0;  // ATen allocates what a kernel needs on the host
+    Executor *made = new OpExecutor<Op>(name, std::move(arguments), std::move(op));
+    *executor = reinterpret_cast<aclOpExecutor *>(made);
+}
+
+// In saturation (device/overflow.h): a float16 result out of range becomes the largest finite value, nan becomes 0, and
+// the device's status tells. Wider results stay as computed.
+void keep_finite(const at::Tensor &result);
+inline void keep_finite(const Operands &results) {
+    for (const Operand &result : results) keep_finite(static_cast<const at::Tensor &>(result));
+}
+template <class... T>
+void keep_finite_all(const T &...results) {
+    (keep_finite(results), ...);
+}
+
+// Queues the executor on the stream.
+aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noexcept;
+
+inline std::string show(const at::Tensor &tensor) { return describe(tensor); }
+std::string show(const Operands &list);
+std::string show(const ScalarArgument &scalar);
+std::string show(const Ints &ints);
+std::string show(const Bools &bools);
+std::string show(const std::vector<at::Scalar> &scalars);
+inline std::string show(const std::string &text) { return '"' + text + '"'; }
+inline std::string show(at::ScalarType dtype) { return c10::toString(dtype); }
+template <class T>
+    requires std::is_arithmetic_v<T>
+std::string show(T value) {
+    return fmt::format("{}", value);
+}
+
+// "self=float32[2, 3], alpha=1": what the trace writes of a call. `names` is the list of names, with commas.
+template <class... T>
+std::string show_call(std::string_view names, const T &...values) {
+    std::string line;
+    const auto one = [&](const std::string &value) {
+        const size_t comma = names.find(',');
+        line += fmt::format("{}{}={}", line.empty() ? "" : ", ", names.substr(0, comma), value);
+        names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
+    };
+    (one(show(values)), ...);
+    return line;
+}
+
+}  // namespace vnpu::opapi
+
+#define OP_EXPORT extern "C" __attribute__((visibility("default")))
+
+#define OP(NAME, CHECK, ...)                                                                                         \
+    OP_EXPORT aclnnStatus NAME##GetWorkspaceSize(PARAMS_##NAME, uint64_t *workspaceSize, aclOpExecutor **executor) { \
+        using namespace vnpu::opapi;                                                                                 \
+        return VNPU_OPERATOR_API() {                                                                                 \
+            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Snapshot *into) mutable -> std::string {  \
+                if (phase == Phase::Check) {                                                                         \
+                    CHECK;                                                                                           \
+                    required(OPERANDS_##NAME);                                                                       \
+                    DTYPES_##NAME;                                                                                   \
+                    return vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string();                         \
+                }                                                                                                    \
+                if (phase == Phase::Dump) {                                                                          \
+                    into->take({INPUTS_##NAME}, {OUTPUTS_##NAME});                                                   \
+                    return {};                                                                                       \
+                }                                                                                                    \
+                __VA_ARGS__;                                                                                         \
+                if (vnpu::saturates()) [[unlikely]]                                                                  \
+                    keep_finite_all(RESULTS_##NAME);                                                                 \
+                return {};                                                                                           \
+            });                                                                                                      \
+        };                                                                                                           \
+    }                                                                                                                \
+    OP_EXPORT aclnnStatus NAME(void *, uint64_t, aclOpExecutor *executor, void *stream) {                            \
+        return vnpu::opapi::launch(#NAME, executor, stream);                                                         \
+    }

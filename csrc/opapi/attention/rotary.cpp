@@ -1,0 +1,105 @@
+// Rotary position embedding: x * cos + rotated(x) * sin, computed in fp32 and rounded once.
+#include "device/fault.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
+
+namespace vnpu::opapi {
+namespace {
+
+enum RotaryMode { kHalf = 0, kInterleave = 1, kQuarter = 2, kInterleaveHalf = 3 };
+
+// (-second, first) of pairs, which lie half the last dimension apart (half), side by side (interleave), or half apart
+// in either half (quarter). The transposed rotation is its negative.
+at::Tensor rotated(const at::Tensor &x, int64_t mode) {
+    if (mode == kInterleave) {
+        const at::Tensor pairs = x.unflatten(-1, {-1, 2});
+        return at::stack({pairs.select(-1, 1).neg(), pairs.select(-1, 0)}, -1).flatten(-2);
+    }
+    if (mode == kQuarter) {
+        const std::vector<at::Tensor> part = x.chunk(4, -1);
+        return at::cat({part[1].neg(), part[0], part[3].neg(), part[2]}, -1);
+    }
+    const std::vector<at::Tensor> half = x.chunk(2, -1);
+    return at::cat({half[1].neg(), half[0]}, -1);
+}
+
+// Interleave-half first sorts even elements before odd ones; the other modes leave x as it is.
+at::Tensor sorted_pairs(const at::Tensor &x, int64_t mode) {
+    return mode == kInterleaveHalf ? x.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2) : x;
+}
+
+at::Tensor unsorted_pairs(const at::Tensor &x, int64_t mode) {
+    return mode == kInterleaveHalf ? x.unflatten(-1, {2, -1}).transpose(-1, -2).flatten(-2) : x;
+}
+
+void check_rotary(const Operand &x, const Operand &cos, const Operand &sin, int64_t mode, const Operand &out) {
+    network(x);
+    rank(x, {3, 4});  // 3: torch_npu passes [tokens, heads, width]
+    for (const Operand *factor : {&cos, &sin}) {
+        same_dtype(*factor, x);
+        expands(x, *factor);
+        if (factor->dim() != x.dim() || factor->size(-1) != x.size(-1))
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, expected the rank and the last size of {}, {}",
+                 factor->parameter(), describe(*factor), x.parameter(), describe(x));
+    }
+    same_shape(sin, cos);
+    same_shape(out, x);
+    same_dtype(out, x);
+    if (mode < kHalf || mode > kInterleaveHalf)
+        fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 to 3", mode);
+    if (x.size(-1) % (mode == kQuarter ? 4 : 2) != 0)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, its last size must be a multiple of {} in mode {}",
+             x.parameter(), describe(x), mode == kQuarter ? 4 : 2, mode);
+}
+
+void rotary(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin, int64_t mode, at::Tensor &out) {
+    if (x.numel() == 0) return;
+    const at::Tensor sorted = sorted_pairs(widened(x), mode);
+    out.copy_((sorted * widened(cos)).addcmul_(rotated(sorted, mode), widened(sin)));
+}
+
+int64_t named(const std::string &mode) {
+    if (mode == "half") return kHalf;
+    if (mode == "interleave") return kInterleave;
+    if (mode == "quarter") return kQuarter;
+    fail(FaultKind::InvalidArgument, "parameter rotaryMode is \"{}\", allowed are half, interleave and quarter", mode);
+}
+
+void check_no_rotation(const Operand &rotate) {
+    if (rotate.defined())
+        fail(FaultKind::InvalidArgument, "parameter rotate is {}: the virtual NPU has no rotation by a matrix",
+             describe(rotate));
+}
+
+void rotary_backward(const at::Tensor &grad, const at::Tensor &cos, const at::Tensor &sin, const at::Tensor &x,
+                     int64_t mode, at::Tensor &x_grad, at::Tensor &cos_grad, at::Tensor &sin_grad) {
+    const at::Tensor wide = widened(grad);
+    if (grad.numel() > 0)
+        x_grad.copy_(unsorted_pairs((wide * widened(cos)).sub_(rotated(wide * widened(sin), mode)), mode));
+    if (!x.defined()) {  // torch_npu passes x only where cos or sin want a gradient
+        cos_grad.zero_();
+        sin_grad.zero_();
+        return;
+    }
+    const at::Tensor sorted = sorted_pairs(widened(x), mode);
+    cos_grad.copy_((wide * sorted).sum_to_size(cos.sizes()));
+    sin_grad.copy_((wide * rotated(sorted, mode)).sum_to_size(sin.sizes()));
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnRotaryPositionEmbedding, check_rotary(x, cos, sin, mode, out), rotary(x, cos, sin, mode, out))
+OP(aclnnRotaryPositionEmbeddingV2, optional(rotate); check_no_rotation(rotate);
+   check_rotary(x, cos, sin, mode, out), rotary(x, cos, sin, mode, out))
+OP(aclnnRotaryPositionEmbeddingGrad, check_rotary(dy, cos, sin, mode, dxOut); same_shape(dcosOut, cos);
+   same_shape(dsinOut, sin); if (xOptional.defined()) same_shape(xOptional, dy),
+                             rotary_backward(dy, cos, sin, xOptional, mode, dxOut, dcosOut, dsinOut))
+
+// Query and key at once, in place; half mode, cos and sin broadcast over the heads.
+OP(aclnnApplyRotaryPosEmb, check_rotary(queryRef, cos, sin, kHalf, queryRef);
+   check_rotary(keyRef, cos, sin, kHalf, keyRef), rotary(queryRef, cos, sin, kHalf, queryRef);
+   rotary(keyRef, cos, sin, kHalf, keyRef))
+OP(aclnnApplyRotaryPosEmbV2, check_rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
+   check_rotary(keyRef, cos, sin, named(rotaryMode), keyRef), rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
+   rotary(keyRef, cos, sin, named(rotaryMode), keyRef))

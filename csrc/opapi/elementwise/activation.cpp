@@ -1,0 +1,212 @@
+// Activation functions and their gradients.
+#include "device/fault.h"
+#include "opapi/aclnn/number.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
+#include "opapi/random/philox.h"
+
+namespace vnpu::opapi {
+namespace {
+
+void unary(const Operand &self, const Operand &out) {
+    floating(self);
+    floating(out);
+    same_shape(out, self);
+}
+
+// Numbers of any kind: max(x, 0), a threshold and their like.
+void ordered(const Operand &self, const Operand &out) {
+    dtype(self,
+          {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kChar, at::kByte, at::kShort, at::kInt, at::kLong});
+    same_dtype(out, self);
+    same_shape(out, self);
+}
+
+void backward(const Operand &gradient, const Operand &saved, const Operand &out) {
+    dtype(gradient, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kInt, at::kChar, at::kByte, at::kLong});
+    dtype(saved, kReals | at::kBool);
+    broadcasts(out, {&gradient, &saved});
+    promotes(out, {&gradient, &saved});
+}
+
+void gelu_name(const std::string &approximate) {
+    if (approximate != "none" && approximate != "tanh")
+        fail(FaultKind::InvalidArgument, "parameter approximate is \"{}\", allowed are \"none\" and \"tanh\"",
+             approximate);
+}
+
+void gelu_backward_check(const Operand &grad, const Operand &self, const Operand &out) {
+    floating(self);
+    same_dtype(grad, self);
+    same_dtype(out, self);
+    broadcasts(out, {&grad, &self});
+}
+
+// ATen's kernel (oneDNN) does not broadcast: an operand of another shape than the result's is copied.
+void gelu_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor &self, std::string_view approximate) {
+    const auto filled = [&](const at::Tensor &tensor) {
+        return tensor.sizes() == out.sizes() ? tensor : tensor.expand(out.sizes()).contiguous();
+    };
+    at::gelu_backward_out(out, filled(grad), filled(self), approximate);
+}
+
+void gelu_number(int64_t approximate) {
+    if (approximate != 0 && approximate != 1)
+        fail(FaultKind::InvalidArgument, "parameter approximate is {}, allowed are 0 (none) and 1 (tanh)", approximate);
+}
+
+void halved(const Operand &self, int64_t dim, const Operand &out) {
+    floating(self);
+    dimension(dim, self);
+    const auto axis = static_cast<size_t>(dim < 0 ? dim + self.dim() : dim);
+    if (self.dim() == 0 || self.size(dim) % 2 != 0)
+        fail(FaultKind::InvalidArgument, "parameter self is {}: dimension {} cannot be halved", describe(self), dim);
+    at::DimVector sizes(self.sizes().begin(), self.sizes().end());
+    sizes[axis] /= 2;
+    shape(out, sizes);
+}
+
+// One weight for all, or one for each channel (dimension 1).
+at::Tensor per_channel(const at::Tensor &weight, const at::Tensor &self) {
+    if (weight.numel() == 1 || self.dim() < 2) return weight.reshape(at::DimVector(static_cast<size_t>(self.dim()), 1));
+    at::DimVector sizes(static_cast<size_t>(self.dim()), 1);
+    sizes[1] = weight.numel();
+    return weight.reshape(sizes);
+}
+
+void prelu_check(const Operand &self, const Operand &weight, const Operand &out) {
+    network(self, weight, out);
+    same_shape(out, self);
+    const int64_t channels = self.dim() < 2 ? 1 : self.size(1);
+    if (weight.numel() != 1 && weight.numel() != channels && weight.sizes() != self.sizes())
+        fail(FaultKind::InvalidArgument, "parameter weight has {} values, allowed are 1 and {}, the channels of self",
+             weight.numel(), channels);
+}
+
+// torch_npu gives the weight as autograd's kernel wants it (a view of self's rank), the C API as a vector.
+at::Tensor slopes(const at::Tensor &weight, const at::Tensor &self) {
+    return weight.dim() == self.dim() && weight.dim() > 1 ? weight : per_channel(weight, self);
+}
+
+void prelu_backward(at::Tensor &grad_input, at::Tensor &grad_weight, const at::Tensor &grad, const at::Tensor &self,
+                    const at::Tensor &weight) {
+    const at::Tensor x = widened(self), w = slopes(widened(weight), x).expand_as(x);
+    const auto [input_gradient, each] = at::_prelu_kernel_backward(widened(grad), x, w);
+    give(grad_input, input_gradient);
+    if (!grad_weight.defined()) return;
+    if (grad_weight.sizes() == each.sizes()) return give(grad_weight, each);
+    const at::Tensor like = slopes(grad_weight, x);
+    give(grad_weight, each.sum_to_size(like.sizes()).reshape(grad_weight.sizes()));
+}
+
+// Slopes below zero: drawn from [lower, upper) and kept in `noise` while training, their mean otherwise.
+void rrelu(at::Tensor &out, const at::Tensor &self, at::Tensor &noise, double lower, double upper, bool training,
+           uint64_t seed, uint64_t offset) {
+    if (!training) return void(at::leaky_relu_out(out, self, (lower + upper) / 2));
+    at::Tensor slope = at::empty(self.sizes(), at::TensorOptions().dtype(at::kFloat));
+    float *values = slope.mutable_data_ptr<float>();
+    const Philox philox(seed, offset);
+    for (int64_t i = 0; i < slope.numel(); ++i)
+        values[i] = static_cast<float>(lower + (upper - lower) * 0x1p-32 *
+                                                   philox(static_cast<uint64_t>(i / 4))[static_cast<size_t>(i % 4)]);
+    noise.copy_(at::where(self.gt(0), 1, slope));
+    out.copy_(widened(self) * noise);
+}
+
+void rrelu_check(const Operand &self, const Operand &noise, const ScalarArgument &lower, const ScalarArgument &upper,
+                 const Operand &out) {
+    unary(self, out);
+    same_shape(noise, self);
+    if (lower.to<double>() > upper.to<double>())
+        fail(FaultKind::InvalidArgument, "parameter lower is {}, greater than upper, which is {}", lower.to<double>(),
+             upper.to<double>());
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+#define ACTIVATION(NAME, CHECK, ...) OP(NAME, CHECK(self, out), __VA_ARGS__)
+#define ACTIVATION_INPLACE(NAME, CHECK, ...) OP(NAME, CHECK(selfRef, selfRef), __VA_ARGS__)
+#define GRADIENT(NAME, SAVED, OUT, ...) OP(NAME, backward(gradOutput, SAVED, OUT), __VA_ARGS__)
+
+ACTIVATION(aclnnRelu, ordered, at::clamp_min_out(out, self, 0))
+ACTIVATION_INPLACE(aclnnInplaceRelu, ordered, at::clamp_min_out(selfRef, selfRef, 0))
+ACTIVATION(aclnnThreshold, ordered, at::threshold_out(out, self, computed(threshold, self), computed(value, self)))
+ACTIVATION_INPLACE(aclnnInplaceThreshold, ordered,
+                   at::threshold_out(selfRef, selfRef, computed(threshold, selfRef), computed(value, selfRef)))
+GRADIENT(aclnnThresholdBackward, self, out,
+         at::threshold_backward_out(out, gradOutput, self, computed(threshold, self)))
+
+ACTIVATION(aclnnLeakyRelu, unary, at::leaky_relu_out(out, self, computed(negativeSlope, self)))
+ACTIVATION_INPLACE(aclnnInplaceLeakyRelu, unary, at::leaky_relu_out(selfRef, selfRef, computed(negativeSlope, selfRef)))
+GRADIENT(aclnnLeakyReluBackward, self, out,
+         at::leaky_relu_backward_out(out, gradOutput, self, computed(negativeSlope, self), selfIsResult))
+OP(aclnnPrelu, prelu_check(self, weight, out),
+   out.copy_(at::_prelu_kernel(widened(self), slopes(widened(weight), self).expand_as(self))))
+OP(aclnnPreluBackward, prelu_check(self, weight, gradInput); same_shape(gradOutput, self);
+   optional(gradWeight), prelu_backward(gradInput, gradWeight, gradOutput, self, weight))
+OP(aclnnRReluWithNoise, rrelu_check(self, noise, lower, upper, out),
+   rrelu(out, self, noise, lower.to<double>(), upper.to<double>(), training, static_cast<uint64_t>(seed),
+         static_cast<uint64_t>(offset)))
+OP(aclnnInplaceRReluWithNoise, rrelu_check(self, noise, lower, upper, self),
+   rrelu(self, self, noise, lower.to<double>(), upper.to<double>(), training, static_cast<uint64_t>(seed),
+         static_cast<uint64_t>(offset)))
+
+ACTIVATION(aclnnLogSigmoid, unary, at::log_sigmoid_out(out, self))
+// The buffer that ATen keeps between the two is not used: torch_npu's has no elements.
+OP(aclnnLogSigmoidForward, unary(self, out); optional(buffer), at::log_sigmoid_out(out, self))
+OP(aclnnLogSigmoidBackward, backward(gradOutput, self, gradInput);
+   optional(buffer), rounded(gradInput, [&](at::Tensor &target) {
+       at::mul_out(target, widened(gradOutput), widened(self).neg().sigmoid_());
+   }))
+
+// CANN documents the tanh form for aclnnGelu and its gradient, and torch_npu calls them whatever `approximate` says.
+// The exact mode of the virtual NPU has the CPU's numbers for F.gelu's default: the erf form.
+OP(aclnnGelu, unary(self, out); same_dtype(out, self), at::gelu_out(out, self, "none"))
+OP(aclnnGeluV2, unary(x, y); same_dtype(y, x);
+   gelu_number(approximate), at::gelu_out(y, x, approximate == 1 ? "tanh" : "none"))
+OP(aclnnGeluBackward, gelu_backward_check(gradOutput, self, gradInput),
+   gelu_backward(gradInput, gradOutput, self, "none"))
+OP(aclnnGeluBackwardV2, gelu_backward_check(gradOutput, self, gradInput);
+   gelu_name(approximate), gelu_backward(gradInput, gradOutput, self, approximate))
+ACTIVATION(aclnnSilu, unary, at::silu_out(out, self))
+GRADIENT(aclnnSiluBackward, self, gradInput, at::silu_backward_out(gradInput, gradOutput, self))
+ACTIVATION(aclnnMish, unary, at::mish_out(out, self))
+ACTIVATION_INPLACE(aclnnInplaceMish, unary, at::mish_out(selfRef, selfRef))
+GRADIENT(aclnnMishBackward, self, gradInput, give(gradInput, at::mish_backward(widened(gradOutput), widened(self))))
+
+ACTIVATION(aclnnElu, unary, at::elu_out(out, self, alpha, scale, inputScale))
+ACTIVATION_INPLACE(aclnnInplaceElu, unary, at::elu_out(selfRef, selfRef, alpha, scale, inputScale))
+GRADIENT(aclnnEluBackward, selfOrResult, gradInput,
+         at::elu_backward_out(gradInput, gradOutput, alpha, scale, inputScale, isResult, selfOrResult))
+// celu(x) = elu(x; alpha, 1, 1 / alpha)
+ACTIVATION(aclnnCelu, unary, at::elu_out(out, self, alpha, 1, 1 / alpha.to<double>()))
+ACTIVATION_INPLACE(aclnnInplaceCelu, unary, at::elu_out(selfRef, selfRef, alpha, 1, 1 / alpha.to<double>()))
+ACTIVATION(aclnnSoftplus, unary, at::softplus_out(out, self, beta, threshold))
+GRADIENT(aclnnSoftplusBackward, self, gradInput,
+         at::softplus_backward_out(gradInput, gradOutput, self, beta, threshold))
+
+ACTIVATION(aclnnHardtanh, ordered,
+           at::clamp_out(out, self, clipValueMin.as(self.scalar_type()), clipValueMax.as(self.scalar_type())))
+ACTIVATION_INPLACE(aclnnInplaceHardtanh, ordered,
+                   at::clamp_out(selfRef, selfRef, clipValueMin.as(selfRef.scalar_type()),
+                                 clipValueMax.as(selfRef.scalar_type())))
+GRADIENT(aclnnHardtanhBackward, self, out, at::hardtanh_backward_out(out, gradOutput, self, min, max))
+ACTIVATION(aclnnHardsigmoid, unary, at::hardsigmoid_out(out, self))
+OP(aclnnInplaceHardsigmoid, unary(self, self), at::hardsigmoid_out(self, self))
+GRADIENT(aclnnHardsigmoidBackward, self, out, at::hardsigmoid_backward_out(out, gradOutput, self))
+ACTIVATION(aclnnHardswish, unary, at::hardswish_out(out, self))
+OP(aclnnInplaceHardswish, unary(self, self), at::hardswish_out(self, self))
+GRADIENT(aclnnHardswishBackward, self, out, give(out, at::hardswish_backward(widened(gradOutput), widened(self))))
+GRADIENT(aclnnHardswishBackwardV2, self, out, give(out, at::hardswish_backward(widened(gradOutput), widened(self))))
+ACTIVATION(aclnnHardshrink, unary, at::hardshrink_out(out, self, lambd))
+GRADIENT(aclnnHardshrinkBackward, self, gradInput, at::hardshrink_backward_out(gradInput, gradOutput, self, lambd))
+ACTIVATION(aclnnSoftshrink, unary, at::softshrink_out(out, self, lambd))
+GRADIENT(aclnnSoftshrinkBackward, self, gradInput, at::softshrink_backward_out(gradInput, gradOutput, self, lambda))
+
+OP(aclnnGlu, halved(self, dim, out), at::glu_out(out, self, dim))
+OP(aclnnGluBackward, halved(self, dim, gradOut); same_shape(out, self), rounded(out, [&](at::Tensor &target) {
+                                                     at::glu_backward_out(target, widened(gradOut), widened(self), dim);
+                                                 }))
+OP(aclnnLogitGrad, backward(dy, x, out),
+   give(out, at::logit_backward(widened(dy), widened(x), eps < 0 ? std::nullopt : std::optional<double>(eps))))

@@ -1,0 +1,129 @@
+// Three operands and more, element by element: clamp, where, lerp, addcmul, addcdiv.
+#include "device/fault.h"
+#include "opapi/aclnn/number.h"
+#include "opapi/aclnn/op.h"
+
+namespace vnpu::opapi {
+namespace {
+
+constexpr DTypes kClamped = kReals;
+constexpr DTypes kMulAdd = kFloats | at::kInt | at::kLong | at::kChar | at::kByte;
+constexpr DTypes kDivAdd = kFloats | at::kLong;
+
+void clamps(Operand &out, const Operand &self, ScalarArgument &low, ScalarArgument &high) {
+    optional(low, high);
+    dtype(self, kClamped | at::kBool);
+    same_shape(out, self);
+    if (!low.has_value() && !high.has_value())
+        fail(FaultKind::NullArgument, "parameters {} and {} are null: one is needed", low.parameter(),
+             high.parameter());
+    if (low.has_value()) promotes(out, self, low);
+    if (high.has_value()) promotes(out, self, high);
+}
+
+void clamps(Operand &out, const Operand &self, Operand &low, Operand &high) {
+    optional(low, high);
+    dtype(self, kClamped);
+    if (!low.defined() && !high.defined())
+        fail(FaultKind::NullArgument, "parameters {} and {} are null: one is needed", low.parameter(),
+             high.parameter());
+    broadcasts(out, {&self, &low, &high});
+    promotes(out, {&self, &low, &high});
+}
+
+void bound(const Operand &out, const Operand &self, const ScalarArgument &limit) {
+    dtype(self, kClamped);
+    same_shape(out, self);
+    promotes(out, self, limit);
+}
+
+void bound(const Operand &out, const Operand &self, const Operand &limit) {
+    dtype(self, kClamped);
+    dtype(limit, kClamped | at::kBool);
+    broadcasts(out, {&self, &limit});
+    promotes(out, {&self, &limit});
+}
+
+// Past the dtype's range a bound is infinite; ATen would refuse it.
+std::optional<at::Scalar> limit(const ScalarArgument &bound, const at::Tensor &out) {
+    return bound.has_value() ? std::optional<at::Scalar>(bound.as(out.scalar_type())) : std::nullopt;
+}
+
+// ATen's kernel writes the promoted dtype alone.
+void clamp(at::Tensor &out, const at::Tensor &self, const std::optional<at::Scalar> &low,
+           const std::optional<at::Scalar> &high) {
+    if (out.scalar_type() == self.scalar_type())
+        at::clamp_out(out, self, low, high);
+    else
+        out.copy_(at::clamp(self, low, high));
+}
+
+void lerps(const Operand &out, const Operand &self, const Operand &end) {
+    dtype(self, kNative);
+    same_dtype(end, self);
+    same_dtype(out, self);
+}
+
+void three(const Operand &out, const Operand &self, const Operand &a, const Operand &b, DTypes dtypes) {
+    for (const Operand *in : {&self, &a, &b}) dtype(*in, dtypes);
+    broadcasts(out, {&self, &a, &b});
+    promotes(out, {&self, &a, &b});
+}
+
+void divides(const Operand &out, const Operand &self, const Operand &a, const Operand &b) {
+    three(out, self, a, b, kDivAdd);
+    // ATen refuses integer division in addcdiv; so does torch_npu, which knows both dtypes.
+    if (!a.is_floating_point() && !b.is_floating_point())
+        fail(FaultKind::InvalidArgument, "parameters {} and {} both hold integers, whose quotient is not defined here",
+             a.parameter(), b.parameter());
+}
+
+void chooses(const Operand &out, const Operand &condition, const Operand &self, const Operand &other) {
+    dtype(condition, {at::kBool, at::kByte});
+    dtype(self, kAll);
+    dtype(other, kAll);
+    broadcasts(out, {&condition, &self, &other});
+    promotes(out, {&self, &other});
+}
+
+// ATen's where wants operands of one dtype and a bool condition.
+void choose(at::Tensor &out, const at::Tensor &condition, const at::Tensor &self, const at::Tensor &other) {
+    at::where_out(out, condition.to(at::kBool), self.to(out.scalar_type()), other.to(out.scalar_type()));
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnClamp, clamps(out, self, clipValueMin, clipValueMax),
+   clamp(out, self, limit(clipValueMin, out), limit(clipValueMax, out)))
+OP(aclnnClampTensor, clamps(out, self, clipValueMin, clipValueMax),
+   at::clamp_out(out, self, clipValueMin.maybe(), clipValueMax.maybe()))
+OP(aclnnClampMin, bound(out, self, clipValueMin), clamp(out, self, limit(clipValueMin, out), std::nullopt))
+OP(aclnnClampMax, bound(out, self, clipValueMax), clamp(out, self, std::nullopt, limit(clipValueMax, out)))
+OP(aclnnClampMinTensor, bound(out, self, clipValueMin), at::clamp_min_out(out, self, clipValueMin))
+OP(aclnnClampMaxTensor, bound(out, self, max), at::clamp_max_out(out, self, max))
+OP(aclnnInplaceClampMax, bound(selfRef, selfRef, clipValueMax),
+   at::clamp_max_out(selfRef, selfRef, clipValueMax.as(selfRef.scalar_type())))
+OP(aclnnInplaceClampMinTensor, bound(selfRef, selfRef, clipValueMin), at::clamp_min_out(selfRef, selfRef, clipValueMin))
+OP(aclnnInplaceClampMaxTensor, bound(selfRef, selfRef, max), at::clamp_max_out(selfRef, selfRef, max))
+
+OP(aclnnLerp, (lerps(out, self, end), same_dtype(weight, self), broadcasts(out, {&self, &end, &weight})),
+   at::lerp_out(out, self, end, weight))
+OP(aclnnLerps, (lerps(out, self, end), broadcasts(out, {&self, &end})),
+   at::lerp_out(out, self, end, computed(weight, out)))
+OP(aclnnInplaceLerp,
+   (lerps(selfRef, selfRef, end), same_dtype(weight, selfRef), broadcasts(selfRef, {&selfRef, &end, &weight})),
+   at::lerp_out(selfRef, selfRef, end, weight))
+OP(aclnnInplaceLerps, (lerps(selfRef, selfRef, end), broadcasts(selfRef, {&selfRef, &end})),
+   at::lerp_out(selfRef, selfRef, end, computed(weight, selfRef)))
+
+OP(aclnnAddcmul, three(out, self, tensor1, tensor2, kMulAdd),
+   at::addcmul_out(out, self, tensor1, tensor2, computed(value, out)))
+OP(aclnnInplaceAddcmul, three(selfRef, selfRef, tensor1, tensor2, kMulAdd),
+   at::addcmul_out(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
+OP(aclnnAddcdiv, divides(out, self, tensor1, tensor2),
+   at::addcdiv_out(out, self, tensor1, tensor2, computed(value, out)))
+OP(aclnnInplaceAddcdiv, divides(selfRef, selfRef, tensor1, tensor2),
+   at::addcdiv_out(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
+
+OP(aclnnSWhere, chooses(out, condition, self, other), choose(out, condition, self, other))

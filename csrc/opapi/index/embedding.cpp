@@ -1,0 +1,93 @@
+// Rows of a table by index, and the gradient of the table.
+#include <c10/util/accumulate.h>
+
+#include "device/fault.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
+
+namespace vnpu::opapi {
+namespace {
+
+// [*indices, row size]
+void rows_check(const Operand &rows, const Operand &indices, int64_t row) {
+    at::DimVector sizes(indices.sizes().begin(), indices.sizes().end());
+    sizes.push_back(row);
+    shape(rows, sizes);
+}
+
+void rows_exist(const Operand &table) {
+    if (table.size(0) == 0)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}: it has no rows to take", table.parameter(),
+             describe(table));
+}
+
+// An index outside of the table is an error of the kernel: it surfaces when the program synchronises.
+void embedding(at::Tensor &out, const at::Tensor &weight, const at::Tensor &indices) {
+    const at::Tensor flat = indices.reshape({-1});
+    if (!out.is_contiguous()) return void(out.copy_(at::index_select(weight, 0, flat).view(out.sizes())));
+    at::Tensor rows = out.view({flat.numel(), weight.size(1)});
+    at::index_select_out(rows, weight, 0, flat);
+}
+
+void gradient_check(const Operand &grad, const Operand &indices, int64_t rows, const Operand &out) {
+    network(grad);
+    if (rows < 0) fail(FaultKind::InvalidArgument, "parameter numWeights is {}, allowed is >= 0", rows);
+    if (grad.dim() == 0) rank(grad, {1, 2, 3, 4, 5, 6, 7, 8});
+    const int64_t row = grad.size(-1);
+    if (indices.numel() * row != grad.numel())
+        fail(FaultKind::InvalidArgument, "parameter grad is {}, which has not one row for each of the indices {}",
+             describe(grad), describe(indices));
+    shape(out, {rows, row});
+}
+
+// --- bags: rows added up (mode 0), averaged (1) or their maxima (2) between one offset and the next.
+
+void bag_check(const Operand &weight, const Operand &indices, const Operand &offsets, int64_t mode, bool last_offset,
+               const Operand &output) {
+    rank(weight, {2});
+    network(weight, output);
+    rank(indices, {1});
+    rank(offsets, {1});
+    dtype(indices, {at::kLong, at::kInt});
+    dtype(offsets, {at::kLong, at::kInt});
+    if (mode < 0 || mode > 2)
+        fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 (sum), 1 (mean) and 2 (max)", mode);
+    shape(output, {offsets.size(0) - (last_offset ? 1 : 0), weight.size(1)});
+}
+
+// torch_npu allocates some of the side outputs in sizes that hold nothing in this mode.
+void give_if_it_fits(at::Tensor &out, const at::Tensor &value) {
+    if (out.sizes() == value.sizes())
+        out.copy_(value);
+    else
+        out.zero_();
+}
+
+void embedding_bag(at::Tensor &output, at::Tensor &offset2bag, at::Tensor &bag_size, at::Tensor &max_indices,
+                   const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &offsets, bool by_frequency,
+                   int64_t mode, bool sparse, const at::Tensor &sample_weights, bool last_offset, int64_t padding) {
+    const at::Tensor index = indices.to(at::kLong), begin = offsets.to(at::kLong);
+    const auto [rows, unused, sizes, maxima] = at::_embedding_bag(
+        widened(weight), index, begin, by_frequency, mode, sparse, widened(sample_weights), last_offset, padding);
+    output.copy_(rows);
+    give_if_it_fits(bag_size, sizes);
+    give_if_it_fits(max_indices, maxima);
+    const at::Tensor position = at::arange(index.numel(), index.options());
+    give_if_it_fits(offset2bag, at::searchsorted(begin, position, false, true).sub_(1));
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnEmbedding, rank(weight, {2}); dtype(indices, {at::kLong, at::kInt}); same_dtype(out, weight);
+   rows_check(out, indices, weight.size(1));
+   if (indices.numel() > 0) rows_exist(weight), embedding(out, weight, indices))
+OP(aclnnEmbeddingDenseBackward, gradient_check(grad, indices, numWeights, out),
+   give(out,
+        at::embedding_dense_backward(widened(grad), indices.to(at::kLong), numWeights, paddingIdx, scaleGradByFreq)))
+OP(aclnnEmbeddingRenorm, rank(selfRef, {2}); network(selfRef);
+   dtype(indices, {at::kLong, at::kInt}), at::embedding_renorm_(selfRef, indices.to(at::kLong), maxNorm, normType))
+OP(aclnnEmbeddingBag, optional(perSampleWeights);
+   bag_check(weight, indices, offsets, mode, includeLastOffset, output),
+   embedding_bag(output, offset2bag, bagSize, maxIndices, weight, indices, offsets, scaleGradByFreq, mode, sparse,
+                 perSampleWeights, includeLastOffset, paddingIdx))

@@ -1,0 +1,443 @@
+// Reading and writing at indices: index, gather, scatter, select, take, masks. An index past the end is found by the
+// kernel, so it surfaces at the next synchronisation with the operator's name.
+#include <ATen/ExpandUtils.h>
+#include <ATen/WrapDimUtils.h>
+
+#include "device/fault.h"
+#include "opapi/aclnn/op.h"
+
+namespace vnpu::opapi {
+namespace {
+
+constexpr DTypes kIndex{at::kInt, at::kLong};
+
+// ATen's gather and scatter want int64: an int32 index is copied.
+at::Tensor wide(const at::Tensor &index) { return index.scalar_type() == at::kInt ? index.to(at::kLong) : index; }
+
+// torch_npu writes `None` as an empty tensor of self's dtype. An empty index would make the result empty, and then
+// nothing is called; so an empty tensor among others is a None.
+c10::List<std::optional<at::Tensor>> subscripts(const Operands &indices) {
+    c10::List<std::optional<at::Tensor>> list;
+    list.reserve(indices.size());
+    for (const Operand &index : indices) {
+        const bool none = !index.defined() || (index.dim() == 1 && index.numel() == 0);
+        // ATen's short ways to fill at a mask want it to be bool.
+        if (none)
+            list.push_back(std::optional<at::Tensor>());
+        else
+            list.push_back(index.scalar_type() == at::kByte ? index.to(at::kBool) : at::Tensor(index));
+    }
+    return list;
+}
+
+// All empty: an index_put at no place.
+bool no_place(const Operands &indices) {
+    for (const Operand &index : indices)
+        if (index.numel() != 0) return false;
+    return true;
+}
+
+void subscripted(const Operand &self, const Operands &indices) {
+    require(indices);
+    int64_t used = 0;
+    for (const Operand &index : indices) {
+        if (index.defined() && index.numel() != 0) dtype(index, kIndex | at::kBool | at::kByte);
+        const bool mask = index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
+        used += mask && index.numel() != 0 ? std::max<int64_t>(index.dim(), 1) : 1;
+    }
+    if (used == 0) fail(FaultKind::InvalidArgument, "parameter indices is empty: at least one subscript is needed");
+    if (used > self.dim())
+        fail(FaultKind::InvalidArgument, "parameter indices has {} subscripts, {} has {} dimensions", used,
+             self.parameter(), self.dim());
+}
+
+// The shape of self[indices] by NumPy's rules: the subscripts' broadcast shape stands where they stand, or in front
+// if a None lies between them. Unknown where one of them is a mask.
+std::optional<at::DimVector> subscripted_shape(const Operand &self, const Operands &indices) {
+    at::DimVector common, kept, before;
+    int64_t dim = 0, blocks = 0;
+    bool masked = false, inside = false;
+    for (const Operand &index : indices) {
+        if (!index.defined() || (index.dim() == 1 && index.numel() == 0)) {
+            kept.push_back(self.size(dim++));
+            inside = false;
+            continue;
+        }
+        if (!inside && blocks++ == 0) before = kept;
+        inside = true;
+        if (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte) {
+            for (int64_t i = 0; i < index.dim(); ++i, ++dim)
+                if (index.size(i) != self.size(dim))
+                    fail(FaultKind::InvalidArgument, "parameter {} has the mask {}, which does not fit {} of {}",
+                         index.parameter(), describe(index), describe(self), self.parameter());
+            dim += index.dim() == 0;
+            masked = true;
+            continue;
+        }
+        if (self.size(dim++) == 0 && index.numel() > 0)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}: there is nothing to index", self.parameter(),
+                 describe(self));
+        try {
+            common = at::infer_size_dimvector(common, index.sizes());
+        } catch (const c10::Error &) {
+            fail(FaultKind::InvalidArgument, "parameter {} has {}, which does not broadcast with the others",
+                 index.parameter(), describe(index));
+        }
+    }
+    if (masked) return std::nullopt;
+    for (; dim < self.dim(); ++dim) kept.push_back(self.size(dim));
+    if (blocks > 1) before.clear();
+    at::DimVector sizes = before;
+    sizes.append(common.begin(), common.end());
+    sizes.append(kept.begin() + static_cast<std::ptrdiff_t>(before.size()), kept.end());
+    return sizes;
+}
+
+void reads(const Operand &out, const Operand &self, const Operands &indices) {
+    dtype(self, kAll);
+    same_dtype(out, self);
+    subscripted(self, indices);
+    if (out.numel() == 0) return;  // an empty index looks like None
+    if (const auto sizes = subscripted_shape(self, indices)) shape(out, *sizes);
+}
+
+// How many places a mask has is found by the kernel; what lies behind its dimensions is known.
+void fits_behind(const Operand &values, const Operand &self, const Operand &mask) {
+    const at::IntArrayRef behind = self.sizes().slice(static_cast<size_t>(mask.dim()));
+    const size_t rank = values.sizes().size(), shared = std::min(rank, behind.size());
+    if (rank > behind.size() + 1 || !at::is_expandable_to(values.sizes().slice(rank - shared), behind))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, which does not fit the places of the mask {} in {}",
+             values.parameter(), describe(values), describe(mask), describe(self));
+}
+
+void writes(const Operand &self, const Operands &indices, const Operand &values) {
+    dtype(self, kAll);
+    same_dtype(values, self);
+    subscripted(self, indices);
+    if (no_place(indices)) return;
+    const auto sizes = subscripted_shape(self, indices);
+    if (sizes && !at::is_expandable_to(values.sizes(), *sizes))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, which does not broadcast to the {} places of indices",
+             values.parameter(), describe(values), c10::multiply_integers(*sizes));
+    if (!sizes && indices.size() == 1) fits_behind(values, self, indices.front());
+}
+
+// `index` selects along `dim` of `self`: the same rank, no longer than self elsewhere.
+void along(const Operand &index, const Operand &self, int64_t dim, const char *why) {
+    dtype(index, kIndex);
+    dimension(dim, self);
+    if (std::max<int64_t>(index.dim(), 1) != std::max<int64_t>(self.dim(), 1))
+        fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, expected {}, as many as {}",
+             index.parameter(), index.dim(), self.dim(), self.parameter());
+    if (index.dim() == 0 || self.dim() == 0 || index.numel() == 0) return;
+    if (self.size(dim) == 0)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}: there is nothing to index along dim {}", self.parameter(),
+             describe(self), dim);
+    for (int64_t i = 0; i < self.dim(); ++i)
+        if (i != at::maybe_wrap_dim(dim, self.dim()) && index.size(i) > self.size(i))
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, larger than {} {} outside dim {}: {}",
+                 index.parameter(), describe(index), self.parameter(), describe(self), dim, why);
+}
+
+void gathers(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
+    dtype(self, kReals | at::kBool);
+    same_dtype(out, self);
+    along(index, self, dim, "nothing to gather from");
+    same_shape(out, index);
+}
+
+void scatters(const Operand &out, const Operand &self, int64_t dim, const Operand &index, const Operand &src) {
+    dtype(self, kAll);
+    same_dtype(out, self);
+    same_dtype(src, self);
+    same_shape(out, self);
+    along(index, self, dim, "nowhere to scatter to");
+    if (index.dim() == 0 || index.numel() == 0) return;
+    if (src.dim() != index.dim())
+        fail(FaultKind::InvalidArgument, "parameter src has {} dimensions, expected {}, as many as index", src.dim(),
+             index.dim());
+    for (int64_t i = 0; i < index.dim(); ++i)
+        if (index.size(i) > src.size(i))
+            fail(FaultKind::InvalidArgument, "parameter index is {}, larger than src {}", describe(index),
+                 describe(src));
+}
+
+void scatters(const Operand &out, const Operand &self, int64_t dim, const Operand &index, const ScalarArgument &value) {
+    require(value);
+    dtype(self, kAll);
+    same_dtype(out, self);
+    same_shape(out, self);
+    along(index, self, dim, "nowhere to scatter to");
+}
+
+// Values meeting at one place are added in float32 and rounded once, as the hardware's sorted accumulation does.
+// Half precision therefore works on a float32 copy of the target.
+template <class Add>
+void accumulate(at::Tensor &out, const at::Tensor &self, Add add) {
+    if (!at::isReducedFloatingType(out.scalar_type())) {
+        if (!out.is_alias_of(self)) out.copy_(self);
+        add(out);
+        return;
+    }
+    at::Tensor exact = self.to(at::kFloat);
+    add(exact);
+    out.copy_(exact);
+}
+
+at::Tensor as_of(const at::Tensor &source, const at::Tensor &target) { return source.to(target.scalar_type()); }
+
+enum class Reduce { Replace, Add, Multiply, Maximum, Minimum, Mean };
+
+// Scatter and ScatterValue know the first three, ScatterReduce all but the first.
+Reduce reduction(int64_t reduce, Reduce last) {
+    if (reduce < 0 || reduce > static_cast<int64_t>(last))
+        fail(FaultKind::InvalidArgument,
+             "parameter reduce is {}, allowed is [0, {}] (0 replace, 1 add, 2 multiply, 3 maximum, 4 minimum, 5 mean)",
+             reduce, static_cast<int>(last));
+    return static_cast<Reduce>(reduce);
+}
+
+std::string_view torch_name(Reduce reduce) {
+    switch (reduce) {
+        case Reduce::Add:
+            return "sum";
+        case Reduce::Multiply:
+            return "prod";
+        case Reduce::Maximum:
+            return "amax";
+        case Reduce::Minimum:
+            return "amin";
+        default:
+            return "mean";
+    }
+}
+
+void scatter(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::Tensor &index, const at::Tensor &src,
+             int64_t reduce) {
+    const at::Tensor places = wide(index);
+    if (reduce == static_cast<int64_t>(Reduce::Replace)) {
+        out.copy_(self);
+        out.scatter_(dim, places, src);
+        return;
+    }
+    const std::string_view name = reduce == static_cast<int64_t>(Reduce::Add) ? "add" : "multiply";
+    accumulate(out, self, [&](at::Tensor &to) { to.scatter_(dim, places, as_of(src, to), name); });
+}
+
+void scatter(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::Tensor &index, const at::Scalar &value,
+             int64_t reduce) {
+    const at::Tensor places = wide(index);
+    if (reduce == static_cast<int64_t>(Reduce::Replace)) {
+        out.copy_(self);
+        out.scatter_(dim, places, value);
+        return;
+    }
+    const std::string_view name = reduce == static_cast<int64_t>(Reduce::Add) ? "add" : "multiply";
+    accumulate(out, self, [&](at::Tensor &to) { to.scatter_(dim, places, value, name); });
+}
+
+void scatter_reduce(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                    const at::Tensor &src, int64_t reduce, bool include_self) {
+    const Reduce how = static_cast<Reduce>(reduce);
+    if (how == Reduce::Replace) return scatter(out, self, dim, index, src, reduce);
+    accumulate(out, self, [&](at::Tensor &to) {
+        to.scatter_reduce_(dim, wide(index), as_of(src, to), torch_name(how), include_self);
+    });
+}
+
+void put(at::Tensor &self, const Operands &indices, const at::Tensor &values, bool add, bool unsafe) {
+    if (no_place(indices)) return;
+    if (add)
+        accumulate(self, self, [&](at::Tensor &to) {
+            at::_index_put_impl_(to, subscripts(indices), as_of(values, to), true, unsafe);
+        });
+    else
+        at::_index_put_impl_(self, subscripts(indices), values, false, unsafe);
+}
+
+void index_add(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::Tensor &index, const at::Tensor &source,
+               const at::Scalar &alpha) {
+    accumulate(out, self, [&](at::Tensor &to) { to.index_add_(dim, index, as_of(source, to), alpha); });
+}
+
+void selects(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
+    dtype(self, kAll);
+    same_dtype(out, self);
+    dtype(index, kIndex);
+    rank(index, {0, 1});
+    dimension(dim, self);
+    at::DimVector sizes(self.sizes().begin(), self.sizes().end());
+    if (self.dim() > 0) sizes[static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()))] = index.numel();
+    shape(out, sizes);
+}
+
+// Slices of `source` go to `self` along `dim`.
+void slices(const Operand &out, const Operand &self, int64_t dim, const Operand &index, const Operand &source) {
+    dtype(self, kAll);
+    same_dtype(out, self);
+    same_dtype(source, self);
+    same_shape(out, self);
+    dtype(index, kIndex);
+    rank(index, {0, 1});
+    dimension(dim, self);
+    at::DimVector sizes(self.sizes().begin(), self.sizes().end());
+    if (self.dim() > 0) sizes[static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()))] = index.numel();
+    if (self.dim() > 0 || source.dim() > 0) shape(source, self.dim() > 0 ? at::IntArrayRef(sizes) : source.sizes());
+}
+
+void fills(const Operand &out, const Operand &self, int64_t dim) {
+    dtype(self, kReals | at::kBool);
+    same_dtype(out, self);
+    same_shape(out, self);
+    dimension(dim, self);
+}
+
+void takes(const Operand &out, const Operand &self, const Operand &index) {
+    dtype(self, kAll);
+    same_dtype(out, self);
+    dtype(index, kIndex);
+    same_shape(out, index);
+}
+
+void puts(const Operand &self, const Operand &index, const Operand &source) {
+    dtype(self, kAll);
+    dtype(index, kIndex);
+    same_dtype(source, self);
+    if (source.numel() != index.numel())
+        fail(FaultKind::InvalidArgument, "parameter source has {} elements, expected {}, as many as index",
+             source.numel(), index.numel());
+}
+
+// The result holds at most as many elements as the broadcast of both has.
+void masks_fit(const Operand &self, const Operand &mask, const Operand &out) {
+    dtype(mask, {at::kBool, at::kByte});
+    int64_t most = 1;
+    try {
+        for (const int64_t size : at::infer_size_dimvector(self.sizes(), mask.sizes())) most *= size;
+    } catch (const c10::Error &) {
+        fail(FaultKind::InvalidArgument, "parameter mask is {}, which does not broadcast with self {}", describe(mask),
+             describe(self));
+    }
+    if (out.numel() < most)
+        fail(FaultKind::InvalidArgument, "parameter out has {} elements, up to {} are needed", out.numel(), most);
+}
+
+void masks(const Operand &self, const Operand &mask) {
+    dtype(mask, {at::kBool, at::kByte});
+    expands(self, mask);
+}
+
+void filled(const Operand &self, const Operand &mask, const Operand &value) {
+    masks(self, mask);
+    if (value.numel() != 1)
+        fail(FaultKind::InvalidArgument, "parameter value has {} elements, allowed is 1", value.numel());
+}
+
+// updates of shape [batch, ..., e, ...] replace e places along `axis` of data from indices[batch] on.
+void updates_rows(const Operand &data, const Operand &indices, const Operand &updates, int64_t axis) {
+    dtype(data, {at::kChar, at::kByte, at::kHalf, at::kFloat, at::kInt, at::kBFloat16});
+    same_dtype(updates, data);
+    dtype(indices, kIndex);
+    rank(indices, {1, 2});
+    matrices(data);
+    dimension(axis, data);
+    if (updates.dim() != data.dim())
+        fail(FaultKind::InvalidArgument, "parameter updates has {} dimensions, expected {}, as many as data",
+             updates.dim(), data.dim());
+    const int64_t along = at::maybe_wrap_dim(axis, data.dim());
+    if (along == 0) fail(FaultKind::InvalidArgument, "parameter axis is {}: the first dimension is the batch's", axis);
+    for (int64_t i = indices.dim(); i < data.dim(); ++i)
+        if (i != along && updates.size(i) != data.size(i))
+            fail(FaultKind::InvalidArgument, "parameter updates is {}, data is {}: they differ outside axis {}",
+                 describe(updates), describe(data), axis);
+    if (updates.size(along) > data.size(along) || indices.size(0) != updates.size(0))
+        fail(FaultKind::InvalidArgument, "parameter updates is {}, which does not fit data {} at indices {}",
+             describe(updates), describe(data), describe(indices));
+}
+
+// With one index a row, row i starts at indices[i]; with a pair, at (batch, place).
+void update_rows(at::Tensor &data, const at::Tensor &indices, const at::Tensor &updates, int64_t axis) {
+    const at::Tensor places = indices.to(at::kLong).contiguous();
+    const int64_t width = indices.dim() == 2 ? indices.size(1) : 1;
+    const int64_t *place = places.const_data_ptr<int64_t>();
+    const int64_t along = at::maybe_wrap_dim(axis, data.dim());
+    for (int64_t row = 0; row < indices.size(0); ++row, place += width) {
+        const int64_t batch = width == 2 ? place[0] : row, start = place[width - 1];
+        TORCH_CHECK_INDEX(
+            batch >= 0 && batch < data.size(0) && start >= 0 && start + updates.size(along) <= data.size(along),
+            "index ", start, " is out of bounds for axis ", axis, " of size ", data.size(along));
+        data[batch].narrow(along - 1, start, updates.size(along)).copy_(updates[row]);
+    }
+}
+
+// indices of shape [..., k] hold places in the first k dimensions of the variable.
+void updates_places(const Operand &variable, const Operand &indices, const Operand &updates) {
+    dtype(variable, kNative | at::kLong | at::kBool | at::kChar);
+    same_dtype(updates, variable);
+    dtype(indices, kIndex);
+    if (indices.dim() < 1 || indices.size(-1) > variable.dim())
+        fail(FaultKind::InvalidArgument, "parameter indices is {}: its last dimension counts at most the {} of varRef",
+             describe(indices), variable.dim());
+    at::DimVector sizes(indices.sizes().begin(), indices.sizes().end() - 1);
+    for (int64_t i = indices.size(-1); i < variable.dim(); ++i) sizes.push_back(variable.size(i));
+    shape(updates, sizes);
+}
+
+void update_places(at::Tensor &variable, const at::Tensor &indices, const at::Tensor &updates) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (int64_t i = 0; i < indices.size(-1); ++i) list.push_back(wide(indices).select(-1, i));
+    variable.index_put_(list, updates);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnIndex, reads(out, self, indices), if (out.numel() != 0) at::index_out(out, self, subscripts(indices)))
+OP(aclnnIndexPutImpl, writes(selfRef, indices, values), put(selfRef, indices, values, accumulate, unsafe))
+OP(aclnnIndexSelect, selects(out, self, dim, index), at::index_select_out(out, self, dim, index))
+OP(aclnnIndexAdd, (slices(out, self, dim, index, source), require(alpha)),
+   index_add(out, self, dim, index, source, alpha))
+// mode only chooses between two algorithms of the hardware.
+OP(aclnnIndexAddV2, (slices(out, self, dim, index, source), require(alpha)),
+   index_add(out, self, dim, index, source, alpha))
+OP(aclnnIndexCopy, slices(outRef, selfRef, dim, index, source),
+   (outRef.copy_(selfRef), outRef.index_copy_(dim, wide(index), source)))
+OP(aclnnInplaceIndexCopy, slices(selfRef, selfRef, dim, index, source), selfRef.index_copy_(dim, wide(index), source))
+OP(aclnnIndexFill, (fills(out, self, dim), dtype(index, kIndex), rank(index, {0, 1}), require(value)),
+   (out.copy_(self), out.index_fill_(dim, wide(index), value.as(out.scalar_type()))))
+OP(aclnnInplaceIndexFill, (fills(selfRef, selfRef, dim), dtype(index, kIndex), rank(index, {0, 1}), require(value)),
+   selfRef.index_fill_(dim, wide(index), value.as(selfRef.scalar_type())))
+OP(aclnnIndexFillTensor, (fills(out, self, dim), require(value)),
+   (out.copy_(self), out.index_fill_(dim, at::tensor(at::IntArrayRef(index)), value.as(out.scalar_type()))))
+OP(aclnnInplaceIndexFillTensor, (fills(selfRef, selfRef, dim), require(value)),
+   selfRef.index_fill_(dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
+
+OP(aclnnGather, gathers(out, self, dim, index), at::gather_out(out, self, dim, wide(index)))
+OP(aclnnScatter, (scatters(out, self, dim, index, src), reduction(reduce, Reduce::Multiply)),
+   scatter(out, self, dim, index, src, reduce))
+OP(aclnnInplaceScatter, (scatters(selfRef, selfRef, dim, index, src), reduction(reduce, Reduce::Multiply)),
+   scatter(selfRef, selfRef, dim, index, src, reduce))
+OP(aclnnScatterValue, (scatters(out, self, dim, index, value), reduction(reduce, Reduce::Multiply)),
+   scatter(out, self, dim, index, value.as(self.scalar_type()), reduce))
+OP(aclnnInplaceScatterValue, (scatters(selfRef, selfRef, dim, index, value), reduction(reduce, Reduce::Multiply)),
+   scatter(selfRef, selfRef, dim, index, value.as(selfRef.scalar_type()), reduce))
+OP(aclnnScatterAdd, scatters(out, self, dim, index, src),
+   scatter(out, self, dim, index, src, static_cast<int64_t>(Reduce::Add)))
+OP(aclnnScatterReduce, (scatters(out, self, dim, index, src), reduction(reduce, Reduce::Mean)),
+   scatter_reduce(out, self, dim, index, src, reduce, includeSelf))
+OP(aclnnInplaceScatterReduce, (scatters(selfRef, selfRef, dim, index, src), reduction(reduce, Reduce::Mean)),
+   scatter_reduce(selfRef, selfRef, dim, index, src, reduce, includeSelf))
+OP(aclnnInplaceScatterUpdate, updates_rows(data, indices, updates, axis), update_rows(data, indices, updates, axis))
+OP(aclnnScatterNdUpdate, updates_places(varRef, indices, updates), update_places(varRef, indices, updates))
+OP(aclnnTake, takes(out, self, index), at::take_out(out, self, wide(index)))
+OP(aclnnInplacePut, puts(selfRef, index, source), selfRef.put_(wide(index), source, accumulate))
+
+OP(aclnnMaskedSelect,
+   (dtype(self, kReals | at::kBool), same_dtype(out, self), masks_fit(self, mask, out), data_dependent(out)),
+   out.publish(at::masked_select(self, mask.to(at::kBool))))
+OP(aclnnInplaceMaskedFillScalar, (masks(selfRef, mask), require(value)),
+   selfRef.masked_fill_(mask.to(at::kBool), value.as(selfRef.scalar_type())))
+OP(aclnnInplaceMaskedFillTensor, filled(selfRef, mask, value),
+   selfRef.masked_fill_(mask.to(at::kBool), value.reshape({}).to(selfRef.scalar_type())))
+OP(aclnnInplaceMaskedScatter, (masks(selfRef, mask), same_dtype(source, selfRef)),
+   selfRef.masked_scatter_(mask.to(at::kBool), source))

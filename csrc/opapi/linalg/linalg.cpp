@@ -1,0 +1,146 @@
+// Linear algebra beyond products: inverse, decompositions, solving, determinants. Through LAPACK in the operand's
+// dtype; results pass through LAPACK's column-major temporaries.
+#include "device/fault.h"
+#include "opapi/aclnn/op.h"
+
+namespace vnpu::opapi {
+namespace {
+
+constexpr DTypes kLapack = kComplex | at::kFloat | at::kDouble;
+
+at::Tensor widened(const at::Tensor &self) {
+    return at::isReducedFloatingType(self.scalar_type()) ? self.to(at::kFloat) : self;
+}
+
+void square(const Operand &self) {
+    matrices(self);
+    if (self.size(-1) != self.size(-2))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}: its matrices are not square", self.parameter(),
+             describe(self));
+}
+
+// `out` holds matrices of `rows` x `columns` over self's batch.
+void batch(const Operand &out, const Operand &self, int64_t rows, int64_t columns) {
+    at::DimVector sizes(self.sizes().begin(), self.sizes().end() - 2);
+    sizes.push_back(rows);
+    sizes.push_back(columns);
+    same_dtype(out, self);
+    shape(out, sizes);
+}
+
+void inverts(const Operand &out, const Operand &self, DTypes dtypes) {
+    dtype(self, dtypes);
+    square(self);
+    same_dtype(out, self);
+    same_shape(out, self);
+}
+
+void determines(const Operand &sign, const Operand &log, const Operand &self) {
+    dtype(self, kLapack);
+    square(self);
+    same_dtype(sign, self);
+    for (const Operand *out : {&sign, &log}) shape(*out, self.sizes().slice(0, static_cast<size_t>(self.dim()) - 2));
+}
+
+enum class Qr { Reduced, Complete, OnlyR };
+
+void factors(const Operand &q, const Operand &r, const Operand &self, int64_t mode) {
+    dtype(self, kLapack | at::kHalf);
+    matrices(self);
+    if (mode < 0 || mode > 2)
+        fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 (reduced), 1 (complete), 2 (r)", mode);
+    const int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
+    const bool complete = static_cast<Qr>(mode) == Qr::Complete;
+    if (static_cast<Qr>(mode) != Qr::OnlyR) batch(q, self, m, complete ? m : k);
+    batch(r, self, complete ? m : k, n);
+}
+
+void factor(at::Tensor &q, at::Tensor &r, const at::Tensor &self, int64_t mode) {
+    static constexpr std::string_view kNames[] = {"reduced", "complete", "r"};
+    const auto [first, second] = at::linalg_qr(widened(self), kNames[mode]);
+    if (static_cast<Qr>(mode) != Qr::OnlyR) q.copy_(first);
+    r.copy_(second);
+}
+
+void singular(const Operand &sigma, const Operand &u, const Operand &v, const Operand &self, bool full, bool vectors) {
+    dtype(self, kLapack);
+    matrices(self);
+    const int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
+    at::DimVector values(self.sizes().begin(), self.sizes().end() - 2);
+    values.push_back(k);
+    shape(sigma, values);
+    dtype(sigma, c10::toRealValueType(self.scalar_type()));
+    if (!vectors) return;
+    batch(u, self, m, full ? m : k);
+    batch(v, self, n, full ? n : k);
+}
+
+void decompose(at::Tensor &sigma, at::Tensor &u, at::Tensor &v, const at::Tensor &self, bool full, bool vectors) {
+    if (!vectors) {
+        sigma.copy_(at::linalg_svdvals(self));
+        return;
+    }
+    const auto [left, values, right] = at::linalg_svd(self, full);
+    u.copy_(left);
+    sigma.copy_(values);
+    v.copy_(right.mT());  // CANN: input = U diag(sigma) V^T, also for complex values
+}
+
+// self and A broadcast over their batches; mOut is A as it was broadcast.
+void solves(const Operand &x, const Operand &m, const Operand &self, const Operand &a) {
+    dtype(self, kLapack);
+    same_dtype(a, self);
+    same_dtype(x, self);
+    same_dtype(m, self);
+    square(a);
+    matrices(self);
+    if (self.size(-2) != a.size(-1))
+        fail(FaultKind::InvalidArgument, "parameter self is {}, A is {}: their rows differ", describe(self),
+             describe(a));
+    matrices(x);
+    matrices(m);
+    if (x.size(-2) != self.size(-2) || x.size(-1) != self.size(-1))
+        fail(FaultKind::InvalidArgument, "parameter xOut is {}, expected the matrices of self {}", describe(x),
+             describe(self));
+    if (m.size(-2) != a.size(-2) || m.size(-1) != a.size(-1))
+        fail(FaultKind::InvalidArgument, "parameter mOut is {}, expected the matrices of A {}", describe(m),
+             describe(a));
+    expands(x, self);
+    expands(m, a);
+}
+
+void solve(at::Tensor &x, at::Tensor &m, const at::Tensor &self, const at::Tensor &a, bool upper, bool transpose,
+           bool unit) {
+    const auto [result, used] = at::triangular_solve(self, a, upper, transpose, unit);
+    x.copy_(result);
+    m.copy_(used);
+}
+
+void crosses(const Operand &out, const Operand &self, const Operand &other, int64_t dim) {
+    dtype(self, kNative | kInts | kComplex);
+    same_dtype(other, self);
+    same_dtype(out, self);
+    broadcasts(out, {&self, &other});
+    dimension(dim, out);
+    for (const Operand *in : {&self, &other})
+        if (in->dim() == 0 || in->size(dim) != 3)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, allowed is size 3 in dim {}", in->parameter(),
+                 describe(*in), dim);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnInverse, inverts(out, self, {at::kFloat, at::kHalf}), out.copy_(at::linalg_inv(widened(self))))
+OP(aclnnLinalgCholesky, inverts(out, self, {at::kFloat, at::kBFloat16}),
+   out.copy_(at::linalg_cholesky(widened(self), upper)))
+OP(aclnnSlogdet, determines(signOut, logOut, self), {
+    const auto [sign, log] = at::linalg_slogdet(self);
+    signOut.copy_(sign);
+    logOut.copy_(log);
+})
+OP(aclnnLinalgQr, factors(Q, R, self, mode), factor(Q, R, self, mode))
+OP(aclnnSvd, singular(sigma, u, v, input, fullMatrices, computeUV),
+   decompose(sigma, u, v, input, fullMatrices, computeUV))
+OP(aclnnTriangularSolve, solves(xOut, mOut, self, A), solve(xOut, mOut, self, A, upper, transpose, unitriangular))
+OP(aclnnLinalgCross, crosses(out, self, other, dim), out.copy_(at::linalg_cross(self, other, dim)))

@@ -1,0 +1,188 @@
+// Matrix products of int8 operands, and of floating-point ones with int8 weights. int4 (packed in int32) and private
+// formats are refused.
+#include "opapi/aclnn/format.h"
+#include "opapi/quantization/quantization.h"
+
+namespace vnpu::opapi {
+namespace {
+
+using namespace quantization;
+
+constexpr DTypes kPacked{at::kLong, at::kUInt64};
+
+// A scale as the fixed pipe takes it: the bits of a float in the lower half of 64, its last 13 bits cut off, bit 46
+// set; an offset of 9 bits from bit 37 on. `nearest` rounds instead of cutting, halves to even.
+void pack(at::Tensor &out, const at::Tensor &scale, const at::Tensor &offset, bool nearest) {
+    at::Tensor bits = scale.contiguous().view(at::kInt).to(at::kLong).bitwise_and(0xFFFFFFFFLL);
+    if (nearest) bits = bits + 0xFFF + bits.div(0x2000, "floor").remainder(2);
+    at::Tensor packed = bits.bitwise_and(0xFFFFE000LL).bitwise_or(int64_t{1} << 46);
+    if (offset.defined()) {
+        const at::Tensor whole = at::round(offset.to(at::kDouble)).clamp_(-256, 255).to(at::kLong);
+        packed = packed.bitwise_and(0x4000FFFFFFFFLL).bitwise_or(whole.bitwise_and(0x1FF) * (int64_t{1} << 37));
+    }
+    out.view(at::kLong).copy_(packed.expand(out.sizes()));
+}
+
+// A scale, packed or not, as fp32.
+at::Tensor factor(const at::Tensor &scale) {
+    if (!kPacked.has(scale.scalar_type())) return widened(scale);
+    return scale.contiguous().view(at::kLong).bitwise_and(0xFFFFFFFFLL).to(at::kInt).view(at::kFloat);
+}
+
+void check_pack(const Operand &scale, const Operand &offset, const Operand &out) {
+    dtype(scale, {at::kFloat});
+    if (offset.defined()) dtype(offset, {at::kFloat});
+    rank(scale, {1, 2});
+    dtype(out, kPacked);
+    expands(out, scale);
+    if (offset.defined()) expands(out, offset);
+}
+
+at::Tensor oriented(const at::Tensor &matrix, bool transposed) { return transposed ? matrix.mT() : matrix; }
+
+// [..., M, K] and [..., K, N] after the transpositions.
+void check_product(const Operand &x1, const Operand &x2, bool t1, bool t2, const Operand &out) {
+    for (const Operand *operand : {&x1, &x2}) {
+        dtype(*operand, {at::kChar});
+        matrices(*operand);
+    }
+    const int64_t rows = x1.size(t1 ? -1 : -2), inner = x1.size(t1 ? -2 : -1);
+    if (x2.size(t2 ? -1 : -2) != inner)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, expected {} as the dimension that is summed over",
+             x2.parameter(), describe(x2), inner);
+    if (out.dim() < 2 || out.size(-2) != rows || out.size(-1) != x2.size(t2 ? -2 : -1))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, expected [..., {}, {}]", out.parameter(), describe(out),
+             rows, x2.size(t2 ? -2 : -1));
+}
+
+// One for all, or one for each of `count`.
+void check_scale(const Operand &scale, int64_t count, DTypes allowed) {
+    if (!scale.defined()) return;
+    dtype(scale, allowed);
+    if (scale.numel() != 1 && scale.numel() != count)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, expected 1 or {} values", scale.parameter(),
+             describe(scale), count);
+}
+
+struct Scales {
+    const Operand &x1, &x2, &y, &x1_offset, &x2_offset, &y_offset, &bias;
+    int64_t group;
+};
+
+void check_quant_matmul(const Operand &x1, const Operand &x2, const Scales &scales, bool t1, bool t2,
+                        const Operand &out) {
+    check_product(x1, x2, t1, t2, out);
+    dtype(out, {at::kHalf, at::kBFloat16, at::kChar, at::kInt, at::kFloat});
+    for (const Operand *operand : {&scales.y, &scales.x1_offset, &scales.y_offset})
+        if (operand->defined() && operand->numel() > 0)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, CANN's kernel for int8 takes null",
+                 operand->parameter(), describe(*operand));
+    if (scales.group != 0)
+        fail(FaultKind::InvalidArgument, "parameter groupSize is {}, the virtual NPU offers 0 (no groups)",
+             scales.group);
+    check_scale(scales.x1, out.size(-2), {at::kFloat});
+    check_scale(scales.x2, out.size(-1), kNative | kPacked);
+    check_scale(scales.x2_offset, out.size(-1), {at::kFloat});
+    if (scales.bias.defined()) {
+        dtype(scales.bias, kNative | at::kInt);
+        expands(out, scales.bias);
+    }
+}
+
+// Sums of int8 products are exact in double.
+at::Tensor integer_product(const at::Tensor &x1, const at::Tensor &x2) {
+    return at::matmul(x1.to(at::kDouble), x2.to(at::kDouble));
+}
+
+void quant_matmul(const at::Tensor &x1, const at::Tensor &x2, const Scales &scales, bool t1, bool t2, at::Tensor &out) {
+    at::Tensor value = integer_product(oriented(x1, t1), oriented(x2, t2));
+    const bool before = scales.bias.defined() && scales.bias.scalar_type() == at::kInt;
+    if (before) value = value + scales.bias;
+    if (scales.x2.defined()) value = value * factor(scales.x2).flatten();
+    if (scales.x1.defined()) value = value * widened(scales.x1).reshape({-1, 1});
+    if (scales.bias.defined() && !before) value = value + widened(scales.bias);
+    if (scales.x2_offset.defined()) value = value + scales.x2_offset.flatten();
+    if (out.scalar_type() == at::kChar)
+        saturate(out, value);
+    else
+        out.copy_(value);
+}
+
+// --- int8 weights of a floating-point product
+
+void check_weight(const Operand &x, const Operand &weight, const Operand &scale, const Operand &offset,
+                  const Operand &quant_scale, const Operand &quant_offset, const Operand &bias, int64_t group,
+                  const Operand &y) {
+    rank(x, {2});
+    rank(weight, {2});
+    dtype(x, {at::kHalf, at::kBFloat16});
+    dtype(weight, {at::kChar});
+    if (weight.size(0) != x.size(1))
+        fail(FaultKind::InvalidArgument, "parameter weight is {}, expected {} rows", describe(weight), x.size(1));
+    shape(y, {x.size(0), weight.size(1)});
+    if (group < 0 || (group > 0 && group >= x.size(1)))
+        fail(FaultKind::InvalidArgument, "parameter antiquantGroupSize is {}, allowed are 0 and less than {}", group,
+             x.size(1));
+    const int64_t groups = group > 0 ? (x.size(1) + group - 1) / group : 1;
+    for (const Operand *parameter : {&scale, &offset}) {
+        if (!parameter->defined()) continue;
+        network(*parameter);
+        if (parameter->numel() != 1 && parameter->numel() != groups * weight.size(1))
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, expected 1 or {} values", parameter->parameter(),
+                 describe(*parameter), groups * weight.size(1));
+    }
+    if (bias.defined()) {
+        network(bias);
+        expands(y, bias);
+    }
+    check_scale(quant_scale, weight.size(1), kNative | kPacked);
+    check_scale(quant_offset, weight.size(1), {at::kFloat});
+    if (quant_scale.defined())
+        dtype(y, {at::kChar});
+    else
+        same_dtype(y, x);
+}
+
+// One for each weight.
+at::Tensor spread(const at::Tensor &parameter, const at::Tensor &weight, int64_t group) {
+    if (parameter.numel() == 1) return widened(parameter).reshape({});
+    const at::Tensor rows = widened(parameter).reshape({-1, weight.size(1)});
+    return group > 0 ? rows.repeat_interleave(group, 0).slice(0, 0, weight.size(0)) : rows;
+}
+
+void weight_quant_matmul(const at::Tensor &x, const at::Tensor &weight, const at::Tensor &scale,
+                         const at::Tensor &offset, const at::Tensor &quant_scale, const at::Tensor &quant_offset,
+                         const at::Tensor &bias, int64_t group, at::Tensor &y) {
+    at::Tensor real = weight.to(at::kFloat);
+    if (offset.defined()) real = real + spread(offset, weight, group);
+    at::Tensor value = at::matmul(widened(x), real * spread(scale, weight, group));
+    if (bias.defined()) value = value + widened(bias);
+    if (!quant_scale.defined()) return void(y.copy_(value));
+    value = value * factor(quant_scale).flatten();
+    saturate(y, quant_offset.defined() ? value + quant_offset.flatten() : value);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnTransQuantParamV2, optional(offset); check_pack(scale, offset, out), pack(out, scale, offset, false))
+OP(aclnnTransQuantParamV3, optional(offset); check_pack(scale, offset, out);
+   if (roundMode != 0 && roundMode != 1)
+       fail(vnpu::FaultKind::InvalidArgument, "parameter roundMode is {}, allowed are 0 and 1", roundMode),
+   pack(out, scale, offset, roundMode == 1))
+#define SCALES {x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias, groupSize}
+OP(aclnnQuantMatmulV5, optional(x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias);
+   check_quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out),
+   quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out))
+OP(aclnnQuantMatmulWeightNz, optional(x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias); fractal_nz(x2);
+   check_quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out),
+   quant_matmul(x1, unpacked(x2), SCALES, transposeX1, transposeX2, out))
+#define WEIGHT_QUANT(NAME)                                                                                       \
+    OP(NAME,                                                                                                     \
+       check_weight(x, weight, antiquantScale, antiquantOffsetOptional, quantScaleOptional, quantOffsetOptional, \
+                    biasOptional, antiquantGroupSize, y),                                                        \
+       weight_quant_matmul(x, weight, antiquantScale, antiquantOffsetOptional, quantScaleOptional,               \
+                           quantOffsetOptional, biasOptional, antiquantGroupSize, y))
+
+WEIGHT_QUANT(aclnnWeightQuantBatchMatmulV2)
+WEIGHT_QUANT(aclnnWeightQuantBatchMatmulV3)

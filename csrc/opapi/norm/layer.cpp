@@ -1,0 +1,150 @@
+// Layer norm and group norm. ATen's functions make their results anew, so every output is copied once. ATen's layer
+// norm reads fp16 and bf16 input with fp32 parameters and statistics; without parameters, and for group norm, the input
+// is widened.
+#include <c10/util/accumulate.h>
+
+#include "device/fault.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
+
+namespace vnpu::opapi {
+namespace {
+
+std::vector<int64_t> statistics_shape(const Operand &input, const Ints &normalized) {
+    std::vector<int64_t> sizes = input.sizes().vec();
+    std::fill(sizes.end() - static_cast<std::ptrdiff_t>(normalized.size()), sizes.end(), 1);
+    return sizes;
+}
+
+void layer_check(const Operand &input, const Ints &normalized, std::initializer_list<const Operand *> parameters,
+                 std::initializer_list<const Operand *> statistics) {
+    network(input);
+    const at::IntArrayRef sizes = input.sizes(), wanted = normalized;
+    if (wanted.empty() || wanted.size() > sizes.size() || sizes.slice(sizes.size() - wanted.size()) != wanted)
+        fail(FaultKind::InvalidArgument, "parameter normalizedShape is {}, expected the last sizes of input, {}",
+             show(normalized), describe(input));
+    for (const Operand *parameter : parameters)
+        if (parameter->defined()) {
+            network(*parameter);
+            shape(*parameter, wanted);
+        }
+    const int64_t rows =
+        c10::multiply_integers(sizes.begin(), sizes.end() - static_cast<std::ptrdiff_t>(wanted.size()));
+    for (const Operand *statistic : statistics)
+        if (statistic->defined() && (rows > 0 || statistic->numel() != 0)) {
+            network(*statistic);
+            shape(*statistic, statistics_shape(input, normalized));
+        }
+}
+
+at::Tensor layer_input(const at::Tensor &input, const at::Tensor &weight, const at::Tensor &bias) {
+    return weight.defined() || bias.defined() ? at::Tensor(input) : widened(input);
+}
+
+void layer_norm(at::Tensor &out, at::Tensor &mean, at::Tensor &rstd, const at::Tensor &input,
+                at::IntArrayRef normalized, const at::Tensor &weight, const at::Tensor &bias, double eps) {
+    const auto [result, average, inverse] =
+        at::native_layer_norm(layer_input(input, weight, bias), normalized, widened(weight), widened(bias), eps);
+    out.copy_(result);
+    if (input.numel() == 0) return;
+    give(mean, average);
+    give(rstd, inverse);
+}
+
+struct Gradients {
+    Operand &input, &weight, &bias;
+};
+
+// mask: which gradients are wanted; `like` is what the gradient of a parameter looks like.
+void masked(const Bools &mask, Gradients gradients, const Operand &input, at::IntArrayRef like) {
+    if (mask.size() != 3)
+        fail(FaultKind::InvalidArgument, "parameter outputMask has {} values, expected 3", mask.size());
+    if (mask[0]) same_shape(gradients.input, input);
+    if (mask[1]) shape(gradients.weight, like);
+    if (mask[2]) shape(gradients.bias, like);
+    optional(gradients.input, gradients.weight, gradients.bias);
+}
+
+// A gradient can be asked for of a parameter that is there.
+void asked(bool wanted, const Operand &parameter) {
+    if (wanted && !parameter.defined())
+        fail(FaultKind::NullArgument, "parameter {} is null, and outputMask asks for its gradient",
+             parameter.parameter());
+}
+
+void give_gradients(const std::tuple<at::Tensor, at::Tensor, at::Tensor> &results, Gradients gradients,
+                    std::array<bool, 3> mask) {
+    if (mask[0]) give(gradients.input, std::get<0>(results));
+    if (mask[1]) give(gradients.weight, std::get<1>(results));
+    if (mask[2]) give(gradients.bias, std::get<2>(results));
+}
+
+void layer_norm_backward(Gradients gradients, const at::Tensor &grad, const at::Tensor &input,
+                         at::IntArrayRef normalized, const at::Tensor &mean, const at::Tensor &rstd,
+                         const at::Tensor &weight, const at::Tensor &bias, std::array<bool, 3> mask) {
+    const at::Tensor in = weight.defined() ? input : widened(input);
+    give_gradients(at::native_layer_norm_backward(grad.to(in.scalar_type()), in, normalized, widened(mean),
+                                                  widened(rstd), widened(weight), widened(bias), mask),
+                   gradients, mask);
+}
+
+void group_check(const Operand &input, int64_t n, int64_t c, int64_t hxw, int64_t group,
+                 std::initializer_list<const Operand *> parameters, std::initializer_list<const Operand *> statistics) {
+    network(input);
+    if (group <= 0 || c % group != 0)
+        fail(FaultKind::InvalidArgument, "parameter group is {}, expected a divisor of C, which is {}", group, c);
+    if (input.numel() != n * c * hxw)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, which has not N x C x HxW = {} x {} x {} elements",
+             input.parameter(), describe(input), n, c, hxw);
+    for (const Operand *parameter : parameters)
+        if (parameter->defined() && parameter->numel() != c)
+            fail(FaultKind::InvalidArgument, "parameter {} has {} values, expected C = {}", parameter->parameter(),
+                 parameter->numel(), c);
+    for (const Operand *statistic : statistics)
+        if (statistic->defined() && statistic->numel() != n * group)
+            fail(FaultKind::InvalidArgument, "parameter {} has {} values, expected N x group = {}",
+                 statistic->parameter(), statistic->numel(), n * group);
+}
+
+void group_norm(at::Tensor &out, at::Tensor &mean, at::Tensor &rstd, const at::Tensor &self, const at::Tensor &gamma,
+                const at::Tensor &beta, int64_t n, int64_t c, int64_t hxw, int64_t group, double eps) {
+    if (self.numel() == 0) return;
+    const auto [result, average, inverse] =
+        at::native_group_norm(widened(self).contiguous(), widened(gamma), widened(beta), n, c, hxw, group, eps);
+    out.copy_(result);
+    mean.copy_(average.reshape(mean.sizes()));
+    rstd.copy_(inverse.reshape(rstd.sizes()));
+}
+
+void group_norm_backward(Gradients gradients, const at::Tensor &grad, const at::Tensor &input, const at::Tensor &mean,
+                         const at::Tensor &rstd, const at::Tensor &gamma, int64_t n, int64_t c, int64_t hxw,
+                         int64_t group, std::array<bool, 3> mask) {
+    give_gradients(at::native_group_norm_backward(widened(grad).contiguous(), widened(input).contiguous(),
+                                                  widened(mean).reshape({n, group}), widened(rstd).reshape({n, group}),
+                                                  widened(gamma), n, c, hxw, group, mask),
+                   gradients, mask);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+#define LAYER_NORM(NAME)                                                                                            \
+    OP(NAME,                                                                                                        \
+       layer_check(input, normalizedShape, {&weightOptional, &biasOptional}, {&meanOutOptional, &rstdOutOptional}); \
+       same_shape(out, input),                                                                                      \
+       layer_norm(out, meanOutOptional, rstdOutOptional, input, normalizedShape, weightOptional, biasOptional, eps))
+
+LAYER_NORM(aclnnLayerNorm)
+LAYER_NORM(aclnnFastLayerNorm)
+OP(aclnnLayerNormBackward, layer_check(input, normalizedShape, {&weightOptional, &biasOptional}, {&mean, &rstd});
+   same_shape(gradOut, input); masked(outputMask, {gradInputOut, gradWeightOut, gradBiasOut}, input, normalizedShape);
+   asked(outputMask[1], weightOptional);
+   asked(outputMask[2], biasOptional),
+   layer_norm_backward({gradInputOut, gradWeightOut, gradBiasOut}, gradOut, input, normalizedShape, mean, rstd,
+                       weightOptional, biasOptional, outputMask.mask<3>()))
+OP(aclnnGroupNorm, optional(gamma, beta); group_check(self, N, C, HxW, group, {&gamma, &beta}, {&meanOut, &rstdOut});
+   same_shape(out, self), group_norm(out, meanOut, rstdOut, self, gamma, beta, N, C, HxW, group, eps))
+OP(aclnnGroupNormBackward, optional(gamma); group_check(input, N, C, HxW, group, {&gamma}, {&mean, &rstd});
+   same_shape(gradOut, input); masked(outputMask, {gradInput, gradGammaOut, gradBetaOut}, input, {C}),
+                               group_norm_backward({gradInput, gradGammaOut, gradBetaOut}, gradOut, input, mean, rstd,
+                                                   gamma, N, C, HxW, group, outputMask.mask<3>()))

@@ -1,0 +1,235 @@
+// Quantisation to int8 (uint8, int32 where CANN allows them) and back. int4 and the 8-bit floats are refused: ATen has
+// no such dtypes for int4, and the A2 series has no 8-bit floats.
+#include "opapi/quantization/quantization.h"
+
+namespace vnpu::opapi {
+namespace {
+
+using namespace quantization;
+
+constexpr DTypes kQuantized{at::kChar, at::kByte, at::kInt};
+constexpr int64_t kLast = -1;
+
+// One value for all of x, or one for each position of `axis`.
+void along(const Operand &parameter, const Operand &x, int64_t axis) {
+    if (!parameter.defined()) return;
+    dimension(axis, x);
+    if (parameter.numel() == 1) return;
+    const int64_t size = x.dim() == 0 ? 1 : x.size(axis);
+    if (parameter.numel() != size)
+        fail(FaultKind::InvalidArgument, "parameter {} has {} values, expected 1 or {}, the size of {} at axis {}",
+             parameter.parameter(), parameter.numel(), size, x.parameter(), axis);
+}
+
+at::Tensor beside(const at::Tensor &parameter, const at::Tensor &x, int64_t axis) {
+    if (parameter.numel() == 1) return widened(parameter).reshape({});
+    std::vector<int64_t> sizes(static_cast<size_t>(x.dim()), 1);
+    sizes[static_cast<size_t>(axis < 0 ? axis + x.dim() : axis)] = parameter.numel();
+    return widened(parameter).reshape(sizes);
+}
+
+void check_quantize(const Operand &x, const Operand &scale, const Operand &offset, int64_t axis, DTypes results,
+                    const Operand &out) {
+    network(x, scale);
+    along(scale, x, axis);
+    along(offset, x, axis);
+    same_shape(out, x);
+    dtype(out, results);
+}
+
+// CANN's data type numbers (acl_base_rt.h): 2 is INT8.
+void int8_only(int64_t type) {
+    if (type != 2) fail(FaultKind::InvalidArgument, "parameter dstType is {}, the virtual NPU offers 2 (INT8)", type);
+}
+
+void round_half_to_even(const std::string &mode) {
+    if (!mode.empty() && mode != "round" && mode != "rint")
+        fail(FaultKind::InvalidArgument, "parameter roundMode is \"{}\", the virtual NPU offers round", mode);
+}
+
+void ascend_quant(at::Tensor &y, const at::Tensor &x, const at::Tensor &scale, const at::Tensor &offset, bool squared,
+                  int64_t axis) {
+    at::Tensor factor = beside(scale, x, axis);
+    if (squared) factor = factor * factor;
+    at::Tensor value = widened(x) * factor;
+    if (offset.defined()) value = value + beside(offset, x, axis);
+    saturate(y, value);
+}
+
+void check_anti(const Operand &x, const Operand &scale, const Operand &offset, const Operand &y) {
+    dtype(x, {at::kChar});
+    network(scale, y);
+    along(scale, x, kLast);
+    along(offset, x, kLast);
+    same_shape(y, x);
+}
+
+void anti_quant(at::Tensor &y, const at::Tensor &x, const at::Tensor &scale, const at::Tensor &offset, bool squared) {
+    at::Tensor value = x.to(at::kFloat);
+    if (offset.defined()) value = value + beside(offset, x, kLast);
+    const at::Tensor factor = beside(scale, x, kLast);
+    value = value * factor;
+    y.copy_(squared ? value * factor : value);
+}
+
+// How far one scale reaches: a row (pertoken), a column of the last two dimensions (perchannel), all (pertensor).
+std::vector<int64_t> reduced(const std::string &mode, const at::Tensor &x) {
+    if (mode.empty() || mode == "pertoken") return {-1};
+    if (mode == "perchannel") return {-2};
+    std::vector<int64_t> all(static_cast<size_t>(x.dim()));
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+    return all;
+}
+
+void check_dynamic(const Operand &x, const Operand &smooth, const Operand &groups, const Operand &y,
+                   const Operand &scale, const Operand &offset, const std::string &mode = {}) {
+    network(x, smooth);
+    if (x.dim() < 2) fail(FaultKind::InvalidArgument, "parameter x is {}, expected at least 2 dimensions", describe(x));
+    if (!mode.empty() && mode != "pertoken" && mode != "perchannel" && mode != "pertensor")
+        fail(FaultKind::InvalidArgument, "parameter quantMode is \"{}\", allowed are pertoken, perchannel, pertensor",
+             mode);
+    same_shape(y, x);
+    quantized(y);
+    if (smooth.defined() && !groups.defined()) expands(x, smooth);
+    if (groups.defined()) {
+        dtype(groups, {at::kInt, at::kLong});
+        if (smooth.defined()) shape(smooth, {groups.numel(), x.size(-1)});
+    }
+    const int64_t slices = mode == "pertensor"    ? 1
+                           : mode == "perchannel" ? x.numel() / std::max<int64_t>(x.size(-2), 1)
+                                                  : x.numel() / std::max<int64_t>(x.size(-1), 1);
+    for (const Operand *result : {&scale, &offset}) {
+        if (!result->defined()) continue;
+        dtype(*result, at::kFloat);
+        if (x.numel() != 0 && result->numel() != slices)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, expected {} values, one for each slice of x",
+                 result->parameter(), describe(*result), slices);
+    }
+}
+
+void dynamic_quant(const at::Tensor &x, const at::Tensor &smooth, const at::Tensor &groups, bool symmetric,
+                   const std::string &mode, at::Tensor &y, at::Tensor &scale, at::Tensor &offset) {
+    if (x.numel() == 0) return;
+    at::Tensor value = widened(x);
+    if (smooth.defined())
+        value = groups.defined() ? by_group(value.reshape({-1, x.size(-1)}), smooth, groups).view(x.sizes())
+                                 : value * widened(smooth);
+    const Dynamic found = dynamic(value, reduced(mode, x), range(y.scalar_type()), symmetric);
+    saturate(y, value);
+    scale.copy_(found.scale.reshape(scale.sizes()));
+    if (offset.defined() && found.offset.defined()) offset.copy_(found.offset.reshape(offset.sizes()));
+}
+
+void check_gelu(const Operand &self, const Operand &scale, const std::string &mode, const Operand &y,
+                const Operand &out_scale) {
+    network(self, scale);
+    same_shape(y, self);
+    quantized(y);
+    if (mode != "static" && mode != "dynamic")
+        fail(FaultKind::InvalidArgument, "parameter quantMode is \"{}\", allowed are static and dynamic", mode);
+    if (mode == "static" && !scale.defined())
+        fail(FaultKind::NullArgument, "parameter inputScaleOptional is null, which quantMode static does not allow");
+    if (mode == "dynamic" && !out_scale.defined())
+        fail(FaultKind::NullArgument, "parameter outScaleOptional is null, which quantMode dynamic does not allow");
+}
+
+void gelu_quant(const at::Tensor &self, const at::Tensor &scale, const at::Tensor &offset, const std::string &form,
+                bool fixed, at::Tensor &y, at::Tensor &out_scale) {
+    at::Tensor value = at::gelu(widened(self), form == "tanh" ? "tanh" : "none");
+    if (scale.defined()) value = value * beside(scale, self, kLast);
+    if (fixed) {
+        if (offset.defined()) value = value + beside(offset, self, kLast);
+    } else if (self.numel() > 0) {
+        out_scale.copy_(dynamic(value, {-1}, range(at::kChar), true).scale.reshape(out_scale.sizes()));
+    }
+    saturate(y, value);
+}
+
+void check_fake(const Operand &self, const Operand &scale, const Operand &zero_point, int64_t low, int64_t high,
+                int64_t parameters, const Operand &out, const Operand &mask) {
+    network(self, out);
+    same_shape(out, self);
+    same_shape(mask, self);
+    dtype(mask, {at::kBool});
+    if (low > high)
+        fail(FaultKind::InvalidArgument, "parameter quantMin is {}, greater than quantMax, which is {}", low, high);
+    for (const Operand *parameter : {&scale, &zero_point})
+        if (parameter->numel() != parameters)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, expected {} values", parameter->parameter(),
+                 describe(*parameter), parameters);
+}
+
+void fake_quantize(at::Tensor &out, at::Tensor &mask, const at::Tensor &self, const at::Tensor &scale,
+                   const at::Tensor &zero_point, int64_t low, int64_t high) {
+    const at::Tensor value = widened(self), level = at::round(value / scale + zero_point);
+    mask.copy_(level.ge(low).logical_and_(level.le(high)));
+    out.copy_((level.clamp(low, high) - zero_point) * scale);
+}
+
+void check_dequant_bias(const Operand &x, const Operand &weight_scale, const Operand &row_scale, const Operand &bias,
+                        const Operand &out) {
+    rank(x, {2});
+    dtype(x, {at::kInt});
+    same_shape(out, x);
+    dtype(out, {at::kHalf, at::kBFloat16});
+    network(weight_scale, row_scale);
+    shape(weight_scale, {x.size(1)});
+    if (row_scale.defined() && row_scale.numel() != x.size(0))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, expected {} values", row_scale.parameter(),
+             describe(row_scale), x.size(0));
+    if (bias.defined()) {
+        shape(bias, {x.size(1)});
+        dtype(bias, kNative | at::kInt);
+    }
+}
+
+void dequant_bias(at::Tensor &out, const at::Tensor &x, const at::Tensor &weight_scale, const at::Tensor &row_scale,
+                  const at::Tensor &bias) {
+    const bool before = bias.defined() && bias.scalar_type() == at::kInt;
+    at::Tensor value = (before ? x + bias : x).to(at::kFloat) * widened(weight_scale);
+    if (row_scale.defined()) value = value * widened(row_scale).reshape({-1, 1});
+    out.copy_(bias.defined() && !before ? value + widened(bias) : value);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnQuantize, optional(zeroPoints); check_quantize(x, scales, zeroPoints, axis, kQuantized, out),
+                                        at::Tensor value = widened(x) / beside(scales, x, axis);
+   if (zeroPoints.defined()) value = value + beside(zeroPoints, x, axis).to(at::kFloat); saturate(out, value))
+OP(aclnnAscendQuant, optional(offset); int8_only(dstType); round_half_to_even(roundMode);
+   check_quantize(x, scale, offset, kLast, {at::kChar}, y), ascend_quant(y, x, scale, offset, sqrtMode, kLast))
+OP(aclnnAscendQuantV3, optional(offset); int8_only(dstType); round_half_to_even(roundMode);
+   check_quantize(x, scale, offset, axis, {at::kChar}, y), ascend_quant(y, x, scale, offset, sqrtMode, axis))
+OP(aclnnAscendAntiQuant, optional(offset); check_anti(x, scale, offset, y), anti_quant(y, x, scale, offset, sqrtMode))
+
+// The first version is symmetric, by row.
+OP(aclnnDynamicQuant, check_dynamic(x, smoothScalesOptional, Operand(nullptr, "groups"), yOut, scaleOut, scaleOut),
+   at::Tensor none;
+   dynamic_quant(x, smoothScalesOptional, none, true, {}, yOut, scaleOut, none))
+OP(aclnnDynamicQuantV2, optional(offsetOut);
+   check_dynamic(x, smoothScalesOptional, groupIndexOptional, yOut, scaleOut, offsetOut),
+   dynamic_quant(x, smoothScalesOptional, groupIndexOptional, !offsetOut.defined(), {}, yOut, scaleOut, offsetOut))
+OP(aclnnDynamicQuantV3, optional(offsetOut);
+   check_dynamic(x, smoothScalesOptional, groupIndexOptional, yOut, scaleOut, offsetOut, quantMode),
+   dynamic_quant(x, smoothScalesOptional, groupIndexOptional, isSymmetrical, quantMode, yOut, scaleOut, offsetOut))
+OP(aclnnDynamicQuantV4, optional(offsetOut);
+   check_dynamic(x, smoothScalesOptional, groupIndexOptional, yOut, scaleOut, offsetOut, quantMode),
+   dynamic_quant(x, smoothScalesOptional, groupIndexOptional, isSymmetrical, quantMode, yOut, scaleOut, offsetOut))
+
+OP(aclnnGeluQuant, check_gelu(self, inputScaleOptional, quantMode, y, outScaleOptional);
+   round_half_to_even(roundMode),
+   gelu_quant(self, inputScaleOptional, inputOffsetOptional, approximate, quantMode == "static", y, outScaleOptional))
+OP(
+    aclnnFakeQuantPerTensorAffineCachemask, check_fake(self, scale, zeroPoint, quantMin, quantMax, 1, out, mask),
+    if (fakeQuantEnabled > 0)
+        fake_quantize(out, mask, self, widened(scale).reshape({}), zeroPoint.reshape({}), quantMin, quantMax);
+    else {
+        out.copy_(self);
+        mask.fill_(true);
+    })
+OP(aclnnFakeQuantPerChannelAffineCachemask, dimension(axis, self);
+   check_fake(self, scale, zeroPoint, quantMin, quantMax, self.size(axis), out, mask),
+   fake_quantize(out, mask, self, beside(scale, self, axis), beside(zeroPoint, self, axis), quantMin, quantMax))
+OP(aclnnDequantBias, check_dequant_bias(x, weightScale, activateScaleOptional, biasOptional, out),
+   dequant_bias(out, x, weightScale, activateScaleOptional, biasOptional))

@@ -1,0 +1,58 @@
+// Integers that stand for reals: value / scale, rounded to even and saturated.
+#pragma once
+
+#include <limits>
+
+#include "device/fault.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
+
+namespace vnpu::opapi::quantization {
+
+struct Range {
+    double low, high;
+};
+
+// Of an integer dtype that a quantised tensor has.
+inline Range range(at::ScalarType dtype) {
+    if (dtype == at::kByte) return {0, 255};
+    if (dtype == at::kInt) return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    return {-128, 127};
+}
+
+// Rounded half to even and saturated. In double: int32's ends are no floats.
+inline void saturate(at::Tensor &out, const at::Tensor &value) {
+    const Range allowed = range(out.scalar_type());
+    out.copy_(at::round(value.to(at::kDouble)).nan_to_num_(0).clamp_(allowed.low, allowed.high));
+}
+
+// A scale and, for asymmetric ranges, an offset for each slice over `dims`, from its extremes; `value` becomes value /
+// scale + offset. A slice of zeros has scale 0 and gives zeros.
+struct Dynamic {
+    at::Tensor scale, offset;  // dims kept; offset undefined when symmetric
+};
+inline Dynamic dynamic(at::Tensor &value, at::IntArrayRef dims, Range allowed, bool symmetric) {
+    Dynamic result;
+    if (symmetric) {
+        result.scale = at::amax(value.abs(), dims, true) / allowed.high;
+        value = value / result.scale;
+    } else {
+        const at::Tensor highest = at::amax(value, dims, true);
+        result.scale = (highest - at::amin(value, dims, true)) / (allowed.high - allowed.low);
+        result.offset = allowed.high - highest / result.scale;
+        value = value / result.scale + result.offset;
+    }
+    return result;
+}
+
+// Rows [ends[g - 1], ends[g]) of `rows` times factors[g]; those behind the last group stay.
+inline at::Tensor by_group(const at::Tensor &rows, const at::Tensor &factors, const at::Tensor &ends) {
+    const at::Tensor position = at::arange(rows.size(0), at::TensorOptions().dtype(at::kLong));
+    const at::Tensor group = at::searchsorted(ends.to(at::kLong).contiguous(), position, false, true);
+    const at::Tensor padded = at::cat({widened(factors), at::ones({1, factors.size(1)})});
+    return rows * padded.index_select(0, group);
+}
+
+inline void quantized(const Operand &out) { dtype(out, {at::kChar}); }
+
+}  // namespace vnpu::opapi::quantization

@@ -1,0 +1,167 @@
+// Convolutions: the cube unit. ATen's kernels (oneDNN) choose the memory of their result themselves, so every output is
+// copied once; fp16 and bf16 operands are widened (precision.h).
+#include "device/fault.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
+
+namespace vnpu::opapi {
+namespace {
+
+struct Geometry {
+    std::vector<int64_t> stride, padding, dilation, output_padding;
+    bool transposed;
+    int64_t groups;
+    std::vector<int64_t> ahead;  // padding on both sides by hand, as at::pad takes it; empty when it is symmetric
+};
+
+// Lists of one number per spatial dimension. CANN also takes one number for all, and for 2-D padding the four sides
+// (top, bottom, left, right), which ATen does not know.
+Geometry geometry(const Operand &weight, const Ints &stride, const Ints &padding, const Ints &dilation, bool transposed,
+                  const Ints &output_padding, int64_t groups) {
+    require(weight);
+    rank(weight, {3, 4, 5});
+    const auto spatial = static_cast<size_t>(weight.dim() - 2);
+    const auto each = [&](const std::vector<int64_t> &list) {
+        return list.size() == 1 ? std::vector<int64_t>(spatial, list[0]) : list;
+    };
+    Geometry made{each(stride), each(padding), each(dilation), each(output_padding), transposed, groups, {}};
+    if (padding.size() == 2 * spatial && padding.size() != spatial) {
+        made.padding.assign(spatial, 0);
+        for (size_t i = 0; i < spatial; ++i) {  // at::pad starts with the last dimension
+            made.ahead.push_back(padding[2 * (spatial - 1 - i)]);
+            made.ahead.push_back(padding[2 * (spatial - 1 - i) + 1]);
+        }
+    }
+    if (!transposed) made.output_padding.assign(spatial, 0);  // ignored, as CANN documents
+    return made;
+}
+
+void at_least(const char *name, const std::vector<int64_t> &list, int64_t least, size_t length) {
+    if (list.size() != length)
+        fail(FaultKind::InvalidArgument, "parameter {} has {} values, expected {}, one for each spatial dimension",
+             name, list.size(), length);
+    for (const int64_t value : list)
+        if (value < least)
+            fail(FaultKind::InvalidArgument, "parameter {} has the value {}, allowed is >= {}", name, value, least);
+}
+
+// `input` and `output` are those of the forward pass.
+void check(const Operand &input, const Operand &weight, const Operand &output, const Geometry &g) {
+    rank(input, {weight.dim()});
+    network(input, weight);
+    const auto spatial = static_cast<size_t>(weight.dim() - 2);
+    at_least("stride", g.stride, 1, spatial);
+    at_least("padding", g.padding, 0, spatial);
+    at_least("padding", g.ahead, 0, g.ahead.size());
+    at_least("dilation", g.dilation, 1, spatial);
+    at_least("outputPadding", g.output_padding, 0, spatial);
+    if (g.groups < 1 || g.groups > 65535)
+        fail(FaultKind::InvalidArgument, "parameter groups is {}, allowed is 1 to 65535", g.groups);
+    const int64_t channels = g.transposed ? weight.size(0) : weight.size(1) * g.groups;
+    if (input.size(1) != channels || weight.size(0) % g.groups != 0)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, which does not fit the channels of {}, {}, in {} groups",
+             weight.parameter(), describe(weight), input.parameter(), describe(input), g.groups);
+    std::vector<int64_t> expected{input.size(0), g.transposed ? weight.size(1) * g.groups : weight.size(0)};
+    for (size_t i = 0; i < spatial; ++i) {
+        const int64_t in = input.size(static_cast<int64_t>(i) + 2);
+        const int64_t reach = g.dilation[i] * (weight.size(static_cast<int64_t>(i) + 2) - 1);
+        const int64_t sides =
+            g.ahead.empty() ? 2 * g.padding[i] : g.ahead[2 * (spatial - 1 - i)] + g.ahead[2 * (spatial - 1 - i) + 1];
+        expected.push_back(g.transposed ? (in - 1) * g.stride[i] - sides + reach + g.output_padding[i] + 1
+                                        : (in + sides - reach - 1) / g.stride[i] + 1);
+        if (!g.transposed && in + sides < reach + 1)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}: the window of {} does not fit into its dimension {}",
+                 input.parameter(), describe(input), weight.parameter(), i + 2);
+    }
+    shape(output, expected);
+}
+
+at::Tensor padded(const at::Tensor &input, const Geometry &g) {
+    return g.ahead.empty() ? input : at::constant_pad_nd(input, g.ahead);
+}
+
+void convolve(at::Tensor &output, const at::Tensor &input, const at::Tensor &weight, const at::Tensor &bias,
+              const Geometry &g) {
+    if (output.numel() == 0) return;
+    const at::Tensor flat = bias.defined() ? bias.reshape({-1}) : bias;
+    output.copy_(at::convolution(padded(widened(input), g), widened(weight), widened(flat), g.stride, g.padding,
+                                 g.dilation, g.transposed, g.output_padding, g.groups));
+}
+
+void bias_check(const Operand &bias, const Operand &output) {
+    if (!bias.defined()) return;
+    network(bias);
+    if (bias.numel() != output.size(1))
+        fail(FaultKind::InvalidArgument, "parameter {} has {} values, expected {}, one for each channel of {}",
+             bias.parameter(), bias.numel(), output.size(1), output.parameter());
+}
+
+struct Gradients {
+    Operand &input, &weight, &bias;
+};
+
+void backward_check(const Bools &mask, Gradients gradients, const Operand &input, const Operand &weight,
+                    const Operand &grad_output) {
+    if (mask.size() != 3)
+        fail(FaultKind::InvalidArgument, "parameter outputMask has {} values, expected 3", mask.size());
+    for (const auto &[wanted, gradient] :
+         {std::pair(mask[0], &gradients.input), {mask[1], &gradients.weight}, {mask[2], &gradients.bias}})
+        if (!wanted) gradient->allow_null();
+    if (mask[0]) same_shape(gradients.input, input);
+    if (mask[1]) same_shape(gradients.weight, weight);
+    if (mask[2]) shape(gradients.bias, {grad_output.size(1)});
+}
+
+void convolve_backward(Gradients gradients, const at::Tensor &grad_output, const at::Tensor &input,
+                       const at::Tensor &weight, const Geometry &g, std::array<bool, 3> mask) {
+    const auto [input_gradient, weight_gradient, bias_gradient] = at::convolution_backward(
+        widened(grad_output), padded(widened(input), g), widened(weight), at::OptionalIntArrayRef(grad_output.size(1)),
+        g.stride, g.padding, g.dilation, g.transposed, g.output_padding, g.groups, mask);
+    if (mask[0]) {
+        std::vector<int64_t> back = g.ahead;
+        for (int64_t &side : back) side = -side;
+        give(gradients.input, back.empty() ? input_gradient : at::constant_pad_nd(input_gradient, back));
+    }
+    if (mask[1]) give(gradients.weight, weight_gradient);
+    if (mask[2]) give(gradients.bias, bias_gradient);
+}
+
+// A convolution over time: input [T, B, C], weight [K, C, O], output [T', B, O].
+void tbc_check(const Operand &input, const Operand &weight, const Operand &bias, int64_t pad, const Operand &output) {
+    rank(input, {3});
+    rank(weight, {3});
+    network(input, weight, bias, output);
+    if (pad < 0) fail(FaultKind::InvalidArgument, "parameter pad is {}, allowed is >= 0", pad);
+    if (input.size(2) != weight.size(1))
+        fail(FaultKind::InvalidArgument, "parameter weight is {}, which does not fit the channels of {}, {}",
+             describe(weight), input.parameter(), describe(input));
+    shape(bias, {weight.size(2)});
+    shape(output, {input.size(0) + 2 * pad - weight.size(0) + 1, input.size(1), weight.size(2)});
+}
+
+Geometry depthwise(const Operand &self, const Operand &weight, const Ints &stride, const Ints &padding,
+                   const Ints &dilation) {
+    return geometry(weight, stride, padding, dilation, false, {nullptr}, self.size(1));
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+#define GEOMETRY geometry(weight, stride, padding, dilation, transposed, outputPadding, groups)
+
+OP(aclnnConvolution, optional(bias); network(output); check(input, weight, output, GEOMETRY);
+   bias_check(bias, output), convolve(output, input, weight, bias, GEOMETRY))
+OP(aclnnConvolutionBackward, network(gradOutput); check(input, weight, gradOutput, GEOMETRY);
+   backward_check(outputMask, {gradInput, gradWeight, gradBias}, input, weight, gradOutput),
+   convolve_backward({gradInput, gradWeight, gradBias}, gradOutput, input, weight, GEOMETRY, outputMask.mask<3>()))
+OP(aclnnConvDepthwise2d, rank(self, {4}); optional(bias); network(out);
+   check(self, weight, out, depthwise(self, weight, stride, padding, dilation));
+   bias_check(bias, out), convolve(out, self, weight, bias, depthwise(self, weight, stride, padding, dilation)))
+OP(aclnnConvTbc, tbc_check(self, weight, bias, pad, output),
+   give(output, at::conv_tbc(widened(self), widened(weight), widened(bias), pad)))
+OP(aclnnConvTbcBackward, tbc_check(input, weight, bias, pad, self); same_shape(gradInput, input);
+   same_shape(gradWeight, weight);
+   same_shape(gradBias, bias), const auto [input_gradient, weight_gradient,
+                                           bias_gradient] = at::conv_tbc_backward(widened(self), widened(input),
+                                                                                  widened(weight), widened(bias), pad);
+   give(gradInput, input_gradient); give(gradWeight, weight_gradient); give(gradBias, bias_gradient))

@@ -1,0 +1,88 @@
+// Resizing in one, two and three dimensions, and its gradients. A scale that is not positive was not given (torch_npu
+// passes 0): sizes decide then.
+#include "device/fault.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
+
+namespace vnpu::opapi {
+namespace {
+
+std::optional<double> given(double scale) { return scale > 0 ? std::optional(scale) : std::nullopt; }
+
+// `in` and `out` of the forward pass: [N, C, sizes...].
+void check(const Operand &in, const Ints &output_size, const Operand &out, int64_t spatial) {
+    rank(in, {spatial + 2});
+    dtype(in, {at::kFloat, at::kHalf, at::kBFloat16, at::kByte, at::kDouble});
+    same_dtype(out, in);
+    if (static_cast<int64_t>(output_size.size()) != spatial)
+        fail(FaultKind::InvalidArgument, "parameter outputSize has {} values, expected {}", output_size.size(),
+             spatial);
+    for (const int64_t size : output_size)
+        if (size <= 0) fail(FaultKind::InvalidArgument, "parameter outputSize has the value {}, allowed is > 0", size);
+    for (int64_t i = 2; i < in.dim(); ++i)
+        if (in.size(i) == 0)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}: there is nothing to resize", in.parameter(),
+                 describe(in));
+    std::vector<int64_t> sizes{in.size(0), in.size(1)};
+    sizes.insert(sizes.end(), output_size.begin(), output_size.end());
+    shape(out, sizes);
+}
+
+void backward_check(const Operand &grad, const Ints &output_size, const Ints &input_size, const Operand &grad_input,
+                    int64_t spatial) {
+    shape(grad_input, input_size);
+    check(grad_input, output_size, grad_input.numel() == 0 ? grad_input : grad, spatial);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+// UPSAMPLE(name, dimensions, input, at function, its arguments after the output size): narrow dtypes are computed in
+// fp32.
+#define UPSAMPLE(NAME, DIMENSIONS, IN, FUNCTION, ...) \
+    OP(NAME, check(IN, outputSize, out, DIMENSIONS),  \
+       rounded(out, [&](at::Tensor &target) { FUNCTION(target, widened(IN), outputSize, __VA_ARGS__); }))
+#define UPSAMPLE_BACKWARD(NAME, DIMENSIONS, GRAD, OUT, FUNCTION, ...)      \
+    OP(NAME, backward_check(GRAD, outputSize, inputSize, OUT, DIMENSIONS), \
+       rounded(OUT, [&](at::Tensor &target) { FUNCTION(target, widened(GRAD), outputSize, inputSize, __VA_ARGS__); }))
+#define SCALES2 given(scalesH), given(scalesW)
+#define SCALES3 given(scalesD), given(scalesH), given(scalesW)
+
+UPSAMPLE(aclnnUpsampleNearest1d, 1, self, at::upsample_nearest1d_out, std::nullopt)
+UPSAMPLE(aclnnUpsampleNearest1dV2, 1, self, at::upsample_nearest1d_out, given(scaleL))
+UPSAMPLE_BACKWARD(aclnnUpsampleNearest1dBackward, 1, gradOut, out, at::upsample_nearest1d_backward_out, given(scales))
+UPSAMPLE(aclnnUpsampleNearest2d, 2, self, at::upsample_nearest2d_out, std::nullopt, std::nullopt)
+UPSAMPLE(aclnnUpsampleNearest2dV2, 2, self, at::upsample_nearest2d_out, SCALES2)
+UPSAMPLE_BACKWARD(aclnnUpsampleNearest2dBackward, 2, gradOut, gradInput, at::upsample_nearest2d_backward_out, SCALES2)
+UPSAMPLE(aclnnUpsampleNearest3d, 3, self, at::upsample_nearest3d_out, SCALES3)
+UPSAMPLE_BACKWARD(aclnnUpsampleNearest3dBackward, 3, gradOut, gradInput, at::upsample_nearest3d_backward_out, SCALES3)
+UPSAMPLE(aclnnUpsampleNearestExact1d, 1, self, at::_upsample_nearest_exact1d_out, given(scales))
+UPSAMPLE_BACKWARD(aclnnUpsampleNearestExact1dBackward, 1, gradOutput, out, at::_upsample_nearest_exact1d_backward_out,
+                  given(scales))
+UPSAMPLE(aclnnUpsampleNearestExact2d, 2, self, at::_upsample_nearest_exact2d_out, SCALES2)
+UPSAMPLE_BACKWARD(aclnnUpsampleNearestExact2dBackward, 2, gradOutput, out, at::_upsample_nearest_exact2d_backward_out,
+                  SCALES2)
+UPSAMPLE(aclnnUpsampleNearestExact3d, 3, self, at::_upsample_nearest_exact3d_out, SCALES3)
+UPSAMPLE_BACKWARD(aclnnUpsampleNearestExact3dBackward, 3, gradOut, gradInput,
+                  at::_upsample_nearest_exact3d_backward_out, SCALES3)
+
+UPSAMPLE(aclnnUpsampleLinear1d, 1, self, at::upsample_linear1d_out, alignCorners, given(scale))
+UPSAMPLE_BACKWARD(aclnnUpsampleLinear1dBackward, 1, gradOut, out, at::upsample_linear1d_backward_out, alignCorners,
+                  given(scales))
+UPSAMPLE(aclnnUpsampleBilinear2d, 2, self, at::upsample_bilinear2d_out, alignCorners, SCALES2)
+UPSAMPLE_BACKWARD(aclnnUpsampleBilinear2dBackward, 2, gradOut, out, at::upsample_bilinear2d_backward_out, alignCorners,
+                  SCALES2)
+UPSAMPLE_BACKWARD(aclnnUpsampleBilinear2dBackwardV2, 2, gradOut, out, at::upsample_bilinear2d_backward_out,
+                  alignCorners, SCALES2)
+UPSAMPLE(aclnnUpsampleTrilinear3d, 3, self, at::upsample_trilinear3d_out, alignCorners, SCALES3)
+UPSAMPLE_BACKWARD(aclnnUpsampleTrilinear3dBackward, 3, gradOut, gradInput, at::upsample_trilinear3d_backward_out,
+                  alignCorners, SCALES3)
+UPSAMPLE(aclnnUpsampleBicubic2d, 2, self, at::upsample_bicubic2d_out, alignCorners, SCALES2)
+UPSAMPLE_BACKWARD(aclnnUpsampleBicubic2dBackward, 2, gradOut, gradInput, at::upsample_bicubic2d_backward_out,
+                  alignCorners, SCALES2)
+UPSAMPLE(aclnnUpsampleBilinear2dAA, 2, input, at::_upsample_bilinear2d_aa_out, alignCorners, SCALES2)
+UPSAMPLE_BACKWARD(aclnnUpsampleBilinear2dAABackward, 2, gradOutput, out, at::_upsample_bilinear2d_aa_backward_out,
+                  alignCorners, SCALES2)
+UPSAMPLE(aclnnUpsampleBicubic2dAA, 2, x, at::_upsample_bicubic2d_aa_out, alignCorners, SCALES2)
+UPSAMPLE_BACKWARD(aclnnUpsampleBicubic2dAAGrad, 2, gradOutput, out, at::_upsample_bicubic2d_aa_backward_out,
+                  alignCorners, SCALES2)
