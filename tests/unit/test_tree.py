@@ -107,3 +107,30 @@ def test_pages_point_to_what_exists(path: Path) -> None:
     named = re.findall(rf"`((?:{'|'.join(FOLDERS)}|docs)/[\w./]+)`", text)
     assert links == set()
     assert [name for name in named if not (ROOT / name).exists() and "vnpu/lib" not in name] == []
+
+
+def walk_of_an_operator(text: str) -> dict[str, list[str]]:
+    """The files of "One operator from torch to kernel" in ARCHITECTURE.md, each with the names its row has of it."""
+    section = text.partition("## One operator from torch to kernel\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| \d+ \| `([^`]+)` \| (.*) \|$", section, re.MULTILINE)
+    return {file: [name for name in re.findall(r"`([^`]+)`", said) if "/" not in name] for file, said in rows}
+
+
+def gone(walk: dict[str, list[str]]) -> list[str]:
+    """The names that are in no file of their row."""
+    return [
+        f"{name} in {file}"
+        for file, names in walk.items()
+        for name in names
+        if not re.search(rf"\b{name}\b", (ROOT / file).read_text(encoding="utf-8"))
+    ]
+
+
+def test_the_walk_of_an_operator_is_that_of_the_code() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert len(walk_of_an_operator(text)) >= 10
+    # First a walk that leads nowhere.
+    assert gone(walk_of_an_operator(text.replace("`submit`", "`submitted`"))) == [
+        "submitted in csrc/device/stream.cpp"
+    ]
+    assert gone(walk_of_an_operator(text)) == []
