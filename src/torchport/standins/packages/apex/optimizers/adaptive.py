@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .fused import FusedOptimizer, entries, moments
+from .fused import Batch, FusedOptimizer
 
 
 class FusedAdam(FusedOptimizer):
@@ -48,20 +48,12 @@ class FusedAdam(FusedOptimizer):
         super().__init__(params, defaults, set_grad_none)
         self.adam_w_mode = int(adam_w_mode)
 
-    def update(
-        self,
-        group: dict[str, Any],
-        values: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Any]],
-    ) -> None:
-        decay = group["weight_decay"]
-        if decay and not self.adam_w_mode:
-            gradients = torch._foreach_add(gradients, values, alpha=decay)
-        direction = moments(group, values, gradients, states, 1 - group["betas"][0])
-        if decay and self.adam_w_mode:
-            torch._foreach_add_(direction, values, alpha=decay)
-        torch._foreach_add_(values, direction, alpha=-group["lr"])
+    @property
+    def decoupled(self) -> bool:
+        return bool(self.adam_w_mode)
+
+    def direction(self, batch: Batch) -> list[Tensor]:
+        return batch.moments(1 - batch.group["betas"][0])
 
 
 class FusedSGD(FusedOptimizer):
@@ -95,34 +87,26 @@ class FusedSGD(FusedOptimizer):
         super().__init__(params, defaults, set_grad_none)
         self.wd_after_momentum = wd_after_momentum
 
-    def update(
-        self,
-        group: dict[str, Any],
-        values: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Any]],
-    ) -> None:
-        decay, momentum = group["weight_decay"], group["momentum"]
-        if decay and not self.wd_after_momentum:
-            gradients = torch._foreach_add(gradients, values, alpha=decay)
-        if momentum:
-            gradients = self._blend(group, gradients, states)
-        if decay and self.wd_after_momentum:
-            gradients = torch._foreach_add(gradients, values, alpha=decay)
-        torch._foreach_add_(values, gradients, alpha=-group["lr"])
+    @property
+    def decoupled(self) -> bool:
+        return self.wd_after_momentum
 
-    @staticmethod
-    def _blend(group: dict[str, Any], gradients: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]:
+    def direction(self, batch: Batch) -> list[Tensor]:
+        momentum, gradients, states = batch.group["momentum"], batch.gradients, batch.states
+        if not momentum:
+            return gradients
         known = [i for i, state in enumerate(states) if state.get("momentum_buffer") is not None]
         if known:
             buffers = [states[i]["momentum_buffer"] for i in known]
-            torch._foreach_mul_(buffers, group["momentum"])
-            torch._foreach_add_(buffers, [gradients[i] for i in known], alpha=1 - group["dampening"])
+            torch._foreach_mul_(buffers, momentum)
+            torch._foreach_add_(buffers, [gradients[i] for i in known], alpha=1 - batch.group["dampening"])
         for i in set(range(len(states))).difference(known):
             states[i]["momentum_buffer"] = gradients[i].clone()
         blended = [state["momentum_buffer"] for state in states]
         return (
-            torch._foreach_add(gradients, blended, alpha=group["momentum"]) if group["nesterov"] else blended
+            list(torch._foreach_add(gradients, blended, alpha=momentum))
+            if batch.group["nesterov"]
+            else blended
         )
 
 
@@ -143,21 +127,13 @@ class FusedAdagrad(FusedOptimizer):
         super().__init__(params, {"lr": lr, "eps": eps, "weight_decay": weight_decay}, set_grad_none)
         self.adagrad_w_mode = int(adagrad_w_mode)
 
-    def update(
-        self,
-        group: dict[str, Any],
-        values: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Any]],
-    ) -> None:
-        decay = group["weight_decay"]
-        if decay and not self.adagrad_w_mode:
-            gradients = torch._foreach_add(gradients, values, alpha=decay)
-        sums = entries(states, "sum", values)
-        torch._foreach_addcmul_(sums, gradients, gradients, value=1.0)
+    @property
+    def decoupled(self) -> bool:
+        return bool(self.adagrad_w_mode)
+
+    def direction(self, batch: Batch) -> list[Tensor]:
+        sums = batch.entries("sum")
+        torch._foreach_addcmul_(sums, batch.gradients, batch.gradients, value=1.0)
         denominator = torch._foreach_sqrt(sums)
-        torch._foreach_add_(denominator, group["eps"])
-        direction = torch._foreach_div(gradients, denominator)
-        if decay and self.adagrad_w_mode:
-            torch._foreach_add_(direction, values, alpha=decay)
-        torch._foreach_add_(values, direction, alpha=-group["lr"])
+        torch._foreach_add_(denominator, batch.group["eps"])
+        return list(torch._foreach_div(batch.gradients, denominator))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .fused import FusedOptimizer, moments
+from .fused import Batch, FusedOptimizer
 
 
 class FusedLAMB(FusedOptimizer):
@@ -56,26 +56,22 @@ class FusedLAMB(FusedOptimizer):
         norm = float(torch.stack(torch._foreach_norm(grads)).norm()) if grads and limit > 0 else 0.0
         self._clip = limit / norm if norm > limit > 0 else 1.0
 
-    def update(
-        self,
-        group: dict[str, Any],
-        values: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Any]],
-    ) -> None:
-        decay = group["weight_decay"]
-        gradients = torch._foreach_mul(gradients, self._clip)
-        if decay and not self.adam_w_mode:
-            torch._foreach_add_(gradients, values, alpha=decay)
-        fresh = 1 - group["betas"][0] if group["grad_averaging"] else 1.0
-        direction = moments(group, values, gradients, states, fresh)
-        if decay and self.adam_w_mode:
-            torch._foreach_add_(direction, values, alpha=decay)
-        if decay or self.use_nvlamb:
-            sizes, lengths = torch._foreach_norm(values), torch._foreach_norm(direction)
+    @property
+    def decoupled(self) -> bool:
+        return bool(self.adam_w_mode)
+
+    def condition(self, batch: Batch) -> list[Tensor]:
+        return list(torch._foreach_mul(batch.gradients, self._clip))
+
+    def direction(self, batch: Batch) -> list[Tensor]:
+        return batch.moments(1 - batch.group["betas"][0] if batch.group["grad_averaging"] else 1.0)
+
+    def scale(self, batch: Batch, direction: list[Tensor]) -> list[Tensor]:
+        if batch.group["weight_decay"] or self.use_nvlamb:
+            sizes, lengths = torch._foreach_norm(batch.values), torch._foreach_norm(direction)
             for size, length, each in zip(sizes, lengths, direction, strict=True):
                 each.mul_(torch.where((size > 0) & (length > 0), size / length, 1.0))
-        torch._foreach_add_(values, direction, alpha=-group["lr"])
+        return direction
 
 
 class FusedNovoGrad(FusedOptimizer):
@@ -117,35 +113,36 @@ class FusedNovoGrad(FusedOptimizer):
         super().__init__(params, defaults, set_grad_none)
         self.moment_mode = 0 if reg_inside_moment else 1
 
-    def update(
-        self,
-        group: dict[str, Any],
-        values: list[Tensor],
-        gradients: list[Tensor],
-        states: list[dict[str, Any]],
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        step, corrected, decay = group["step"], group["bias_correction"], group["weight_decay"]
-        correction1 = 1 - beta1**step if corrected else 1.0
-        correction2 = math.sqrt(1 - beta2**step) if corrected else 1.0
-        fresh = 1 - beta1 if group["grad_averaging"] else 1.0
-        for value, gradient, state in zip(values, gradients, states, strict=True):
-            norm = self._blended_norm(group, gradient, state)
-            denominator = norm / correction2 + group["eps"]
-            average = state.setdefault("exp_avg", torch.zeros_like(value)).mul_(beta1)
-            if self.moment_mode == 0:
-                average.add_(gradient / denominator + decay * value, alpha=fresh)
-                value.sub_(average, alpha=group["lr"] / correction1)
-            else:
-                average.add_(gradient, alpha=fresh)
-                value.sub_(average / correction1 / denominator + decay * value, alpha=group["lr"])
+    @property
+    def decoupled(self) -> bool:
+        return self.moment_mode == 1
+
+    def condition(self, batch: Batch) -> list[Tensor]:
+        for gradient, state in zip(batch.gradients, batch.states, strict=True):
+            self._blend_norm(batch.group, gradient, state)
+        return batch.gradients if self.decoupled else self._normalized(batch, batch.gradients)
+
+    def direction(self, batch: Batch) -> list[Tensor]:
+        beta1 = batch.group["betas"][0]
+        averages = batch.entries("exp_avg")
+        torch._foreach_mul_(averages, beta1)
+        fresh = 1 - beta1 if batch.group["grad_averaging"] else 1.0
+        torch._foreach_add_(averages, batch.gradients, alpha=fresh)
+        corrected = list(torch._foreach_div(averages, batch.corrections()[0]))
+        return self._normalized(batch, corrected) if self.decoupled else corrected
 
     @staticmethod
-    def _blended_norm(group: dict[str, Any], gradient: Tensor, state: dict[str, Any]) -> Tensor:
+    def _normalized(batch: Batch, tensors: list[Tensor]) -> list[Tensor]:
+        correction, eps = math.sqrt(batch.corrections()[1]), batch.group["eps"]
+        norms = [state["exp_avg_sq"] for state in batch.states]
+        return [each / (norm / correction + eps) for each, norm in zip(tensors, norms, strict=True)]
+
+    @staticmethod
+    def _blend_norm(group: dict[str, Any], gradient: Tensor, state: dict[str, Any]) -> None:
         beta2, two = group["betas"][1], group["norm_type"] == 2
         new = gradient.norm() if two else gradient.abs().max()
         if "exp_avg_sq" not in state:
             state["exp_avg_sq"] = torch.zeros_like(new) if group["init_zero"] else new.clone()
         old = state["exp_avg_sq"]
         blended = (beta2 * old**2 + (1 - beta2) * new**2).sqrt() if two else beta2 * old + (1 - beta2) * new
-        return old.copy_(blended)
+        old.copy_(blended)
