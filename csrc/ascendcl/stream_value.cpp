@@ -42,7 +42,7 @@ aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStre
     return VNPU_API(devAddr, value, flag, stream) {
         if (flag != 0) fail(FaultKind::InvalidArgument, "flag is {}; it must be 0.", flag);
         uint64_t *at = value_at(devAddr);
-        Machine::instance().stream(stream).submit(
+        Machine::instance().stream(stream)->submit(
             make_task("ValueWrite", [at, value] { std::atomic_ref(*at).store(value); }));
     };
 }
@@ -52,7 +52,7 @@ aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStrea
         if (flag > ACL_STREAM_WAIT_VALUE_NOR)
             fail(FaultKind::InvalidArgument, "flag is {}; it is 0 (>=), 1 (==), 2 (and) or 3 (nor).", flag);
         uint64_t *at = value_at(devAddr);
-        Machine::instance().stream(stream).submit(make_task("ValueWait", [at, value, flag, limit = acl::wait_limit()] {
+        Machine::instance().stream(stream)->submit(make_task("ValueWait", [at, value, flag, limit = acl::wait_limit()] {
             const auto start = Clock::now();
             while (!satisfied(std::atomic_ref(*at).load(), value, flag)) {
                 if (limit && Clock::now() - start > *limit)

@@ -29,6 +29,7 @@ class Ahead {
         const std::lock_guard lock(mutex_);
         return early_.contains({event, record});
     }
+
     void forget(const void *event) {
         const std::lock_guard lock(mutex_);
         early_.erase(early_.lower_bound({event, 0}), early_.upper_bound({event, UINT64_MAX}));
@@ -61,16 +62,21 @@ uint64_t Event::next_id() noexcept {
 void Event::record(Stream &stream) {
     if (capture_record(id_, stream)) return;
     const uint64_t generation = state_->requested.fetch_add(1) + 1;
-    const auto signal = [state = state_, generation] {
+    const auto reached = [state = state_, generation](std::optional<Fault> failure) {
         state->time.store(Clock::now().time_since_epoch().count());
         {
             const std::lock_guard lock(state->failure_mutex);
-            state->failure = current_worker()->failure();
+            state->failure = std::move(failure);
         }
         ahead().ran(state.get(), generation, state->completed);
         state->bell.ring();
     };
-    stream.submit(make_task("EventRecord", signal, true));
+    try {
+        stream.submit(make_task("EventRecord", [reached] { reached(current_worker()->failure()); }, true));
+    } catch (const Fault &refused) {
+        reached(refused);  // nobody must wait for a record that will never run
+        throw;
+    }
 }
 
 void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
@@ -84,7 +90,12 @@ void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit)
         state->holding.fetch_sub(1);
         if (!reached) fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
     };
-    stream.submit(make_task("EventWait", wait, true));
+    try {
+        stream.submit(make_task("EventWait", wait, true));
+    } catch (...) {
+        state_->holding.fetch_sub(1);
+        throw;
+    }
 }
 
 bool Event::done() const noexcept { return has_run(*state_, state_->requested.load()); }

@@ -54,7 +54,7 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
         std::unique_ptr<Task> owned(task);
         if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]
             owned = dumping(static_cast<Executor *>(owned.release()), std::move(dump));
-        Machine::instance().stream(stream).submit(std::move(owned));
+        Machine::instance().stream(stream)->submit(std::move(owned));
     };
 }
 
