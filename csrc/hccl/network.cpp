@@ -13,19 +13,6 @@
 namespace vnpu::hccl {
 namespace {
 
-// What a rank tells the root, and the root all ranks.
-struct Entry {
-    Identity id;
-    uint32_t ranks, rank, address, port;
-    int64_t process;
-    std::array<char, 64> host;
-};
-
-struct Answer {
-    uint32_t complete;
-    std::array<char, 1024> problem;  // why it is not
-};
-
 std::array<char, 64> host_name() {
     std::array<char, 64> name{};
     gethostname(name.data(), name.size() - 1);
@@ -33,53 +20,57 @@ std::array<char, 64> host_name() {
 }
 
 // The root's part: hears every rank, then tells every rank of all.
-void introduce(const Socket &host, const Identity &id, int ranks, Deadline deadline) {
-    std::vector<Entry> table(static_cast<size_t>(ranks));
+void gather(const Socket &host, const Identity &id, int ranks, Deadline deadline) {
+    std::vector<Introduction> table(static_cast<size_t>(ranks));
     std::vector<Socket> sockets(table.size());
-    Answer answer{1, {}};
-    const auto complain = [&](const std::string &text) {
-        answer.complete = 0;
-        std::strncpy(answer.problem.data(), text.c_str(), answer.problem.size() - 1);
-    };
-    std::vector<Socket> refused;
-    for (int come = 0; come < ranks && answer.complete == 1;) {
-        Socket socket = host.accept(deadline);
-        if (!socket) {
+    std::string problem;
+    Admission admission(host, id);
+    for (int come = 0; come < ranks && problem.empty();) {
+        auto guest = admission.next(deadline);
+        if (!guest) {
             std::string missing;
-            for (size_t rank = 0; rank < sockets.size(); ++rank)
+            for (size_t rank = 0; rank < table.size(); ++rank)
                 if (!sockets[rank]) missing += fmt::format(" {}", rank);
-            complain(fmt::format("the others did not come within HCCL_CONNECT_TIMEOUT; missing:{}", missing));
+            problem = fmt::format("the others did not come within HCCL_CONNECT_TIMEOUT; missing:{}", missing);
             break;
         }
-        Entry entry{};
-        try {
-            socket.receive(&entry, sizeof entry, Clock::now() + std::chrono::seconds(5));
-        } catch (const Fault &) {
-            continue;  // not one of ours
+        const Introduction &says = guest->says;
+        if (says.ranks != static_cast<uint32_t>(ranks)) {
+            problem = fmt::format("nRanks is {} on rank {}, and {} on the root", says.ranks, says.rank, ranks);
+        } else if (says.rank >= table.size()) {
+            tell(guest->socket, refused(fmt::format("rank is {}; there are {}", says.rank, ranks)));
+            continue;
+        } else if (sockets[says.rank]) {
+            problem = fmt::format("rank {} has joined twice", says.rank);
+        } else {
+            table[says.rank] = says;
+            sockets[says.rank] = std::move(guest->socket);
+            ++come;
+            continue;
         }
-        if (entry.id != id || entry.rank >= sockets.size()) continue;
-        if (entry.ranks != static_cast<uint32_t>(ranks) || sockets[entry.rank]) {
-            complain(entry.ranks != static_cast<uint32_t>(ranks)
-                         ? fmt::format("nRanks is {} on rank {}, and {} on the root", entry.ranks, entry.rank, ranks)
-                         : fmt::format("rank {} has joined twice", entry.rank));
-            refused.push_back(std::move(socket));
-            break;
-        }
-        table[entry.rank] = entry;
-        sockets[entry.rank] = std::move(socket);
-        ++come;
+        sockets.push_back(std::move(guest->socket));  // it is told as well
     }
-    for (Socket &socket : refused) sockets.push_back(std::move(socket));
-    for (const Socket &socket : sockets) {
-        if (!socket) continue;
-        try {
-            const Deadline soon = Clock::now() + std::chrono::seconds(5);
-            socket.send(&answer, sizeof answer, soon);
-            if (answer.complete == 1) socket.send(table.data(), table.size() * sizeof(Entry), soon);
-        } catch (const Fault &) {
-            continue;  // it has gone: the others will find out when they connect to it
-        }
+    const Deadline soon = Clock::now() + std::chrono::seconds(5);
+    const Answer answer = problem.empty() ? admitted() : refused(problem);
+    tell(sockets, std::as_bytes(std::span(&answer, 1)), soon);
+    if (problem.empty()) tell(sockets, std::as_bytes(std::span(table)), soon);
+}
+
+// Every rank's introduction, as the root tells it.
+std::vector<Introduction> meet(Socket to_root, const Endpoint &root, const Introduction &as, Deadline deadline) {
+    const Deadline later = deadline ? Deadline(*deadline + std::chrono::seconds(2)) : std::nullopt;
+    introduce(to_root, as, deadline);
+    const Answer answer = answered(to_root, root, as, later);
+    if (answer.admitted != 1)
+        fail(FaultKind::Timeout, "Rank {} of {} could not join: {}.", as.rank, as.ranks, answer.problem.data());
+    std::vector<Introduction> table(as.ranks);
+    to_root.receive(table.data(), table.size() * sizeof(Introduction), later);
+    for (size_t rank = 0; rank < table.size(); ++rank) {
+        if (table[rank].id != as.id || table[rank].rank != rank)
+            fail(FaultKind::InvalidArgument, "What listens at {} is not the root of this root info.", root.text());
+        table[rank].host.back() = '\0';
     }
+    return table;
 }
 
 }  // namespace
@@ -87,41 +78,48 @@ void introduce(const Socket &host, const Identity &id, int ranks, Deadline deadl
 Network::Network(const Identity &id, const Endpoint &root, const Socket *host, int ranks, int rank, Deadline deadline)
     : rank_(rank) {
     std::jthread introduction;
-    if (host != nullptr) introduction = std::jthread([=] { introduce(*host, id, ranks, deadline); });
-    std::vector<Entry> table(static_cast<size_t>(ranks));
-    Socket listening;
-    {
-        const Socket to_root = Socket::connect(root, deadline);
-        listening = Socket::listen(to_root.local().address);
-        const Endpoint mine = listening.local();
-        const Entry entry{
-            id,         static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank), mine.address, mine.port, getpid(),
-            host_name()};
-        to_root.send(&entry, sizeof entry, deadline);
-        Answer answer{};
-        const Deadline later = deadline ? Deadline(*deadline + std::chrono::seconds(2)) : std::nullopt;
-        to_root.receive(&answer, sizeof answer, later);
-        if (answer.complete != 1)
-            fail(FaultKind::Timeout, "Rank {} of {} could not join: {}.", rank, ranks, answer.problem.data());
-        to_root.receive(table.data(), table.size() * sizeof(Entry), later);
-    }
-    for (const Entry &entry : table) {
+    if (host != nullptr) introduction = std::jthread([=] { gather(*host, id, ranks, deadline); });
+    Socket to_root = Socket::connect(root, deadline);
+    const Socket listening = Socket::listen(to_root.local().address);
+    const Endpoint mine = listening.local();
+    const Introduction as{
+        id, static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank), mine.address, mine.port, getpid(), host_name()};
+    const auto table = meet(std::move(to_root), root, as, deadline);
+    for (const Introduction &each : table) {
         peers_.push_back(std::make_unique<Peer>());
-        peers_.back()->where = fmt::format("process {} on {}", entry.process, entry.host.data());
+        peers_.back()->where = fmt::format("process {} on {}", each.process, each.host.data());
     }
-    const Entry &mine = table[static_cast<size_t>(rank)];
-    for (size_t peer = 0; peer < static_cast<size_t>(rank); ++peer) {
-        peers_[peer]->socket =
-            Socket::connect({table[peer].address, static_cast<uint16_t>(table[peer].port)}, deadline);
-        peers_[peer]->socket.send(&mine, sizeof mine, deadline);
+    const auto below = [&](size_t peer) {
+        return Endpoint{table[peer].address, static_cast<uint16_t>(table[peer].port)};
+    };
+    const auto numbers = static_cast<size_t>(rank);
+    for (size_t peer = 0; peer < numbers; ++peer) {
+        peers_[peer]->socket = Socket::connect(below(peer), deadline);
+        introduce(peers_[peer]->socket, as, deadline);
     }
-    for (int missing = ranks - 1 - rank; missing > 0;) {
-        Socket socket = listening.accept(deadline);
-        if (!socket) fail(FaultKind::Timeout, "{} ranks did not connect to rank {} in time.", missing, rank);
-        Entry entry{};
-        socket.receive(&entry, sizeof entry, deadline);
-        if (entry.id != id || entry.rank >= peers_.size() || peers_[entry.rank]->socket) continue;  // not one of ours
-        peers_[entry.rank]->socket = std::move(socket);
+    admit(Admission(listening, id), deadline);
+    // Behind admit(): those below admit this rank only when they have come that far themselves.
+    for (size_t peer = 0; peer < numbers; ++peer) {
+        const Answer answer = answered(peers_[peer]->socket, below(peer), as, deadline);
+        if (answer.admitted != 1)
+            fail(FaultKind::InvalidArgument, "Rank {} did not admit rank {}: {}.", peer, rank, answer.problem.data());
+    }
+}
+
+// Lets the ranks above this one in.
+void Network::admit(Admission admission, Deadline deadline) {
+    for (int missing = size() - 1 - rank_; missing > 0;) {
+        auto guest = admission.next(deadline);
+        if (!guest) fail(FaultKind::Timeout, "{} ranks did not connect to rank {} in time.", missing, rank_);
+        const uint32_t number = guest->says.rank;
+        if (number <= static_cast<uint32_t>(rank_) || number >= peers_.size() || peers_[number]->socket) {
+            tell(guest->socket,
+                 refused(fmt::format("rank {} waits for the ranks from {} to {}, each once; this is rank {}", rank_,
+                                     rank_ + 1, size() - 1, number)));
+            continue;
+        }
+        tell(guest->socket, admitted());
+        peers_[number]->socket = std::move(guest->socket);
         --missing;
     }
 }
@@ -184,6 +182,8 @@ void Network::pull(Peer &peer) noexcept {
         if (header) {
             peer.header += static_cast<size_t>(come);
             if (peer.header < sizeof(Frame)) continue;
+            if (peer.incoming.leaving != 0)  // it is the last frame: what is longer is not read
+                peer.incoming.bytes = std::min<uint32_t>(peer.incoming.bytes, kLongestReason);
         } else {
             if (peer.incoming.leaving != 0)
                 peer.reason.append(text.data(), static_cast<size_t>(come));
@@ -239,12 +239,12 @@ std::string Network::condition(int peer) {
 // What is in the rings is dropped: after a failure it is of no use, and otherwise every collective has seen it off.
 void Network::leave(std::string_view reason) noexcept {
     if (std::exchange(left_, true)) return;
-    const Frame frame{1, static_cast<uint32_t>(std::min<size_t>(reason.size(), 1000))};
+    const Frame frame{1, static_cast<uint32_t>(std::min(reason.size(), kLongestReason))};
     for (const auto &peer : peers_) {
         if (!peer->socket) continue;
         // In the middle of a frame the reason would be taken for data; then the closed connection must do.
         if (!peer->closed && !peer->deaf && peer->outgoing.bytes == 0 && peer->header_sent == sizeof(Frame)) {
-            std::array<char, sizeof(Frame) + 1000> message{};
+            std::array<char, sizeof(Frame) + kLongestReason> message{};
             std::memcpy(message.data(), &frame, sizeof frame);
             reason.copy(message.data() + sizeof frame, frame.bytes);
             ::send(peer->socket.file(), message.data(), sizeof frame + frame.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);

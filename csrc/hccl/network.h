@@ -1,16 +1,13 @@
 // Ranks on several machines: a TCP connection between any two, and rings in this process that it fills and empties.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <vector>
 
-#include "hccl/socket.h"
+#include "hccl/admission.h"
 #include "hccl/transport.h"
 
 namespace vnpu::hccl {
-
-using Identity = std::array<uint64_t, 2>;
 
 class Network final : public Transport {
   public:
@@ -35,6 +32,7 @@ class Network final : public Transport {
 
   private:
     static constexpr size_t kCapacity = 256 << 10;
+    static constexpr size_t kLongestReason = 1000;
     struct Buffer {
         std::unique_ptr<std::byte[]> data = std::make_unique_for_overwrite<std::byte[]>(kCapacity);
         Ring::Marks marks{};
@@ -56,6 +54,7 @@ class Network final : public Transport {
         bool deaf = false;          // it takes no more; what it said last is still to be read
         bool closed = false;        // nothing more comes
     };
+    void admit(Admission admission, Deadline deadline);
     void push(Peer &peer) noexcept;
     void pull(Peer &peer) noexcept;
     void pump(Peer &peer) noexcept {

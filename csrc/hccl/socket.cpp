@@ -95,7 +95,7 @@ Socket Socket::listen(uint32_t address) {
 
 Socket Socket::connect(const Endpoint &to, Deadline deadline) {
     const sockaddr_in name = name_of(to);
-    for (;;) {
+    for (int reason = ETIMEDOUT;;) {
         Socket made(make_socket());
         int error = ::connect(made.file_, reinterpret_cast<const sockaddr *>(&name), sizeof name) == 0 ? 0 : errno;
         if (error == EINPROGRESS) {
@@ -104,22 +104,20 @@ Socket Socket::connect(const Endpoint &to, Deadline deadline) {
             if (error != ETIMEDOUT) getsockopt(made.file_, SOL_SOCKET, SO_ERROR, &error, &length);
         }
         if (error == 0) return made;
+        if (error != ETIMEDOUT) reason = error;  // why the tries before the last failed says more
         if (deadline && Clock::now() >= *deadline)
-            fail(FaultKind::Timeout, "Connecting to {} did not succeed within HCCL_CONNECT_TIMEOUT: {}.", to.text(),
-                 std::strerror(error));
+            fail(FaultKind::Timeout, "Connecting to {} did not succeed in time (HCCL_CONNECT_TIMEOUT): {}.", to.text(),
+                 std::strerror(reason));
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
 }
 
-Socket Socket::accept(Deadline deadline) const {
-    while (ready(POLLIN, deadline)) {
-        Socket made(accept4(file_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (!made) continue;  // it has gone again
-        const int on = 1;
-        setsockopt(made.file_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        return made;
-    }
-    return {};
+Socket Socket::accept() const {
+    Socket made(accept4(file_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!made) return made;
+    const int on = 1;
+    setsockopt(made.file_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return made;
 }
 
 Endpoint Socket::local() const {

@@ -34,8 +34,8 @@ class Socket {
     static Socket listen(uint32_t address);
     // Faults: Timeout; KernelFailure when it is refused until then.
     static Socket connect(const Endpoint &to, Deadline deadline);
-    // The next to connect, or nothing when the deadline passes.
-    Socket accept(Deadline deadline) const;
+    // Who waits to be let in; nothing, with errno, when nobody does or there is no room.
+    Socket accept() const;
 
     Endpoint local() const;
     // All of it. Fault KernelFailure when the other side closes, Timeout.

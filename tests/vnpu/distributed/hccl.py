@@ -6,11 +6,12 @@ Types, reductions and codes are those of hccl_types.h.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import ascendcl
@@ -160,13 +161,28 @@ class Rank:
         self._memory.clear()
 
 
+def listening_ports() -> set[int]:
+    """The TCP ports on which this process listens."""
+    own = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the listing's own descriptor, or another thread's
+            own.add(os.readlink(f"/proc/self/fd/{name}"))
+    with open("/proc/self/net/tcp") as table:
+        rows = [line.split() for line in table]
+    return {
+        int(row[1].partition(":")[2], 16)
+        for row in rows[1:]
+        if row[3] == "0A" and f"socket:[{row[9]}]" in own
+    }
+
+
 def root_info() -> RootInfo:
     made = RootInfo()
     hccl("HcclGetRootInfo", ctypes.byref(made))
     return made
 
 
-@contextmanager
+@contextlib.contextmanager
 def rank_of(info: RootInfo, number: int, size: int) -> Iterator[Rank]:
     """This thread as a rank, on the device of the same number."""
     acl("aclrtSetDevice", number)

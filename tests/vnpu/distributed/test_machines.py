@@ -4,14 +4,27 @@ LOCAL_WORLD_SIZE, which torchrun sets, say that there are others."""
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import time
 from typing import Any
 
 import numpy as np
 import pytest
-from hccl import FLOAT32, RECV, SEND, SUM, TIMEOUT, HcclError, Item, Rank, hccl, in_ranks, results, root_info
+from hccl import (
+    FLOAT32,
+    RECV,
+    SEND,
+    SUM,
+    TIMEOUT,
+    HcclError,
+    Item,
+    Rank,
+    hccl,
+    in_ranks,
+    listening_ports,
+    results,
+    root_info,
+)
 from test_faults import LIMIT, Job
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
@@ -124,25 +137,13 @@ def test_ranks_that_do_not_come_are_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_no_port_stays_open() -> None:
-    def ports() -> int:
-        """Listening TCP sockets of this process."""
-        own = set()
-        for name in os.listdir("/proc/self/fd"):
-            try:
-                own.add(os.readlink(f"/proc/self/fd/{name}"))
-            except FileNotFoundError:  # the listing's own descriptor
-                continue
-        with open("/proc/self/net/tcp") as table:
-            rows = [line.split() for line in table]
-        return sum(row[3] == "0A" and f"socket:[{row[9]}]" in own for row in rows[1:])
-
-    before = ports()
+    before = listening_ports()
     results(2, lambda rank: rank.call("HcclBarrier"))
     for _ in range(50):
-        if ports() == before:
+        if listening_ports() == before:
             break
         time.sleep(0.02)
-    assert ports() == before
+    assert listening_ports() == before
 
 
 @pytest.mark.parametrize("address", ["nowhere", "256.0.0.1"])
