@@ -10,6 +10,8 @@
 #include "ascendcl/call.h"
 #include "ascendcl/graph.h"
 #include "ascendcl/host_memory.h"
+#include "device/bytes.h"
+#include "device/live_memory.h"
 #include "device/machine.h"
 
 using namespace vnpu;
@@ -18,16 +20,9 @@ namespace {
 
 // Kernel's view of a checked range: host memory as it is, device memory through its alias.
 std::byte *view(const void *address, size_t size, bool device, const char *name) {
-    Machine &machine = Machine::instance();
-    if (!device) return static_cast<std::byte *>(const_cast<void *>(address));
-    const size_t extent = machine.extent(address);
-    if (extent == 0)
-        fail(FaultKind::InvalidAddress, "{} ({}) lies in the device's address range, but no live memory is there.",
-             name, address);
-    if (extent < size)
-        fail(FaultKind::OutOfBounds, "{} bytes at {} ({}) run {} bytes past the end of the allocation.", size, name,
-             address, size - extent);
-    return machine.space().alias(address);
+    if (device) return live_range(address, size, name);
+    host_range(address, size, name);
+    return static_cast<std::byte *>(const_cast<void *>(address));
 }
 
 struct Direction {
@@ -74,7 +69,12 @@ struct Copy {
     const std::byte *from;
     size_t count;
     Direction direction;
-    void run() const { std::memmove(to, from, count); }
+    // Memory that a copy of another device's stream, or of a graph, is given may have been freed since it was checked.
+    void run() const {
+        if (direction.to_device) still_live(to, count, "dst");
+        if (direction.from_device) still_live(from, count, "src");
+        std::memmove(to, from, count);
+    }
 };
 
 Copy check(void *dst, size_t room, const void *src, size_t count, aclrtMemcpyKind kind) {
@@ -105,8 +105,9 @@ void enqueue(const Copy &copy, Stream &stream, bool finished) {
     } else {
         auto staged = std::make_unique_for_overwrite<std::byte[]>(copy.count);
         std::memcpy(staged.get(), copy.from, copy.count);
-        stream.submit(make_task(
-            "MemcpyAsync", [copy, staged = std::move(staged)] { std::memcpy(copy.to, staged.get(), copy.count); }));
+        stream.submit(make_task("MemcpyAsync", [copy, staged = std::move(staged)] {
+            Copy{copy.to, staged.get(), copy.count, copy.direction}.run();
+        }));
     }
 }
 
@@ -128,6 +129,7 @@ struct Batch {
 
     // All copies, checked before the first runs. On failure *fail_index says which one is wrong.
     std::vector<Copy> check_all() const {
+        host_range(dsts, bytes::product(count, sizeof *dsts, "numBatches"), "dsts");
         acl::present(dsts, "dsts");
         acl::present(rooms, "destMaxs");
         acl::present(srcs, "srcs");
@@ -155,14 +157,14 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
 aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
                           aclrtStream stream) {
     return VNPU_API(dst, destMax, src, count, kind, stream) {
-        enqueue(check(dst, destMax, src, count, kind), *Machine::instance().stream(stream), false);
+        enqueue(check(dst, destMax, src, count, kind), Machine::instance().stream(stream), false);
     };
 }
 
 aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
                                        aclrtStream stream) {
     return VNPU_API(dst, destMax, src, count, kind, stream) {
-        enqueue(check(dst, destMax, src, count, kind), *Machine::instance().stream(stream), true);
+        enqueue(check(dst, destMax, src, count, kind), Machine::instance().stream(stream), true);
     };
 }
 
@@ -177,9 +179,9 @@ aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *si
 aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
                                aclrtMemcpyBatchAttr *, size_t *, size_t, size_t *failIndex, aclrtStream stream) {
     return VNPU_API(numBatches, failIndex, stream) {
-        const auto queue = Machine::instance().stream(stream);
+        Stream &queue = Machine::instance().stream(stream);
         for (const Copy &copy : Batch{dsts, destMaxs, srcs, sizes, numBatches, failIndex}.check_all())
-            enqueue(copy, *queue, false);
+            enqueue(copy, queue, false);
     };
 }
 
@@ -189,9 +191,10 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
 
 aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
     return VNPU_API(devPtr, maxCount, value, count, stream) {
-        std::byte *to = check_fill(devPtr, maxCount, count);
-        Machine::instance().stream(stream)->submit(
-            make_task("MemsetAsync", [to, value, count] { std::memset(to, value, count); }));
+        check_fill(devPtr, maxCount, count);
+        Machine::instance().stream(stream).submit(make_task("MemsetAsync", [devPtr, maxCount, value, count] {
+            std::memset(check_fill(devPtr, maxCount, count), value, count);
+        }));
     };
 }
 
@@ -200,8 +203,9 @@ aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t c
 aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream) {
     return VNPU_API(src, size, cmoType, stream) {
         acl::present(src, "src");
-        const std::byte *from = view(src, size, true, "src");
-        Machine::instance().stream(stream)->submit(make_task("CmoAsync", [from, size, cmoType] {
+        live_range(src, size, "src");
+        Machine::instance().stream(stream).submit(make_task("CmoAsync", [src, size, cmoType] {
+            const std::byte *from = live_range(src, size, "src");
             if (cmoType != ACL_RT_CMO_TYPE_PREFETCH) return;
             for (size_t at = 0; at < size; at += 64) __builtin_prefetch(from + at);
         }));

@@ -11,6 +11,8 @@
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "device/bytes.h"
+#include "device/live_memory.h"
 #include "device/machine.h"
 
 using namespace vnpu;
@@ -65,7 +67,8 @@ class PinnedRanges {
         auto it = ranges_.upper_bound(start);
         if (it == ranges_.begin()) return false;
         --it;
-        return start + size <= it->first + it->second.size;
+        const size_t offset = start - it->first;
+        return offset < it->second.size && size <= it->second.size - offset;
     }
 
   private:
@@ -80,8 +83,7 @@ PinnedRanges &ranges() {
 
 void *allocate(size_t size) {
     if (size == 0) fail(FaultKind::InvalidArgument, "An allocation of 0 bytes of host memory was asked for.");
-    const size_t rounded = (size + kPage - 1) / kPage * kPage;
-    void *memory = rounded < size ? nullptr : std::aligned_alloc(kPage, rounded);
+    void *memory = std::aligned_alloc(kPage, bytes::round_up(size, kPage, "size"));
     if (memory == nullptr) fail(FaultKind::HostOutOfMemory, "{} bytes of host memory were asked for.", size);
     std::unique_ptr<void, Free> owner(memory);
     ranges().add(memory, size, true);
@@ -123,6 +125,7 @@ aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag) {
         if ((flag & (ACL_HOST_REG_MAPPED | ACL_HOST_REG_IOMEMORY)) != 0)
             fail(FaultKind::Unsupported, "Host memory cannot be mapped into the virtual NPU's addresses (flag {:#x}).",
                  flag);
+        host_range(ptr, size, "ptr");
         ranges().add(ptr, size, false);
     };
 }
@@ -149,8 +152,8 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
         acl::present(ptr, "ptr");
         Machine &machine = Machine::instance();
         aclrtPtrAttributes answer{};
-        if (machine.extent(ptr) != 0) {
-            answer.location = {static_cast<uint32_t>(machine.device_of(ptr)), ACL_MEM_LOCATION_TYPE_DEVICE};
+        if (const auto live = machine.allocation(ptr)) {
+            answer.location = {static_cast<uint32_t>(live->device), ACL_MEM_LOCATION_TYPE_DEVICE};
             answer.pageSize = kPage;
         } else if (acl::pinned(ptr, 1)) {
             answer.location = {0, ACL_MEM_LOCATION_TYPE_HOST};

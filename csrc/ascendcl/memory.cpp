@@ -7,6 +7,7 @@
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "ascendcl/visible_devices.h"
+#include "device/bytes.h"
 #include "device/machine.h"
 
 using namespace vnpu;
@@ -17,9 +18,7 @@ namespace {
 constexpr size_t kAlignment = 32;  // what CANN rounds sizes up to
 
 void *allocate(size_t size) {
-    if (size > SIZE_MAX - kAlignment)
-        fail(FaultKind::InvalidArgument, "{} bytes of device memory were asked for.", size);
-    return Machine::instance().current().heap().allocate((size + kAlignment - 1) / kAlignment * kAlignment);
+    return Machine::instance().current().heap().allocate(bytes::round_up(size, kAlignment, "size"));
 }
 
 }  // namespace

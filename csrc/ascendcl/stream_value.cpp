@@ -7,20 +7,18 @@
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "ascendcl/time_limits.h"
+#include "device/live_memory.h"
 #include "device/machine.h"
 
 using namespace vnpu;
 
 namespace {
 
-uint64_t *value_at(void *address) {
+uint64_t *value_at(const void *address) {
     acl::present(address, "devAddr");
-    Machine &machine = Machine::instance();
     if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
         fail(FaultKind::InvalidArgument, "devAddr is {}; it must be a multiple of 8.", address);
-    if (machine.extent(address) < sizeof(uint64_t))
-        fail(FaultKind::InvalidAddress, "devAddr ({}) is not 8 bytes of live device memory.", address);
-    return reinterpret_cast<uint64_t *>(machine.space().alias(address));
+    return reinterpret_cast<uint64_t *>(live_range(address, sizeof(uint64_t), "devAddr"));
 }
 
 bool satisfied(uint64_t seen, uint64_t wanted, uint32_t flag) {
@@ -41,9 +39,9 @@ bool satisfied(uint64_t seen, uint64_t wanted, uint32_t flag) {
 aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream) {
     return VNPU_API(devAddr, value, flag, stream) {
         if (flag != 0) fail(FaultKind::InvalidArgument, "flag is {}; it must be 0.", flag);
-        uint64_t *at = value_at(devAddr);
-        Machine::instance().stream(stream)->submit(
-            make_task("ValueWrite", [at, value] { std::atomic_ref(*at).store(value); }));
+        value_at(devAddr);
+        Machine::instance().stream(stream).submit(
+            make_task("ValueWrite", [devAddr, value] { std::atomic_ref(*value_at(devAddr)).store(value); }));
     };
 }
 
@@ -51,14 +49,15 @@ aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStrea
     return VNPU_API(devAddr, value, flag, stream) {
         if (flag > ACL_STREAM_WAIT_VALUE_NOR)
             fail(FaultKind::InvalidArgument, "flag is {}; it is 0 (>=), 1 (==), 2 (and) or 3 (nor).", flag);
-        uint64_t *at = value_at(devAddr);
-        Machine::instance().stream(stream)->submit(make_task("ValueWait", [at, value, flag, limit = acl::wait_limit()] {
-            const auto start = Clock::now();
-            while (!satisfied(std::atomic_ref(*at).load(), value, flag)) {
-                if (limit && Clock::now() - start > *limit)
-                    fail(FaultKind::EventTimeout, "The value did not come within {} ms.", limit->count());
-                std::this_thread::sleep_for(std::chrono::microseconds(50));
-            }
-        }));
+        value_at(devAddr);
+        Machine::instance().stream(stream).submit(
+            make_task("ValueWait", [devAddr, value, flag, limit = acl::wait_limit()] {
+                const auto start = Clock::now();
+                while (!satisfied(std::atomic_ref(*value_at(devAddr)).load(), value, flag)) {
+                    if (limit && Clock::now() - start > *limit)
+                        fail(FaultKind::EventTimeout, "The value did not come within {} ms.", limit->count());
+                    std::this_thread::sleep_for(std::chrono::microseconds(50));
+                }
+            }));
     };
 }

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "device/fault.h"
+#include "device/bytes.h"
 
 namespace vnpu {
 namespace {
@@ -17,11 +17,15 @@ constexpr uint64_t kWindow = 64ull << 30;  // ThreadSanitizer leaves a process 1
 constexpr uint64_t kWindow = 4ull << 40;  // addresses only: torch_npu reserves 9/8 of HBM per segment
 #endif
 
-uint64_t round_up(uint64_t size) { return (size + kGranule - 1) / kGranule * kGranule; }
-
 }  // namespace
 
-AddressSpace::AddressSpace(int devices, uint64_t capacity) : capacity_(round_up(capacity)) {
+std::string describe(const Allocation &allocation) {
+    return fmt::format("the allocation of {} bytes at {:#x} on virtual NPU {}", allocation.size, allocation.start,
+                       allocation.device);
+}
+
+AddressSpace::AddressSpace(int devices, uint64_t capacity)
+    : capacity_(bytes::round_up(capacity, kGranule, "capacity")) {
     span_ = capacity_ * static_cast<uint64_t>(devices) + kWindow;
     void *base = mmap(nullptr, 2 * span_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
@@ -37,14 +41,14 @@ AddressSpace::AddressSpace(int devices, uint64_t capacity) : capacity_(round_up(
 AddressSpace::~AddressSpace() { munmap(reinterpret_cast<void *>(base_), 2 * span_); }
 
 void *AddressSpace::reserve(size_t size) {
-    size = round_up(size);
+    size = bytes::round_up(size, kGranule, "size");
     const std::lock_guard lock(mutex_);
     uintptr_t at = window_;
     for (const auto &[start, length] : reservations_) {
-        if (start - at >= size) break;
-        at = start + length;
+        if (start - at >= size + kGranule) break;
+        at = start + length + kGranule;  // apart, so that what runs past one is not in the next
     }
-    if (base_ + span_ - at < size)
+    if (at > base_ + span_ || base_ + span_ - at < size)
         fail(FaultKind::OutOfMemory, "No {} bytes of device addresses are left to reserve.", size);
     reservations_.emplace(at, size);
     return reinterpret_cast<void *>(at);

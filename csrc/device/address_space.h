@@ -10,12 +10,23 @@
 // so translation is one addition and costs a kernel no system call.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 
 namespace vnpu {
+
+// A piece of device memory that was allocated or mapped as one.
+struct Allocation {
+    uintptr_t start;
+    uint64_t size;
+    int device;
+};
+// "the allocation of 4096 bytes at 0x7f.. on virtual NPU 0"
+std::string describe(const Allocation &allocation);
 
 class AddressSpace {
   public:
@@ -52,11 +63,16 @@ class AddressSpace {
     void map(void *address, size_t size, int file, uint64_t offset);
     void unmap(void *address, size_t size);
 
+    // Counts what was freed or unmapped: whoever has found memory alive asks again when this has changed.
+    uint64_t revision() const noexcept { return revision_.load(std::memory_order_acquire); }
+    void revise() noexcept { revision_.fetch_add(1, std::memory_order_release); }
+
   private:
     uint64_t capacity_;
     uint64_t span_;
     uintptr_t base_;
     uintptr_t window_;
+    std::atomic<uint64_t> revision_{1};
     mutable std::mutex mutex_;
     std::map<uintptr_t, size_t> reservations_;  // start -> size, in the window
 };

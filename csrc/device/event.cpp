@@ -29,6 +29,11 @@ class Ahead {
         const std::lock_guard lock(mutex_);
         return early_.contains({event, record});
     }
+    void forget(const void *event) {
+        const std::lock_guard lock(mutex_);
+        early_.erase(early_.lower_bound({event, 0}), early_.upper_bound({event, UINT64_MAX}));
+        count_.store(early_.size());
+    }
 
   private:
     std::mutex mutex_;
@@ -56,27 +61,22 @@ uint64_t Event::next_id() noexcept {
 void Event::record(Stream &stream) {
     if (capture_record(id_, stream)) return;
     const uint64_t generation = state_->requested.fetch_add(1) + 1;
-    const auto reached = [state = state_, generation](std::optional<Fault> failure) {
+    const auto signal = [state = state_, generation] {
         state->time.store(Clock::now().time_since_epoch().count());
         {
             const std::lock_guard lock(state->failure_mutex);
-            state->failure = std::move(failure);
+            state->failure = current_worker()->failure();
         }
         ahead().ran(state.get(), generation, state->completed);
         state->bell.ring();
     };
-    try {
-        stream.submit(make_task("EventRecord", [reached] { reached(current_worker()->failure()); }, true));
-    } catch (const Fault &refused) {
-        reached(refused);  // nobody must wait for a record that will never run
-        throw;
-    }
+    stream.submit(make_task("EventRecord", signal, true));
 }
 
 void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
     if (capture_wait(id_, stream)) return;
     const uint64_t generation = state_->requested.load();
-    if (generation <= state_->forgotten.load() || has_run(*state_, generation)) return;
+    if (has_run(*state_, generation)) return;
     state_->holding.fetch_add(1);
     const auto wait = [state = state_, generation, limit, id = id_] {
         const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
@@ -84,22 +84,13 @@ void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit)
         state->holding.fetch_sub(1);
         if (!reached) fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
     };
-    try {
-        stream.submit(make_task("EventWait", wait, true));
-    } catch (...) {
-        state_->holding.fetch_sub(1);
-        throw;
-    }
+    stream.submit(make_task("EventWait", wait, true));
 }
 
-bool Event::done() const noexcept {
-    const uint64_t generation = state_->requested.load();
-    return generation <= state_->forgotten.load() || has_run(*state_, generation);
-}
+bool Event::done() const noexcept { return has_run(*state_, state_->requested.load()); }
 
 void Event::synchronize(Deadline deadline) const {
     const uint64_t generation = state_->requested.load();
-    if (generation <= state_->forgotten.load()) return;
     if (!state_->bell.wait([&] { return has_run(*state_, generation); }, deadline))
         fail(FaultKind::EventTimeout, "Event {} was not reached within the time-out.", id_);
     const std::lock_guard lock(state_->failure_mutex);
@@ -107,10 +98,10 @@ void Event::synchronize(Deadline deadline) const {
 }
 
 void Event::reset(Stream &stream) {
-    const auto forget = [state = state_, generation = state_->requested.load()] {
-        uint64_t before = state->forgotten.load();
-        while (before < generation && !state->forgotten.compare_exchange_weak(before, generation)) {
-        }
+    const auto forget = [state = state_] {
+        ahead().forget(state.get());
+        state->completed.store(0);
+        state->requested.store(0);
     };
     stream.submit(make_task("EventReset", forget, true));
 }

@@ -9,14 +9,12 @@
 #include <cstdio>
 #include <cstring>
 
-#include "device/fault.h"
+#include "device/bytes.h"
 
 namespace vnpu {
 namespace {
 
 constexpr uint64_t kPage = 4096;  // the grain in which memory can go back to the machine
-
-uint64_t round_up(uint64_t size) { return (size + kPage - 1) / kPage * kPage; }
 
 double gib(uint64_t bytes) { return static_cast<double>(bytes) / (1ull << 30); }
 
@@ -66,7 +64,7 @@ Heap::~Heap() {
 uint64_t Heap::take(size_t size, bool physical) {
     if (size == 0) fail(FaultKind::InvalidArgument, "An allocation of 0 bytes of device memory was asked for.");
     const std::lock_guard lock(mutex_);
-    const uint64_t need = size > capacity_ ? size : round_up(size);
+    const uint64_t need = size > capacity_ ? size : bytes::round_up(size, kPage, "size");
     auto it = free_.begin();
     while (it != free_.end() && it->second < need) ++it;
     if (it == free_.end())
@@ -81,13 +79,16 @@ uint64_t Heap::take(size_t size, bool physical) {
     free_.erase(it);
     if (rest != 0) free_.emplace(offset + need, rest);
     live_.emplace(offset, Block{need, size, physical});
-    freed_.erase(offset);
+    auto overlapped = freed_.upper_bound(offset);
+    if (overlapped != freed_.begin() && std::prev(overlapped)->first + std::prev(overlapped)->second.size > offset)
+        --overlapped;
+    while (overlapped != freed_.end() && overlapped->first < offset + need) overlapped = freed_.erase(overlapped);
     used_ += need;
     peak_ = std::max(peak_, used_);
     return offset;
 }
 
-void Heap::give(std::map<uint64_t, Block>::iterator block) {
+void Heap::give(Blocks::iterator block) {
     uint64_t start = block->first;
     uint64_t size = block->second.size;
     // Without the hole the pages would stay with the file for ever.
@@ -96,8 +97,9 @@ void Heap::give(std::map<uint64_t, Block>::iterator block) {
         fail(FaultKind::HostOutOfMemory, "Giving device memory back to the machine failed: {}.", std::strerror(errno));
     used_ -= size;
     budget_.give(size);
-    freed_.insert(start);
+    if (!block->second.physical) freed_.insert(*block);
     live_.erase(block);
+    space_.revise();
     auto next = free_.lower_bound(start);
     if (next != free_.end() && next->first == start + size) {
         size += next->second;
@@ -124,28 +126,48 @@ void *Heap::allocate(size_t size) { return space_.device_base(device_) + take(si
 void Heap::free(void *address) {
     const std::lock_guard lock(mutex_);
     if (!owns(address)) fail(FaultKind::InvalidAddress, "{} is not an address of virtual NPU {}.", address, device_);
-    const auto offset = static_cast<uint64_t>(static_cast<std::byte *>(address) - space_.device_base(device_));
+    const uint64_t offset = offset_of(address);
     const auto it = live_.find(offset);
     if (it != live_.end() && !it->second.physical) return give(it);
     // An address inside live memory may have been the start of an allocation once; that is not what is wrong now.
-    if (freed_.contains(offset) && left_in_block(offset) == 0)
+    if (freed_.contains(offset) && holding(offset) == nullptr)
         fail(FaultKind::DoubleFree, "The device memory at {} was freed before.", address);
     fail(FaultKind::InvalidAddress, "{} is not the start of an allocation on virtual NPU {}.", address, device_);
 }
 
-// Bytes from the offset to the end of the live block that holds it; 0 when none does.
-uint64_t Heap::left_in_block(uint64_t offset) const {
-    const auto after = live_.upper_bound(offset);
-    if (after == live_.begin()) return 0;
-    const auto &[start, block] = *std::prev(after);
-    const uint64_t end = start + block.length;
-    return offset < end && !block.physical ? end - offset : 0;
+uint64_t Heap::offset_of(const void *address) const noexcept {
+    return static_cast<uint64_t>(static_cast<const std::byte *>(address) - space_.device_base(device_));
 }
 
-size_t Heap::extent(const void *address) const {
+Allocation Heap::describe_block(const Blocks::value_type &block) const noexcept {
+    return {reinterpret_cast<uintptr_t>(space_.device_base(device_)) + block.first, block.second.length, device_};
+}
+
+// The live block that holds the offset; null when none does.
+const Heap::Blocks::value_type *Heap::holding(uint64_t offset) const noexcept {
+    const auto after = live_.upper_bound(offset);
+    if (after == live_.begin()) return nullptr;
+    const auto &found = *std::prev(after);
+    return !found.second.physical && offset - found.first < found.second.length ? &found : nullptr;
+}
+
+std::optional<Allocation> Heap::allocation(const void *address) const {
     const std::lock_guard lock(mutex_);
-    if (!owns(address)) return 0;
-    return left_in_block(static_cast<uint64_t>(static_cast<const std::byte *>(address) - space_.device_base(device_)));
+    const Blocks::value_type *block = owns(address) ? holding(offset_of(address)) : nullptr;
+    return block == nullptr ? std::nullopt : std::optional(describe_block(*block));
+}
+
+std::string Heap::why_dead(const void *address) const {
+    const std::lock_guard lock(mutex_);
+    const uint64_t offset = offset_of(address);
+    if (const auto after = freed_.upper_bound(offset); after != freed_.begin())
+        if (const auto &block = *std::prev(after); offset - block.first < block.second.length)
+            return describe(describe_block(block)) + " has been freed";
+    for (auto before = live_.upper_bound(offset); before != live_.begin();)
+        if (const auto &block = *--before; !block.second.physical)
+            return fmt::format("{} ends {} bytes before", describe(describe_block(block)),
+                               offset - block.first - block.second.length);
+    return fmt::format("virtual NPU {} has never given it out", device_);
 }
 
 uint64_t Heap::allocate_physical(size_t size) { return take(size, true); }

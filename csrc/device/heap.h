@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <unordered_set>
+#include <optional>
+#include <string>
 
 #include "device/address_space.h"
 
@@ -40,8 +41,10 @@ class Heap {
     // Gives the pages back to the machine. Faults: DoubleFree, InvalidAddress.
     void free(void *address);
 
-    // Bytes from `address` to the end of the live allocation that holds it; 0 when none does.
-    size_t extent(const void *address) const;
+    // The live allocation that holds the address; none does where it was freed or never given out.
+    std::optional<Allocation> allocation(const void *address) const;
+    // Why none does: what was there, or what lies before it.
+    std::string why_dead(const void *address) const;
 
     // Memory without an address, for the virtual-memory API: offsets in file(), to be mapped by the caller.
     uint64_t allocate_physical(size_t size);
@@ -60,10 +63,13 @@ class Heap {
         uint64_t length;  // what was asked for
         bool physical;
     };
+    using Blocks = std::map<uint64_t, Block>;  // by offset
     uint64_t take(size_t size, bool physical);
-    void give(std::map<uint64_t, Block>::iterator block);
+    void give(Blocks::iterator block);
     bool owns(const void *address) const noexcept;
-    uint64_t left_in_block(uint64_t offset) const;
+    uint64_t offset_of(const void *address) const noexcept;
+    Allocation describe_block(const Blocks::value_type &block) const noexcept;
+    const Blocks::value_type *holding(uint64_t offset) const noexcept;
 
     const int device_;
     const uint64_t capacity_;
@@ -71,9 +77,9 @@ class Heap {
     HostBudget &budget_;
     int file_ = -1;
     mutable std::mutex mutex_;
-    std::map<uint64_t, Block> live_;      // offset -> block
-    std::map<uint64_t, uint64_t> free_;   // offset -> size, neighbours merged
-    std::unordered_set<uint64_t> freed_;  // bases freed and not given out again: tells a double free
+    Blocks live_;
+    std::map<uint64_t, uint64_t> free_;  // offset -> size, neighbours merged
+    Blocks freed_;                       // and not given out again: they tell a double free, and a use after it
     uint64_t used_ = 0, peak_ = 0;
 };
 

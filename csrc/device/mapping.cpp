@@ -27,6 +27,7 @@ void Mappings::unmap(void *address) {
     if (it == live_.end()) fail(FaultKind::InvalidAddress, "No mapping starts at {}.", address);
     space_.unmap(address, it->second.size);
     live_.erase(it);
+    space_.revise();
 }
 
 bool Mappings::any(const void *address, size_t size) const {
@@ -45,13 +46,33 @@ Mappings::Table::const_iterator Mappings::find(const void *address) const {
     return at < it->first + it->second.size ? it : live_.end();
 }
 
-size_t Mappings::extent(const void *address) const {
+// The run of one device's touching mappings around one.
+Allocation Mappings::run(Table::const_iterator first) const {
+    const int device = first->second.memory->device();
+    const auto touch = [device](const auto &before, const auto &after) {
+        return before->first + before->second.size == after->first && before->second.memory->device() == device &&
+               after->second.memory->device() == device;
+    };
+    auto last = first;
+    while (first != live_.begin() && touch(std::prev(first), first)) --first;
+    while (std::next(last) != live_.end() && touch(last, std::next(last))) ++last;
+    return {first->first, last->first + last->second.size - first->first, device};
+}
+
+std::optional<Allocation> Mappings::allocation(const void *address) const {
     const std::lock_guard lock(mutex_);
-    auto it = find(address);
-    if (it == live_.end()) return 0;
-    uintptr_t end = it->first + it->second.size;
-    for (++it; it != live_.end() && it->first == end; ++it) end += it->second.size;
-    return end - reinterpret_cast<uintptr_t>(address);
+    const auto it = find(address);
+    return it == live_.end() ? std::nullopt : std::optional(run(it));
+}
+
+std::string Mappings::why_dead(const void *address) const {
+    const std::lock_guard lock(mutex_);
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    const auto after = live_.upper_bound(at);
+    if (after == live_.begin()) return "nothing is mapped there";
+    const Allocation before = run(std::prev(after));
+    return fmt::format("nothing is mapped there, and {} ends {} bytes before", describe(before),
+                       at - before.start - before.size);
 }
 
 int Mappings::device_at(const void *address) const {

@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "device/address_space.h"
 #include "device/heap.h"
@@ -44,9 +46,10 @@ class Mappings {
     void unmap(void *address);
     // Whether anything is mapped in the `size` bytes at `address`.
     bool any(const void *address, size_t size) const;
-    // Bytes from `address` to the end of the mapped run that holds it (mappings that touch count as one);
-    // 0 when it is not mapped.
-    size_t extent(const void *address) const;
+    // The mapped run that holds the address: mappings that touch count as one.
+    std::optional<Allocation> allocation(const void *address) const;
+    // Why none does: what is mapped before it.
+    std::string why_dead(const void *address) const;
     // Device whose memory is mapped at `address`; -1 when none is.
     int device_at(const void *address) const;
 
@@ -57,6 +60,7 @@ class Mappings {
     };
     using Table = std::map<uintptr_t, Mapping>;
     Table::const_iterator find(const void *address) const;
+    Allocation run(Table::const_iterator first) const;
 
     AddressSpace &space_;
     mutable std::mutex mutex_;

@@ -4,6 +4,8 @@
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "device/bytes.h"
+#include "device/live_memory.h"
 #include "device/machine.h"
 #include "hccl/communicator.h"
 
@@ -12,25 +14,9 @@ using namespace vnpu::hccl;
 
 namespace {
 
-// The kernels' view of `count` elements at a device address, from `offset` elements on.
-std::byte *elements(const void *address, uint64_t offset, uint64_t count, HcclDataType type, const char *name) {
-    if (count == 0) return nullptr;
-    acl::present(address, name);
-    Machine &machine = Machine::instance();
-    const auto *start = static_cast<const std::byte *>(address) + offset * size_of(type);
-    const size_t extent = machine.extent(start), bytes = count * size_of(type);
-    if (extent == 0)
-        fail(FaultKind::InvalidAddress, "{} ({}) is not an address of live device memory.", name,
-             static_cast<const void *>(start));
-    if (extent < bytes)
-        fail(FaultKind::OutOfBounds, "{} elements of {} at {} run {} bytes past the end of their memory.", count,
-             name_of(type), name, bytes - extent);
-    return machine.space().alias(start);
-}
-
 class Draft {
   public:
-    Draft(HcclComm comm, const char *name, HcclCMDType kind) : comm_(communicators.find(comm)) {
+    Draft(HcclComm comm, const char *name, HcclCMDType kind) : comm_(communicator(comm)) {
         plan_.call.name = name;
         plan_.call.kind = kind;
         plan_.collective = kind != HCCL_CMD_SEND && kind != HCCL_CMD_RECEIVE && kind != HCCL_CMD_BATCH_SEND_RECV;
@@ -44,6 +30,17 @@ class Draft {
         plan_.call.type = type;
         plan_.call.op = op;
         plan_.call.root = root;
+    }
+    // The kernels' view of `count` elements at a device address, from `offset` elements on.
+    std::byte *elements(const void *address, uint64_t offset, uint64_t count, HcclDataType type, const char *name) {
+        if (count == 0) return nullptr;
+        acl::present(address, name);
+        const uint64_t size = bytes::product(count, size_of(type), name);
+        const uintptr_t start =
+            bytes::sum(reinterpret_cast<uintptr_t>(address), bytes::product(offset, size_of(type), name), name);
+        std::byte *view = live_range(reinterpret_cast<const void *>(start), size, name, comm_->device());
+        plan_.ranges.push_back({view, size, name});
+        return view;
     }
     Round &round() { return plan_.rounds.emplace_back(); }
     void copy(std::byte *to, const std::byte *from, size_t bytes) {
@@ -70,7 +67,7 @@ class Draft {
         return static_cast<int>(rank);
     }
     void submit(aclrtStream stream) {
-        Communicator::submit(comm_, *Machine::instance().stream(stream), std::move(plan_));
+        Communicator::submit(comm_, Machine::instance().stream(stream), std::move(plan_));
     }
 
   private:
@@ -92,7 +89,7 @@ struct Parts {
 struct OwnParts {
     std::vector<uint64_t> counts, offsets;
     void append(uint64_t count) {
-        offsets.push_back(counts.empty() ? 0 : offsets.back() + counts.back());
+        offsets.push_back(counts.empty() ? 0 : bytes::sum(offsets.back(), counts.back(), "count"));
         counts.push_back(count);
     }
     operator Parts() const { return {counts.data(), offsets.data(), "counts", "offsets"}; }
@@ -112,14 +109,15 @@ struct Buffer {
 void send_parts(Draft &draft, Round &round, const void *from, const Parts &parts, HcclDataType type) {
     for (int peer = 0; peer < draft.size(); ++peer)
         if (peer != draft.rank())
-            round.sends.push_back({peer, elements(from, parts.offsets[peer], parts.counts[peer], type, "sendBuf"),
+            round.sends.push_back({peer, draft.elements(from, parts.offsets[peer], parts.counts[peer], type, "sendBuf"),
                                    parts.counts[peer] * size_of(type)});
 }
 
 void receive_parts(Draft &draft, Round &round, const void *to, const Parts &parts, HcclDataType type) {
     for (int peer = 0; peer < draft.size(); ++peer)
         if (peer != draft.rank())
-            round.receives.push_back({peer, elements(to, parts.offsets[peer], parts.counts[peer], type, "recvBuf"),
+            round.receives.push_back({peer,
+                                      draft.elements(to, parts.offsets[peer], parts.counts[peer], type, "recvBuf"),
                                       parts.counts[peer] * size_of(type)});
 }
 
@@ -133,8 +131,8 @@ void all_gather(Draft &draft, const void *from, uint64_t count, const void *to, 
     if (parts.counts[rank] != count)
         fail(FaultKind::InvalidArgument, "sendCount is {}, but recvCounts[{}], this rank's own, is {}.", count, rank,
              parts.counts[rank]);
-    std::byte *mine = elements(from, 0, count, type, "sendBuf");
-    draft.copy(elements(to, parts.offsets[rank], count, type, "recvBuf"), mine, count * size_of(type));
+    std::byte *mine = draft.elements(from, 0, count, type, "sendBuf");
+    draft.copy(draft.elements(to, parts.offsets[rank], count, type, "recvBuf"), mine, count * size_of(type));
     Round &round = draft.round();
     send_to_all(draft, round, mine, count * size_of(type));
     receive_parts(draft, round, to, parts, type);
@@ -149,24 +147,24 @@ void reduce_scatter(Draft &draft, const void *from, const Parts &parts, const vo
     const Reduction &how = reduction(type, op);
     Round &round = draft.round();
     send_parts(draft, round, from, parts, type);
-    round.fold = Fold{&how, elements(from, parts.offsets[rank], count, type, "sendBuf"),
-                      elements(to, 0, count, type, "recvBuf"), count * how.element};
+    round.fold = Fold{&how, draft.elements(from, parts.offsets[rank], count, type, "sendBuf"),
+                      draft.elements(to, 0, count, type, "recvBuf"), count * how.element};
     draft.keep_apart(round.sends, round.fold->out, round.fold->bytes);
 }
 
 void all_to_all(Draft &draft, const Buffer &from, const Parts &out, const Buffer &to, const Parts &in) {
     const auto rank = static_cast<size_t>(draft.rank());
-    const size_t bytes = out.counts[rank] * size_of(from.type);
-    if (bytes != in.counts[rank] * size_of(to.type))
+    const size_t bytes = bytes::product(out.counts[rank], size_of(from.type), "sendCounts");
+    if (bytes != bytes::product(in.counts[rank], size_of(to.type), "recvCounts"))
         fail(FaultKind::InvalidArgument, "Rank {} sends {} elements of {} to itself and expects {} of {}.", rank,
              out.counts[rank], name_of(from.type), in.counts[rank], name_of(to.type));
     Round &round = draft.round();
     send_parts(draft, round, from.address, out, from.type);
     receive_parts(draft, round, to.address, in, to.type);
     for (const Piece &piece : round.receives) draft.keep_apart(round.sends, piece.at, piece.bytes);
-    std::byte *mine = elements(to.address, in.offsets[rank], in.counts[rank], to.type, "recvBuf");
+    std::byte *mine = draft.elements(to.address, in.offsets[rank], in.counts[rank], to.type, "recvBuf");
     draft.keep_apart(round.sends, mine, bytes);
-    draft.copy(mine, elements(from.address, out.offsets[rank], out.counts[rank], from.type, "sendBuf"), bytes);
+    draft.copy(mine, draft.elements(from.address, out.offsets[rank], out.counts[rank], from.type, "sendBuf"), bytes);
 }
 
 // Point to point: messages, which only their two ranks know of.
@@ -178,7 +176,7 @@ void deliver(Draft draft, std::span<const HcclSendRecvItem> items, aclrtStream s
                  static_cast<int>(item.sendRecvType));
         const bool send = item.sendRecvType == HCCL_SEND;
         const int peer = draft.peer(item.remoteRank, "remoteRank");
-        std::byte *at = elements(item.buf, 0, item.count, item.dataType, "buf");
+        std::byte *at = draft.elements(item.buf, 0, item.count, item.dataType, "buf");
         const size_t bytes = item.count * size_of(item.dataType);
         if (peer == draft.rank())
             (send ? out : in).push_back({peer, at, bytes});
@@ -207,8 +205,8 @@ HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataT
         Draft draft(comm, "HcclAllReduce", HCCL_CMD_ALLREDUCE);
         draft.says(count, dataType, op);
         const Reduction &how = reduction(dataType, op);
-        std::byte *from = elements(sendBuf, 0, count, dataType, "sendBuf");
-        std::byte *to = elements(recvBuf, 0, count, dataType, "recvBuf");
+        std::byte *from = draft.elements(sendBuf, 0, count, dataType, "sendBuf");
+        std::byte *to = draft.elements(recvBuf, 0, count, dataType, "recvBuf");
         const auto ranks = static_cast<uint64_t>(draft.size());
         const uint64_t slice = padded((count + ranks - 1) / ranks * how.element);
         const auto start = [&](int rank) { return std::min(static_cast<uint64_t>(rank) * slice, count * how.element); };
@@ -235,10 +233,10 @@ HcclResult HcclReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType
         const int to = draft.peer(root, "root");
         draft.says(count, dataType, op, to);
         const Reduction &how = reduction(dataType, op);
-        std::byte *from = elements(sendBuf, 0, count, dataType, "sendBuf");
+        std::byte *from = draft.elements(sendBuf, 0, count, dataType, "sendBuf");
         Round &round = draft.round();
         if (to == draft.rank())
-            round.fold = Fold{&how, from, elements(recvBuf, 0, count, dataType, "recvBuf"), count * how.element};
+            round.fold = Fold{&how, from, draft.elements(recvBuf, 0, count, dataType, "recvBuf"), count * how.element};
         else
             round.sends.push_back({to, from, count * how.element});
         draft.submit(stream);
@@ -251,7 +249,7 @@ HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint3
         Draft draft(comm, "HcclBroadcast", HCCL_CMD_BROADCAST);
         const int from = draft.peer(root, "root");
         draft.says(count, dataType, -1, from);
-        std::byte *at = elements(buf, 0, count, dataType, "buf");
+        std::byte *at = draft.elements(buf, 0, count, dataType, "buf");
         Round &round = draft.round();
         if (from == draft.rank())
             send_to_all(draft, round, at, count * size_of(dataType));
@@ -268,11 +266,11 @@ HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDat
         const int from = draft.peer(root, "root");
         draft.says(recvCount, dataType, -1, from);
         const EvenParts parts(draft.size(), recvCount);
-        std::byte *to = elements(recvBuf, 0, recvCount, dataType, "recvBuf");
+        std::byte *to = draft.elements(recvBuf, 0, recvCount, dataType, "recvBuf");
         Round &round = draft.round();
         if (from == draft.rank()) {
             send_parts(draft, round, sendBuf, parts, dataType);
-            draft.copy(to, elements(sendBuf, parts.offsets[root], recvCount, dataType, "sendBuf"),
+            draft.copy(to, draft.elements(sendBuf, parts.offsets[root], recvCount, dataType, "sendBuf"),
                        recvCount * size_of(dataType));
         } else {
             round.receives.push_back({from, to, recvCount * size_of(dataType)});

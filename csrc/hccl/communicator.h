@@ -7,7 +7,6 @@
 #include <mutex>
 #include <string>
 
-#include "device/handles.h"
 #include "device/stream.h"
 #include "hccl/api.h"
 #include "hccl/exchange.h"
@@ -35,9 +34,17 @@ struct Copy {
     size_t bytes;
 };
 
+// Device memory that a call reads or writes; it has to be live when the call is made and when it runs.
+struct Range {
+    const std::byte *view;
+    size_t bytes;
+    const char *name;
+};
+
 // A call, ready to run: owns what it needs but the device memory it points to.
 struct Plan {
     Call call;
+    std::vector<Range> ranges;
     std::vector<Copy> copies;       // on this rank, before the rounds
     std::vector<Round> rounds;      // of a collective, which all ranks take part in
     std::vector<Message> messages;  // of a point-to-point call: only their two ranks know of them
@@ -90,6 +97,9 @@ class Communicator {
     std::string failure_text_;
 };
 
-extern Handles<Communicator> communicators;  // that the program holds
+// Handles that the program holds. Fault InvalidHandle.
+std::shared_ptr<Communicator> communicator(HcclComm handle);
+HcclComm add_communicator(std::shared_ptr<Communicator> made);
+std::shared_ptr<Communicator> remove_communicator(HcclComm handle);
 
 }  // namespace vnpu::hccl

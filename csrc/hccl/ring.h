@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <span>
 
+#include "device/bytes.h"
+
 namespace vnpu::hccl {
 
 // Every message starts at a multiple of this, so that no element ever straddles the end of a ring.
 constexpr size_t kGrain = 64;
-constexpr size_t padded(size_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
+constexpr size_t padded(size_t size) { return bytes::round_up(size, kGrain, "count"); }
 
 class Ring {
   public:

@@ -13,7 +13,7 @@
 #include <map>
 #include <thread>
 
-#include "device/fault.h"
+#include "device/bytes.h"
 
 namespace vnpu::hccl {
 
@@ -35,7 +35,7 @@ struct Segment::Header {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+constexpr size_t whole_pages(size_t size) { return bytes::round_up(size, kPage, "segment"); }
 
 // A ring that the second-level cache holds; smaller where there are many (n ranks have n * (n - 1) of them). Pages are
 // the machine's only once they are written to.
