@@ -82,7 +82,7 @@ Subscriptions &subscriptions() {
     return *all;
 }
 
-Stream &stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
+std::shared_ptr<Stream> stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
 
 }  // namespace
 
@@ -90,21 +90,21 @@ Stream &stream_of(aclrtStream handle) { return Machine::instance().stream(handle
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
     return VNPU_API(threadId, stream) {
         if (threadId == 0) fail(FaultKind::InvalidArgument, "threadId is 0, which is no thread.");
-        subscriptions().add(threadId, stream_of(stream));
+        subscriptions().add(threadId, *stream_of(stream));
     };
 }
 
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
-    return VNPU_API(threadId, stream) { subscriptions().remove(threadId, stream_of(stream)); };
+    return VNPU_API(threadId, stream) { subscriptions().remove(threadId, *stream_of(stream)); };
 }
 
 // With ACL_CALLBACK_BLOCK the stream goes on when the function has returned, else when it was handed over.
 aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream) {
     return VNPU_API(fn, userData, blockType, stream) {
         acl::present(reinterpret_cast<void *>(fn), "fn");
-        Stream &queue = stream_of(stream);
+        const auto queue = stream_of(stream);
         const bool block = blockType == ACL_CALLBACK_BLOCK;
-        queue.submit(make_task("Callback", [fn, userData, block, mailbox = subscriptions().of(queue)] {
+        queue->submit(make_task("Callback", [fn, userData, block, mailbox = subscriptions().of(*queue)] {
             struct Done {
                 std::atomic<bool> flag{false};
                 Doorbell bell;
@@ -149,6 +149,6 @@ aclError aclrtProcessReport(int32_t timeout) {
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args) {
     return VNPU_API(stream, fn, args) {
         acl::present(reinterpret_cast<void *>(fn), "fn");
-        stream_of(stream).submit(make_task("HostFunc", [fn, args] { fn(args); }));
+        stream_of(stream)->submit(make_task("HostFunc", [fn, args] { fn(args); }));
     };
 }

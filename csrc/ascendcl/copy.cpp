@@ -157,14 +157,14 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
 aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
                           aclrtStream stream) {
     return VNPU_API(dst, destMax, src, count, kind, stream) {
-        enqueue(check(dst, destMax, src, count, kind), Machine::instance().stream(stream), false);
+        enqueue(check(dst, destMax, src, count, kind), *Machine::instance().stream(stream), false);
     };
 }
 
 aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
                                        aclrtStream stream) {
     return VNPU_API(dst, destMax, src, count, kind, stream) {
-        enqueue(check(dst, destMax, src, count, kind), Machine::instance().stream(stream), true);
+        enqueue(check(dst, destMax, src, count, kind), *Machine::instance().stream(stream), true);
     };
 }
 
@@ -179,9 +179,9 @@ aclError aclrtMemcpyBatch(void **dsts, size_t *destMaxs, void **srcs, size_t *si
 aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches,
                                aclrtMemcpyBatchAttr *, size_t *, size_t, size_t *failIndex, aclrtStream stream) {
     return VNPU_API(numBatches, failIndex, stream) {
-        Stream &queue = Machine::instance().stream(stream);
+        const auto queue = Machine::instance().stream(stream);
         for (const Copy &copy : Batch{dsts, destMaxs, srcs, sizes, numBatches, failIndex}.check_all())
-            enqueue(copy, queue, false);
+            enqueue(copy, *queue, false);
     };
 }
 
@@ -192,7 +192,7 @@ aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count)
 aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
     return VNPU_API(devPtr, maxCount, value, count, stream) {
         check_fill(devPtr, maxCount, count);
-        Machine::instance().stream(stream).submit(make_task("MemsetAsync", [devPtr, maxCount, value, count] {
+        Machine::instance().stream(stream)->submit(make_task("MemsetAsync", [devPtr, maxCount, value, count] {
             std::memset(check_fill(devPtr, maxCount, count), value, count);
         }));
     };
@@ -204,7 +204,7 @@ aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream
     return VNPU_API(src, size, cmoType, stream) {
         acl::present(src, "src");
         live_range(src, size, "src");
-        Machine::instance().stream(stream).submit(make_task("CmoAsync", [src, size, cmoType] {
+        Machine::instance().stream(stream)->submit(make_task("CmoAsync", [src, size, cmoType] {
             const std::byte *from = live_range(src, size, "src");
             if (cmoType != ACL_RT_CMO_TYPE_PREFETCH) return;
             for (size_t at = 0; at < size; at += 64) __builtin_prefetch(from + at);

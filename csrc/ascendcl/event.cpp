@@ -1,11 +1,8 @@
-// Events. The handle is the address of the device's Event; the table tells live handles from others and keeps an event
-// until a call that uses it has returned.
+// Events. The handle is the address of the device's Event.
 #include <acl/acl_rt.h>
 #include <acl/error_codes/rt_error_codes.h>
 
 #include <memory>
-#include <mutex>
-#include <unordered_map>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
@@ -17,37 +14,7 @@ using acl::required;
 
 namespace {
 
-class Events {
-  public:
-    aclrtEvent add() {
-        auto event = std::make_shared<Event>();
-        const std::lock_guard lock(mutex_);
-        void *handle = event.get();
-        live_.emplace(handle, std::move(event));
-        return handle;
-    }
-
-    std::shared_ptr<Event> find(aclrtEvent handle) {
-        const std::lock_guard lock(mutex_);
-        const auto it = live_.find(handle);
-        if (it == live_.end()) fail(FaultKind::InvalidHandle, "{} is not a live event.", handle);
-        return it->second;
-    }
-
-    void remove(aclrtEvent handle) {
-        const std::lock_guard lock(mutex_);
-        if (live_.erase(handle) == 0) fail(FaultKind::InvalidHandle, "{} is not a live event.", handle);
-    }
-
-  private:
-    std::mutex mutex_;
-    std::unordered_map<void *, std::shared_ptr<Event>> live_;
-};
-
-Events &events() {
-    static auto *all = new Events;  // never destroyed: events are destroyed until the very end of the process
-    return *all;
-}
+Handles<Event> events("event");
 
 constexpr uint32_t kKnownFlags =
     ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | ACL_EVENT_TIME_LINE | ACL_EVENT_DEVICE_USE_ONLY;
@@ -61,10 +28,8 @@ aclrtEvent create(uint32_t flag) {
              flag);
     if ((flag & ~kKnownFlags) != 0) fail(FaultKind::InvalidArgument, "flag is {:#x}, which has unknown bits.", flag);
     Machine::instance().current();
-    return events().add();
+    return events.add(std::make_shared<Event>());
 }
-
-Stream &stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
 
 }  // namespace
 
@@ -82,49 +47,51 @@ aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag) {
 
 // Tasks in flight that record it or wait for it still do.
 aclError aclrtDestroyEvent(aclrtEvent event) {
-    return VNPU_API(event) { events().remove(event); };
+    return VNPU_API(event) { events.remove(event); };
 }
 
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
-    return VNPU_API(event, stream) { events().find(event)->record(stream_of(stream)); };
+    return VNPU_API(event, stream) { events.find(event)->record(*Machine::instance().stream(stream)); };
 }
 
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
-    return VNPU_API(event, stream) { events().find(event)->reset(stream_of(stream)); };
+    return VNPU_API(event, stream) { events.find(event)->reset(*Machine::instance().stream(stream)); };
 }
 
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
-    return VNPU_API(stream, event) { events().find(event)->hold(stream_of(stream), acl::wait_limit()); };
+    return VNPU_API(stream, event) {
+        events.find(event)->hold(*Machine::instance().stream(stream), acl::wait_limit());
+    };
 }
 
 aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout) {
     return VNPU_API(stream, event, timeout) {
         std::optional<std::chrono::milliseconds> limit;
         if (acl::deadline(timeout)) limit = std::chrono::milliseconds(timeout);
-        events().find(event)->hold(stream_of(stream), limit);
+        events.find(event)->hold(*Machine::instance().stream(stream), limit);
     };
 }
 
 aclError aclrtSynchronizeEvent(aclrtEvent event) {
-    return VNPU_API(event) { events().find(event)->synchronize(); };
+    return VNPU_API(event) { events.find(event)->synchronize(); };
 }
 
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) {
-    return VNPU_API(event, timeout) { events().find(event)->synchronize(acl::deadline(timeout)); };
+    return VNPU_API(event, timeout) { events.find(event)->synchronize(acl::deadline(timeout)); };
 }
 
 // An event that was never recorded counts as complete.
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status) {
     return VNPU_API(event, status) {
         required(status, "status") =
-            events().find(event)->done() ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+            events.find(event)->done() ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
     };
 }
 
 aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) {
     return VNPU_API(event, status) {
         required(status, "status") =
-            events().find(event)->done() ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
+            events.find(event)->done() ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
     };
 }
 
@@ -132,15 +99,15 @@ aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status) {
 aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status) {
     return VNPU_API(event, status) {
         required(status, "status") =
-            events().find(event)->holds_done() ? ACL_EVENT_WAIT_STATUS_COMPLETE : ACL_EVENT_WAIT_STATUS_NOT_READY;
+            events.find(event)->holds_done() ? ACL_EVENT_WAIT_STATUS_COMPLETE : ACL_EVENT_WAIT_STATUS_NOT_READY;
     };
 }
 
 // Milliseconds between the moments at which the streams reached the events.
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent) {
     return VNPU_API(ms, startEvent, endEvent) {
-        const auto from = events().find(startEvent)->time();
-        const auto to = events().find(endEvent)->time();
+        const auto from = events.find(startEvent)->time();
+        const auto to = events.find(endEvent)->time();
         required(ms, "ms") = std::chrono::duration<float, std::milli>(to - from).count();
     };
 }
@@ -148,14 +115,12 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
 // Microseconds on the host's steady clock.
 aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp) {
     return VNPU_API(event, timestamp) {
-        const auto at = events().find(event)->time().time_since_epoch();
+        const auto at = events.find(event)->time().time_since_epoch();
         required(timestamp, "timestamp") =
             static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(at).count());
     };
 }
 
 aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId) {
-    return VNPU_API(event, eventId) {
-        required(eventId, "eventId") = static_cast<uint32_t>(events().find(event)->id());
-    };
+    return VNPU_API(event, eventId) { required(eventId, "eventId") = static_cast<uint32_t>(events.find(event)->id()); };
 }

@@ -4,8 +4,6 @@
 
 #include <acl/acl_rt.h>
 
-#include <unordered_map>
-
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "device/capture.h"
@@ -16,33 +14,7 @@ using acl::required;
 
 namespace {
 
-class Models {
-  public:
-    aclmdlRI add(const std::shared_ptr<Graph> &graph) {
-        const std::lock_guard lock(mutex_);
-        live_.emplace(graph.get(), graph);
-        return graph.get();
-    }
-    std::shared_ptr<Graph> find(aclmdlRI handle) {
-        const std::lock_guard lock(mutex_);
-        const auto found = live_.find(handle);
-        if (found == live_.end()) fail(FaultKind::InvalidHandle, "{} is not a live graph.", handle);
-        return found->second;
-    }
-    void forget(aclmdlRI handle) {
-        const std::lock_guard lock(mutex_);
-        if (live_.erase(handle) == 0) fail(FaultKind::InvalidHandle, "{} is not a live graph.", handle);
-    }
-
-  private:
-    std::mutex mutex_;
-    std::unordered_map<const void *, std::shared_ptr<Graph>> live_;
-};
-
-Models &models() {
-    static auto *all = new Models;  // never destroyed: torch_npu destroys graphs while the process ends
-    return *all;
-}
+Handles<Graph> models("graph");
 
 thread_local aclmdlRICaptureMode mode_of_thread = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
 
@@ -67,10 +39,10 @@ void acl::outside_capture(const Stream &stream, const char *what) {
 aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
     return VNPU_API(stream, mode) {
         known(mode);
-        Stream &origin = Machine::instance().stream(stream);
-        if (origin.id() == Machine::instance().stream(nullptr).id())
+        const auto origin = Machine::instance().stream(stream);
+        if (origin == Machine::instance().stream(nullptr))
             throw acl::Error(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "A default stream cannot be captured.");
-        models().add(begin_capture(origin));
+        models.add(begin_capture(*origin));
     };
 }
 
@@ -78,7 +50,7 @@ aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
 aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI) {
     return VNPU_API(stream, status, modelRI) {
         aclmdlRICaptureStatus &answer = required(status, "status");
-        const auto graph = capturing() ? captured_by(Machine::instance().stream(stream)) : nullptr;
+        const auto graph = capturing() ? captured_by(*Machine::instance().stream(stream)) : nullptr;
         answer = graph ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_NONE;
         if (modelRI != nullptr) *modelRI = graph.get();
     };
@@ -87,7 +59,7 @@ aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *statu
 aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
     return VNPU_API(stream, modelRI) {
         aclmdlRI &model = required(modelRI, "modelRI");
-        model = end_capture(Machine::instance().stream(stream)).get();
+        model = end_capture(*Machine::instance().stream(stream)).get();
     };
 }
 
@@ -100,13 +72,13 @@ aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
 }
 
 aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
-    return VNPU_API(modelRI, stream) { models().find(modelRI)->execute(Machine::instance().stream(stream)); };
+    return VNPU_API(modelRI, stream) { models.find(modelRI)->execute(*Machine::instance().stream(stream)); };
 }
 
 aclError aclmdlRIDestroy(aclmdlRI modelRI) {
-    return VNPU_API(modelRI) { models().forget(modelRI); };
+    return VNPU_API(modelRI) { models.remove(modelRI); };
 }
 
 aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {
-    return VNPU_API(modelRI, modelRIId) { required(modelRIId, "modelRIId") = models().find(modelRI)->id(); };
+    return VNPU_API(modelRI, modelRIId) { required(modelRIId, "modelRIId") = models.find(modelRI)->id(); };
 }

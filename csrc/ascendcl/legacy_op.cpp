@@ -46,14 +46,11 @@ void execute(const char *type, int input_count, const aclTensorDesc *const *inpu
     const auto in = static_cast<size_t>(input_count);
     const auto out = static_cast<size_t>(output_count);
     static const aclopAttr none;
-    const acl::LegacyCall call{type,
-                               {input_descs, in},
-                               {inputs, in},
-                               {output_descs, out},
-                               {outputs, out},
-                               attributes == nullptr ? none : *attributes,
-                               Machine::instance().stream(stream),
-                               shapes_wanted};
+    const auto queue = Machine::instance().stream(stream);
+    const acl::LegacyCall call{type,           {input_descs, in},
+                               {inputs, in},   {output_descs, out},
+                               {outputs, out}, attributes == nullptr ? none : *attributes,
+                               *queue,         shapes_wanted};
     if (!find_executor()(call))
         fail(FaultKind::Unsupported,
              "The virtual NPU does not have the legacy operator {}. This is a gap of the virtual NPU, not of the "

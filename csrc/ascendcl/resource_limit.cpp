@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -71,7 +72,7 @@ Limits &limits() {
 thread_local std::optional<Owner> adopted;
 
 Device &device_of(int32_t device) { return Machine::instance().device(device); }
-Stream &stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
+std::shared_ptr<Stream> stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
 
 uint32_t limit_of(Device &device, aclrtDevResLimitType type) {
     return limits().get(owner(device), type, Limits::all(type));
@@ -96,24 +97,24 @@ aclError aclrtResetDeviceResLimit(int32_t deviceId) {
 }
 
 aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value) {
-    return VNPU_API(stream, type, value) { limits().set(owner(stream_of(stream)), type, value); };
+    return VNPU_API(stream, type, value) { limits().set(owner(*stream_of(stream)), type, value); };
 }
 
 aclError aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value) {
-    return VNPU_API(stream, type, value) { required(value, "value") = limit_of(stream_of(stream), type); };
+    return VNPU_API(stream, type, value) { required(value, "value") = limit_of(*stream_of(stream), type); };
 }
 
 aclError aclrtResetStreamResLimit(aclrtStream stream) {
-    return VNPU_API(stream) { limits().reset(owner(stream_of(stream))); };
+    return VNPU_API(stream) { limits().reset(owner(*stream_of(stream))); };
 }
 
 aclError aclrtUseStreamResInCurrentThread(aclrtStream stream) {
-    return VNPU_API(stream) { adopted = owner(stream_of(stream)); };
+    return VNPU_API(stream) { adopted = owner(*stream_of(stream)); };
 }
 
 aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream) {
     return VNPU_API(stream) {
-        if (adopted == owner(stream_of(stream))) adopted.reset();
+        if (adopted == owner(*stream_of(stream))) adopted.reset();
     };
 }
 

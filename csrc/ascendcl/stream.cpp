@@ -49,20 +49,20 @@ AttributeTable &attributes() {
     return *all;
 }
 
-Stream &stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
+std::shared_ptr<Stream> stream_of(aclrtStream handle) { return Machine::instance().stream(handle); }
 
 // Priorities are kept and reported. Tasks do not compete for cores of a device here, so none is preferred.
 aclrtStream create(uint32_t priority, uint32_t flags) {
     if (priority > kLowestPriority)
         fail(FaultKind::InvalidArgument, "priority is {}; it is 0 (highest) to {}.", priority, kLowestPriority);
-    Stream &made = Machine::instance().create_stream(static_cast<int>(priority));
-    attributes().with(made, [&](Attributes &values) { values = Attributes{.flags = flags}; });
-    return &made;
+    const auto made = Machine::instance().create_stream(static_cast<int>(priority));
+    attributes().with(*made, [&](Attributes &values) { values = Attributes{.flags = flags}; });
+    return made.get();
 }
 
 void destroy(aclrtStream handle) {
     acl::present(handle, "stream");
-    const int id = stream_of(handle).id();
+    const int id = stream_of(handle)->id();
     Machine::instance().destroy_stream(handle);
     attributes().forget(id);
 }
@@ -105,34 +105,34 @@ aclError aclrtDestroyStreamForce(aclrtStream stream) {
 }
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
-    return VNPU_API(stream) { synchronize(stream_of(stream)); };
+    return VNPU_API(stream) { synchronize(*stream_of(stream)); };
 }
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
-    return VNPU_API(stream, timeout) { synchronize(stream_of(stream), acl::deadline(timeout)); };
+    return VNPU_API(stream, timeout) { synchronize(*stream_of(stream), acl::deadline(timeout)); };
 }
 
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status) {
     return VNPU_API(stream, status) {
         required(status, "status") =
-            stream_of(stream).idle() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
+            stream_of(stream)->idle() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
     };
 }
 
 aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId) {
-    return VNPU_API(stream, streamId) { required(streamId, "streamId") = stream_of(stream).id(); };
+    return VNPU_API(stream, streamId) { required(streamId, "streamId") = stream_of(stream)->id(); };
 }
 
 aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority) {
     return VNPU_API(stream, priority) {
-        required(priority, "priority") = static_cast<uint32_t>(stream_of(stream).priority());
+        required(priority, "priority") = static_cast<uint32_t>(stream_of(stream)->priority());
     };
 }
 
 aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags) {
     return VNPU_API(stream, flags) {
         required(flags, "flags") =
-            attributes().with(stream_of(stream), [](const Attributes &values) { return values.flags; });
+            attributes().with(*stream_of(stream), [](const Attributes &values) { return values.flags; });
     };
 }
 
@@ -152,33 +152,33 @@ aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream) {
 }
 
 aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
-    return VNPU_API(stream, mode) { set_failure_mode(stream_of(stream), mode); };
+    return VNPU_API(stream, mode) { set_failure_mode(*stream_of(stream), mode); };
 }
 
 aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag) {
-    return VNPU_API(stream, flag) { set_overflow_switch(stream_of(stream), flag); };
+    return VNPU_API(stream, flag) { set_overflow_switch(*stream_of(stream), flag); };
 }
 
 aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag) {
     return VNPU_API(stream, flag) {
         required(flag, "flag") =
-            attributes().with(stream_of(stream), [](const Attributes &values) { return values.overflow_switch; });
+            attributes().with(*stream_of(stream), [](const Attributes &values) { return values.overflow_switch; });
     };
 }
 
 aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value) {
     return VNPU_API(stream, stmAttrType, value) {
-        Stream &target = stream_of(stream);
+        const auto target = stream_of(stream);
         const aclrtStreamAttrValue &wanted = required(value, "value");
         switch (stmAttrType) {
             case ACL_STREAM_ATTR_FAILURE_MODE:
-                return set_failure_mode(target, wanted.failureMode);
+                return set_failure_mode(*target, wanted.failureMode);
             case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
-                return set_overflow_switch(target, wanted.overflowSwitch);
+                return set_overflow_switch(*target, wanted.overflowSwitch);
             case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
-                return attributes().with(target, [&](Attributes &values) { values.tag = wanted.userCustomTag; });
+                return attributes().with(*target, [&](Attributes &values) { values.tag = wanted.userCustomTag; });
             case ACL_STREAM_ATTR_CACHE_OP_INFO:
-                return attributes().with(target,
+                return attributes().with(*target,
                                          [&](Attributes &values) { values.cache_op_info = wanted.cacheOpInfoSwitch; });
             case ACL_STREAM_ATTR_PRIORITY:
                 fail(FaultKind::Unsupported, "The priority of a stream is given when it is created.");
@@ -190,8 +190,8 @@ aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType
 
 aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value) {
     return VNPU_API(stream, stmAttrType, value) {
-        Stream &target = stream_of(stream);
-        const Attributes held = attributes().with(target, [](const Attributes &values) { return values; });
+        const auto target = stream_of(stream);
+        const Attributes held = attributes().with(*target, [](const Attributes &values) { return values; });
         aclrtStreamAttrValue &answer = required(value, "value");
         switch (stmAttrType) {
             case ACL_STREAM_ATTR_FAILURE_MODE:
@@ -207,7 +207,7 @@ aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType
                 answer.cacheOpInfoSwitch = held.cache_op_info;
                 return;
             case ACL_STREAM_ATTR_PRIORITY:
-                answer.streamPriority = static_cast<uint32_t>(target.priority());
+                answer.streamPriority = static_cast<uint32_t>(target->priority());
                 return;
         }
         fail(FaultKind::InvalidArgument, "stmAttrType is {}, which is none of its values.",

@@ -40,7 +40,7 @@ aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStre
     return VNPU_API(devAddr, value, flag, stream) {
         if (flag != 0) fail(FaultKind::InvalidArgument, "flag is {}; it must be 0.", flag);
         value_at(devAddr);
-        Machine::instance().stream(stream).submit(
+        Machine::instance().stream(stream)->submit(
             make_task("ValueWrite", [devAddr, value] { std::atomic_ref(*value_at(devAddr)).store(value); }));
     };
 }
@@ -50,7 +50,7 @@ aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStrea
         if (flag > ACL_STREAM_WAIT_VALUE_NOR)
             fail(FaultKind::InvalidArgument, "flag is {}; it is 0 (>=), 1 (==), 2 (and) or 3 (nor).", flag);
         value_at(devAddr);
-        Machine::instance().stream(stream).submit(
+        Machine::instance().stream(stream)->submit(
             make_task("ValueWait", [devAddr, value, flag, limit = acl::wait_limit()] {
                 const auto start = Clock::now();
                 while (!satisfied(std::atomic_ref(*value_at(devAddr)).load(), value, flag)) {

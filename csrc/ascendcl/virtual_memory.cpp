@@ -2,8 +2,6 @@
 #include <acl/acl_rt.h>
 
 #include <memory>
-#include <mutex>
-#include <unordered_map>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
@@ -21,37 +19,7 @@ void aligned(size_t value, const char *name) {
         fail(FaultKind::InvalidArgument, "{} is {}; it must be a multiple of {} bytes.", name, value, kGranularity);
 }
 
-class Handles {
-  public:
-    aclrtDrvMemHandle add(std::shared_ptr<PhysicalMemory> memory) {
-        const std::lock_guard lock(mutex_);
-        void *handle = memory.get();
-        live_.emplace(handle, std::move(memory));
-        return handle;
-    }
-
-    std::shared_ptr<PhysicalMemory> find(aclrtDrvMemHandle handle) {
-        const std::lock_guard lock(mutex_);
-        const auto it = live_.find(handle);
-        if (it == live_.end()) fail(FaultKind::InvalidHandle, "{} is not live physical memory.", handle);
-        return it->second;
-    }
-
-    // The memory stays until its last mapping is gone.
-    void drop(aclrtDrvMemHandle handle) {
-        const std::lock_guard lock(mutex_);
-        if (live_.erase(handle) == 0) fail(FaultKind::InvalidHandle, "{} is not live physical memory.", handle);
-    }
-
-  private:
-    std::mutex mutex_;
-    std::unordered_map<void *, std::shared_ptr<PhysicalMemory>> live_;
-};
-
-Handles &handles() {
-    static auto *all = new Handles;  // never destroyed: segments are freed until the very end of the process
-    return *all;
-}
+Handles<PhysicalMemory> memories("physical memory handle");
 
 }  // namespace
 
@@ -88,14 +56,15 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrt
             fail(FaultKind::Unsupported, "Physical memory exists on devices only; location type {} was asked for.",
                  static_cast<int>(where.type));
         Device &device = Machine::instance().device(static_cast<int>(where.id));
-        *handle = handles().add(std::make_shared<PhysicalMemory>(device.heap(), device.index(), size));
+        *handle = memories.add(std::make_shared<PhysicalMemory>(device.heap(), device.index(), size));
     };
 }
 
+// The memory stays until its last mapping is gone.
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle) {
     return VNPU_API(handle) {
         acl::present(handle, "handle");
-        handles().drop(handle);
+        memories.remove(handle);
     };
 }
 
@@ -105,7 +74,7 @@ aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle
         if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
         aligned(size, "size");
         aligned(offset, "offset");
-        Machine::instance().mappings().map(virPtr, size, offset, handles().find(handle));
+        Machine::instance().mappings().map(virPtr, size, offset, memories.find(handle));
     };
 }
 

@@ -12,14 +12,22 @@ std::atomic<int> active{0};
 
 struct Capture {
     std::shared_ptr<Graph> graph;
-    const Stream *origin;
+    int origin;  // the number of the stream that it began on
 };
 
 // Captures in progress. Few and short: one lock for all.
 struct Captures {
     std::mutex mutex;
-    std::unordered_map<const Stream *, Capture> by_stream;
+    std::unordered_map<int, Capture>
+        by_stream;  // by its number: a later stream may have the address of a destroyed one
     std::unordered_map<uint64_t, Capture> by_event;
+
+    void finish(const std::shared_ptr<Graph> &graph) {
+        const auto of_graph = [&](const auto &entry) { return entry.second.graph == graph; };
+        std::erase_if(by_stream, of_graph);
+        std::erase_if(by_event, of_graph);
+        active.fetch_sub(1);
+    }
 };
 
 Captures &captures() {
@@ -64,15 +72,16 @@ std::shared_ptr<Graph> captured_by(const Stream &stream) {
     if (!capturing()) return nullptr;
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
-    const auto found = all.by_stream.find(&stream);
+    const auto found = all.by_stream.find(stream.id());
     return found == all.by_stream.end() ? nullptr : found->second.graph;
 }
 
 std::shared_ptr<Graph> begin_capture(Stream &stream) {
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
-    const Capture started{std::make_shared<Graph>(), &stream};
-    if (!all.by_stream.emplace(&stream, started).second)
+    if (stream.closed()) fail(FaultKind::InvalidHandle, "Stream {} was destroyed.", stream.id());
+    const Capture started{std::make_shared<Graph>(), stream.id()};
+    if (!all.by_stream.emplace(stream.id(), started).second)
         fail(FaultKind::InvalidArgument, "Stream {} is captured already.", stream.id());
     active.fetch_add(1);
     return started.graph;
@@ -81,21 +90,30 @@ std::shared_ptr<Graph> begin_capture(Stream &stream) {
 std::shared_ptr<Graph> end_capture(Stream &stream) {
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
-    const auto found = all.by_stream.find(&stream);
-    if (found == all.by_stream.end() || found->second.origin != &stream)
+    const auto found = all.by_stream.find(stream.id());
+    if (found == all.by_stream.end() || found->second.origin != stream.id())
         fail(FaultKind::InvalidArgument, "No capture began on stream {}.", stream.id());
     const std::shared_ptr<Graph> graph = found->second.graph;
-    const auto of_graph = [&](const auto &entry) { return entry.second.graph == graph; };
-    std::erase_if(all.by_stream, of_graph);
-    std::erase_if(all.by_event, of_graph);
-    active.fetch_sub(1);
+    all.finish(graph);
     return graph;
+}
+
+void abandon_capture(const Stream &stream) {
+    if (!capturing()) return;
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_stream.find(stream.id());
+    if (found == all.by_stream.end()) return;
+    if (found->second.origin == stream.id())
+        all.finish(std::shared_ptr(found->second.graph));
+    else
+        all.by_stream.erase(found);
 }
 
 bool capture(Stream &stream, std::unique_ptr<Task> &task) {
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
-    const auto found = all.by_stream.find(&stream);
+    const auto found = all.by_stream.find(stream.id());
     if (found == all.by_stream.end()) return false;
     found->second.graph->keep(std::move(task));
     return true;
@@ -105,7 +123,7 @@ bool capture_record(uint64_t event, Stream &stream) {
     if (!capturing()) return false;
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
-    const auto found = all.by_stream.find(&stream);
+    const auto found = all.by_stream.find(stream.id());
     if (found == all.by_stream.end()) {
         all.by_event.erase(event);  // the latest record counts
         return false;
@@ -120,7 +138,7 @@ bool capture_wait(uint64_t event, Stream &stream) {
     const std::lock_guard lock(all.mutex);
     const auto found = all.by_event.find(event);
     if (found == all.by_event.end()) return false;
-    const auto [place, joined] = all.by_stream.emplace(&stream, found->second);
+    const auto [place, joined] = all.by_stream.emplace(stream.id(), found->second);
     if (!joined && place->second.graph != found->second.graph)
         fail(FaultKind::InvalidArgument, "Stream {} is part of graph {} and waits for an event of graph {}.",
              stream.id(), place->second.graph->id(), found->second.graph->id());

@@ -51,6 +51,8 @@ std::shared_ptr<Graph> end_capture(Stream &stream);
 bool capture(Stream &stream, std::unique_ptr<Task> &task);
 // An event is recorded on a stream: whether that belongs to a capture.
 bool capture_record(uint64_t event, Stream &stream);
+// A stream is destroyed: it takes no more part in a capture, and one that began on it is over.
+void abandon_capture(const Stream &stream);
 // A stream waits for an event: whether that makes it part of the event's capture.
 bool capture_wait(uint64_t event, Stream &stream);
 

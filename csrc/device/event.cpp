@@ -29,11 +29,6 @@ class Ahead {
         const std::lock_guard lock(mutex_);
         return early_.contains({event, record});
     }
-    void forget(const void *event) {
-        const std::lock_guard lock(mutex_);
-        early_.erase(early_.lower_bound({event, 0}), early_.upper_bound({event, UINT64_MAX}));
-        count_.store(early_.size());
-    }
 
   private:
     std::mutex mutex_;
@@ -61,22 +56,27 @@ uint64_t Event::next_id() noexcept {
 void Event::record(Stream &stream) {
     if (capture_record(id_, stream)) return;
     const uint64_t generation = state_->requested.fetch_add(1) + 1;
-    const auto signal = [state = state_, generation] {
+    const auto reached = [state = state_, generation](std::optional<Fault> failure) {
         state->time.store(Clock::now().time_since_epoch().count());
         {
             const std::lock_guard lock(state->failure_mutex);
-            state->failure = current_worker()->failure();
+            state->failure = std::move(failure);
         }
         ahead().ran(state.get(), generation, state->completed);
         state->bell.ring();
     };
-    stream.submit(make_task("EventRecord", signal, true));
+    try {
+        stream.submit(make_task("EventRecord", [reached] { reached(current_worker()->failure()); }, true));
+    } catch (const Fault &refused) {
+        reached(refused);  // nobody must wait for a record that will never run
+        throw;
+    }
 }
 
 void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
     if (capture_wait(id_, stream)) return;
     const uint64_t generation = state_->requested.load();
-    if (has_run(*state_, generation)) return;
+    if (generation <= state_->forgotten.load() || has_run(*state_, generation)) return;
     state_->holding.fetch_add(1);
     const auto wait = [state = state_, generation, limit, id = id_] {
         const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
@@ -84,13 +84,22 @@ void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit)
         state->holding.fetch_sub(1);
         if (!reached) fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
     };
-    stream.submit(make_task("EventWait", wait, true));
+    try {
+        stream.submit(make_task("EventWait", wait, true));
+    } catch (...) {
+        state_->holding.fetch_sub(1);
+        throw;
+    }
 }
 
-bool Event::done() const noexcept { return has_run(*state_, state_->requested.load()); }
+bool Event::done() const noexcept {
+    const uint64_t generation = state_->requested.load();
+    return generation <= state_->forgotten.load() || has_run(*state_, generation);
+}
 
 void Event::synchronize(Deadline deadline) const {
     const uint64_t generation = state_->requested.load();
+    if (generation <= state_->forgotten.load()) return;
     if (!state_->bell.wait([&] { return has_run(*state_, generation); }, deadline))
         fail(FaultKind::EventTimeout, "Event {} was not reached within the time-out.", id_);
     const std::lock_guard lock(state_->failure_mutex);
@@ -98,10 +107,10 @@ void Event::synchronize(Deadline deadline) const {
 }
 
 void Event::reset(Stream &stream) {
-    const auto forget = [state = state_] {
-        ahead().forget(state.get());
-        state->completed.store(0);
-        state->requested.store(0);
+    const auto forget = [state = state_, generation = state_->requested.load()] {
+        uint64_t before = state->forgotten.load();
+        while (before < generation && !state->forgotten.compare_exchange_weak(before, generation)) {
+        }
     };
     stream.submit(make_task("EventReset", forget, true));
 }

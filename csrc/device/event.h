@@ -22,10 +22,10 @@ class Event {
     bool holds_done() const noexcept { return state_->holding.load() == 0; }
     // Whether the latest record() has run; true when there was none.
     bool done() const noexcept;
-    bool recorded() const noexcept { return state_->requested.load() != 0; }
+    bool recorded() const noexcept { return state_->requested.load() > state_->forgotten.load(); }
     // Waits for the latest record(); then throws the failure that its stream had come to, if any. Fault EventTimeout.
     void synchronize(Deadline deadline = std::nullopt) const;
-    // Forgets its records, as part of `stream`.
+    // Forgets the records so far, as part of `stream`; who waits for one of them goes on waiting for it.
     void reset(Stream &stream);
     // When the latest record() ran, on the host's clock. Fault NotReady before that.
     Clock::time_point time() const;
@@ -33,7 +33,8 @@ class Event {
 
   private:
     struct State {  // outlives the event: tasks in flight hold it
-        std::atomic<uint64_t> requested{0}, completed{0};
+        // Records are numbered from 1 for as long as the event lives. `forgotten`: the last before the latest reset.
+        std::atomic<uint64_t> requested{0}, completed{0}, forgotten{0};
         std::atomic<Clock::rep> time{0};
         std::atomic<uint32_t> holding{0};
         mutable Doorbell bell;

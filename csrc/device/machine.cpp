@@ -71,57 +71,39 @@ Device &Machine::current() {
 
 void Machine::reset(int index) {
     if (!active(index)) fail(FaultKind::InvalidDevice, "Device {} is not in use, so it cannot be reset.", index);
-    for (const auto &stream : streams_of(index)) {
-        stream->drain();
-        const std::lock_guard lock(streams_mutex_);
-        std::erase_if(streams_, [&](const auto &entry) { return entry.second == stream; });
-    }
+    if (const Stream *own = current_worker(); own != nullptr && own->device() == index) own->refuse_own_worker();
+    const std::lock_guard lock(device(index).resetting());
+    for (const auto &stream : streams_.remove_if([index](const Stream &each) { return each.device() == index; }))
+        stream->close();
     device(index).heap().clear();
     active_[static_cast<size_t>(index)].store(false, std::memory_order_release);
     if (current_device == index) current_device = -1;
 }
 
-Stream &Machine::add_stream(int device, int priority, void *handle) {
-    const std::lock_guard lock(streams_mutex_);
-    if (handle != nullptr)
-        if (const auto it = streams_.find(handle); it != streams_.end()) return *it->second;
-    auto stream = std::make_shared<Stream>(device, next_stream_++, priority);
-    Stream &made = *stream;
-    streams_.emplace(handle != nullptr ? handle : &made, std::move(stream));
+std::shared_ptr<Stream> Machine::make_stream(int device, int priority) {
+    return std::make_shared<Stream>(device, next_stream_.fetch_add(1), priority);
+}
+
+std::shared_ptr<Stream> Machine::create_stream(int priority) {
+    auto made = make_stream(current().index(), priority);
+    streams_.add(made);
     return made;
 }
 
-Stream &Machine::create_stream(int priority) { return add_stream(current().index(), priority, nullptr); }
-
-Stream &Machine::stream(void *handle) {
-    Device *owner = nullptr;
-    if (handle == nullptr) handle = owner = &current();
-    {
-        const std::lock_guard lock(streams_mutex_);
-        if (const auto it = streams_.find(handle); it != streams_.end()) return *it->second;
-    }
-    if (owner != nullptr) return add_stream(owner->index(), 0, handle);
-    fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
+std::shared_ptr<Stream> Machine::stream(void *handle) {
+    if (handle != nullptr) return streams_.find(handle);
+    Device &owner = current();
+    return streams_.find_or_add(&owner, [&] { return make_stream(owner.index(), 0); });
 }
 
 void Machine::destroy_stream(void *handle) {
-    std::shared_ptr<Stream> last;
-    {
-        const std::lock_guard lock(streams_mutex_);
-        const auto it = streams_.find(handle);
-        if (it == streams_.end()) fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
-        last = it->second;
-    }
-    last->drain();  // refuses a host function that would join its own thread, while the stream is whole
-    const std::lock_guard lock(streams_mutex_);
-    if (streams_.erase(handle) == 0) fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
+    streams_.find(handle)->refuse_own_worker();
+    streams_.remove(handle)->close();
 }
 
 std::vector<std::shared_ptr<Stream>> Machine::streams_of(int device) {
-    std::vector<std::shared_ptr<Stream>> found;
-    const std::lock_guard lock(streams_mutex_);
-    for (const auto &[handle, stream] : streams_)
-        if (stream->device() == device) found.push_back(stream);
+    auto found = streams_.all();
+    std::erase_if(found, [device](const auto &stream) { return stream->device() != device; });
     return found;
 }
 

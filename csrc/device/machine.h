@@ -4,12 +4,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "device/address_space.h"
 #include "device/chip.h"
 #include "device/event.h"
+#include "device/handles.h"
 #include "device/heap.h"
 #include "device/mapping.h"
 #include "device/stream.h"
@@ -30,10 +30,13 @@ class Device {
         : index_(index), heap_(index, capacity, space, budget) {}
     int index() const noexcept { return index_; }
     Heap &heap() noexcept { return heap_; }
+    // Held by the one reset of the device that is going on.
+    std::mutex &resetting() noexcept { return resetting_; }
 
   private:
     const int index_;
     Heap heap_;
+    std::mutex resetting_;
 };
 
 class Machine {
@@ -52,16 +55,17 @@ class Machine {
     Device &current();
     int current_index() const noexcept;  // -1: none
     void set_current(int index);         // Fault InvalidDevice
-    // Runs what is queued on the device, joins its workers, frees its memory.
+    // Takes away the device's streams, once what is queued on them has run, and its memory. Fault InvalidDevice when it
+    // is not in use, InvalidArgument in a host function on one of those streams.
     void reset(int index);
     // Whether the device has been used since the start or its last reset.
     bool active(int index) const noexcept;
 
     // A new stream on the current device; its address is its handle.
-    Stream &create_stream(int priority);
+    std::shared_ptr<Stream> create_stream(int priority);
     // The stream behind a handle; nullptr means the current device's default stream. Fault InvalidHandle.
-    Stream &stream(void *handle);
-    // Runs what is queued on the stream, joins its worker and forgets it. Fault InvalidHandle.
+    std::shared_ptr<Stream> stream(void *handle);
+    // Forgets the stream and runs what is queued on it. Fault InvalidHandle, InvalidArgument in a host function on it.
     void destroy_stream(void *handle);
     // Waits for every stream of the device; then throws the first failure among them, or Fault Timeout.
     void synchronize(int device, Deadline deadline = std::nullopt);
@@ -78,7 +82,7 @@ class Machine {
 
   private:
     Machine();
-    Stream &add_stream(int device, int priority, void *handle);
+    std::shared_ptr<Stream> make_stream(int device, int priority);
     std::vector<std::shared_ptr<Stream>> streams_of(int device);
 
     const Settings settings_;
@@ -88,10 +92,8 @@ class Machine {
     std::mutex devices_mutex_;
     std::vector<std::unique_ptr<Device>> devices_;
     std::vector<std::atomic<bool>> active_;
-    std::mutex streams_mutex_;  // a shared_mutex costs 200 ns where this one costs 5, and it is never held long
-    // By handle. A device's default stream has the address of its Device as its handle.
-    std::unordered_map<const void *, std::shared_ptr<Stream>> streams_;
-    int next_stream_ = 0;
+    Handles<Stream> streams_{"stream"};  // a device's default stream has the address of its Device as its handle
+    std::atomic<int> next_stream_{0};
 };
 
 }  // namespace vnpu

@@ -48,12 +48,29 @@ void Stream::submit(std::unique_ptr<Task> task) {
         return;
     if (!started_.load(std::memory_order_acquire)) [[unlikely]]
         start();
+    // Before the push: a task never completes uncounted. And before the look: close() waits for the tasks that it does
+    // not refuse.
+    submitted_.fetch_add(1, std::memory_order_seq_cst);
+    if (closed_.load(std::memory_order_seq_cst)) [[unlikely]]
+        refuse();
     Task *raw = task.release();
     raw->next_.store(nullptr, std::memory_order_relaxed);
-    submitted_.fetch_add(1, std::memory_order_relaxed);  // before the push: a task never completes uncounted
     Task *previous = head_.exchange(raw, std::memory_order_acq_rel);
     previous->next_.store(raw, std::memory_order_release);
     work_.ring();
+}
+
+void Stream::refuse() {
+    submitted_.fetch_sub(1, std::memory_order_seq_cst);
+    done_.ring();  // close() may have counted it
+    fail(FaultKind::InvalidHandle, "Stream {} of virtual NPU {} was destroyed while this call was using it.", id_,
+         device_);
+}
+
+void Stream::close() {
+    closed_.store(true, std::memory_order_seq_cst);
+    abandon_capture(*this);
+    drain();
 }
 
 // The next task, or nullptr when there is none (or its producer is between the two stores of submit()).
@@ -122,13 +139,18 @@ bool Stream::idle() const noexcept {
     return submitted_.load(std::memory_order_seq_cst) == completed_.load(std::memory_order_seq_cst);
 }
 
-bool Stream::drain(Deadline deadline) {
+void Stream::refuse_own_worker() const {
     if (worker_of == this)
         fail(FaultKind::InvalidArgument,
              "A host function on stream {} of virtual NPU {} waits for its own stream, which would never end.", id_,
              device_);
+}
+
+bool Stream::drain(Deadline deadline) {
+    refuse_own_worker();
     const uint64_t goal = submitted_.load(std::memory_order_seq_cst);
-    return done_.wait([&] { return completed_.load(std::memory_order_seq_cst) >= goal; }, deadline);
+    // Or idle: a task that is refused was counted for a moment.
+    return done_.wait([&] { return completed_.load(std::memory_order_seq_cst) >= goal || idle(); }, deadline);
 }
 
 void Stream::synchronize(Deadline deadline) {

@@ -65,7 +65,14 @@ class Stream {
     Stream(const Stream &) = delete;
     Stream &operator=(const Stream &) = delete;
 
+    // Fault InvalidHandle once the stream is closed; the task is not run then.
     void submit(std::unique_ptr<Task> task);
+    // Refuses every task from now on and waits for those submitted before: the stream's end, for which the last of the
+    // calls that share it need not have returned. Not on its own worker.
+    void close();
+    bool closed() const noexcept { return closed_.load(); }
+    // Fault InvalidArgument on the stream's own worker, where waiting for the stream would never end.
+    void refuse_own_worker() const;
     // Whether every task submitted so far has run.
     bool idle() const noexcept;
     // Waits for the tasks submitted so far; then throws the first failure among the tasks since the last report, once
@@ -84,6 +91,7 @@ class Stream {
 
   private:
     void start();
+    [[noreturn]] void refuse();
     void work();
     void execute(Task &task) noexcept;
     Task *pop() noexcept;
@@ -107,6 +115,7 @@ class Stream {
     alignas(kLine) Doorbell done_;
     alignas(kLine) std::atomic<bool> stop_{false};
     std::atomic<bool> started_{false};
+    std::atomic<bool> closed_{false};
     std::mutex start_mutex_;
     std::thread worker_;
     std::atomic<bool> failed_{false};  // whether failure_ holds one, for a look without the lock

@@ -16,7 +16,7 @@ namespace {
 
 class Draft {
   public:
-    Draft(HcclComm comm, const char *name, HcclCMDType kind) : comm_(communicator(comm)) {
+    Draft(HcclComm comm, const char *name, HcclCMDType kind) : comm_(communicators.find(comm)) {
         plan_.call.name = name;
         plan_.call.kind = kind;
         plan_.collective = kind != HCCL_CMD_SEND && kind != HCCL_CMD_RECEIVE && kind != HCCL_CMD_BATCH_SEND_RECV;
@@ -67,7 +67,7 @@ class Draft {
         return static_cast<int>(rank);
     }
     void submit(aclrtStream stream) {
-        Communicator::submit(comm_, Machine::instance().stream(stream), std::move(plan_));
+        Communicator::submit(comm_, *Machine::instance().stream(stream), std::move(plan_));
     }
 
   private:

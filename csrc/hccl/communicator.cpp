@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <list>
-#include <unordered_map>
 
 #include "device/live_memory.h"
 
@@ -69,16 +68,6 @@ void check(const Announcement &mine, const Announcement &theirs, int peer) {
              describe(mine), differs);
 }
 
-struct Handles {
-    std::mutex mutex;
-    std::unordered_map<HcclComm, std::shared_ptr<Communicator>> all;
-};
-
-Handles &handles() {
-    static auto *all = new Handles;  // never destroyed: torch_npu destroys communicators at the very end
-    return *all;
-}
-
 HcclResult result_of(FaultKind kind) {
     return kind == FaultKind::Timeout           ? HCCL_E_TIMEOUT
            : kind == FaultKind::InvalidArgument ? HCCL_E_PARA
@@ -86,6 +75,8 @@ HcclResult result_of(FaultKind kind) {
 }
 
 }  // namespace
+
+Handles<Communicator> communicators("communicator");
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, int device, Options options)
     : transport_(std::move(transport)), device_(device), options_(std::move(options)) {}
@@ -192,29 +183,6 @@ HcclResult Communicator::failure() const {
 std::string Communicator::failure_text() const {
     const std::lock_guard lock(failure_mutex_);
     return failure_text_;
-}
-
-std::shared_ptr<Communicator> communicator(HcclComm handle) {
-    const std::lock_guard lock(handles().mutex);
-    const auto it = handles().all.find(handle);
-    if (it == handles().all.end()) fail(FaultKind::InvalidHandle, "{} is not a live communicator.", handle);
-    return it->second;
-}
-
-HcclComm add_communicator(std::shared_ptr<Communicator> made) {
-    const std::lock_guard lock(handles().mutex);
-    const HcclComm handle = made.get();
-    handles().all.emplace(handle, std::move(made));
-    return handle;
-}
-
-std::shared_ptr<Communicator> remove_communicator(HcclComm handle) {
-    const std::lock_guard lock(handles().mutex);
-    const auto it = handles().all.find(handle);
-    if (it == handles().all.end()) fail(FaultKind::InvalidHandle, "{} is not a live communicator.", handle);
-    auto removed = std::move(it->second);
-    handles().all.erase(it);
-    return removed;
 }
 
 }  // namespace vnpu::hccl

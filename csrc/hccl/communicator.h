@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "device/handles.h"
 #include "device/stream.h"
 #include "hccl/api.h"
 #include "hccl/exchange.h"
@@ -97,9 +98,6 @@ class Communicator {
     std::string failure_text_;
 };
 
-// Handles that the program holds. Fault InvalidHandle.
-std::shared_ptr<Communicator> communicator(HcclComm handle);
-HcclComm add_communicator(std::shared_ptr<Communicator> made);
-std::shared_ptr<Communicator> remove_communicator(HcclComm handle);
+extern Handles<Communicator> communicators;  // that the program holds
 
 }  // namespace vnpu::hccl

@@ -11,19 +11,19 @@ using namespace vnpu::hccl;
 
 // What is queued runs on, or fails within seconds; the call does not wait for it.
 HcclResult HcclCommDestroy(HcclComm comm) {
-    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm) { remove_communicator(comm)->release(); });
+    return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm) { communicators.remove(comm)->release(); });
 }
 
 // After a failure on any rank; every rank has to call it.
 HcclResult HcclCommResume(HcclComm comm) {
     return static_cast<HcclResult>(
-        VNPU_COLLECTIVE_API(comm) { communicator(comm)->resume(Clock::now() + connect_timeout()); });
+        VNPU_COLLECTIVE_API(comm) { communicators.find(comm)->resume(Clock::now() + connect_timeout()); });
 }
 
 HcclResult HcclGetCommName(HcclComm comm, char *commName) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm) {
         acl::present(commName, "commName");
-        const std::string name = communicator(comm)->options().name;
+        const std::string name = communicators.find(comm)->options().name;
         std::memcpy(commName, name.c_str(),
                     name.size() + 1);  // shorter than COMM_NAME_MAX_LENGTH, as options() made it
     });
@@ -31,20 +31,20 @@ HcclResult HcclGetCommName(HcclComm comm, char *commName) {
 
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t *rankSize) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm, rankSize) {
-        acl::required(rankSize, "rankSize") = static_cast<uint32_t>(communicator(comm)->size());
+        acl::required(rankSize, "rankSize") = static_cast<uint32_t>(communicators.find(comm)->size());
     });
 }
 
 HcclResult HcclGetRankId(HcclComm comm, uint32_t *rank) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm, rank) {
-        acl::required(rank, "rank") = static_cast<uint32_t>(communicator(comm)->rank());
+        acl::required(rank, "rank") = static_cast<uint32_t>(communicators.find(comm)->rank());
     });
 }
 
 // torch_npu's watchdog asks this, and then aclGetRecentErrMsg in the same thread for the reason.
 HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult *asyncError) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm, asyncError) {
-        const auto found = communicator(comm);
+        const auto found = communicators.find(comm);
         HcclResult &out = acl::required(asyncError, "asyncError");
         out = found->failure();
         if (out != HCCL_SUCCESS) acl::set_error(out, found->failure_text());

@@ -101,8 +101,8 @@ Options options(const HcclCommConfig *config, const Identity &id) {
 }
 
 HcclComm join(std::unique_ptr<Transport> transport, const Identity &id, const HcclCommConfig *config) {
-    return add_communicator(std::make_shared<Communicator>(std::move(transport), Machine::instance().current().index(),
-                                                           options(config, id)));
+    return communicators.add(std::make_shared<Communicator>(std::move(transport), Machine::instance().current().index(),
+                                                            options(config, id)));
 }
 
 HcclComm join(const std::shared_ptr<Segment> &segment, uint32_t ranks, uint32_t rank, const HcclCommConfig *config,
@@ -147,8 +147,8 @@ void join_all(uint32_t count, const int32_t *devices, HcclComm *comms) {
     }
     for (uint32_t rank = 0; rank < count; ++rank) {
         transports[rank]->connect(connect_deadline());
-        comms[rank] = add_communicator(std::make_shared<Communicator>(std::move(transports[rank]), devices[rank],
-                                                                      options(nullptr, segment->address().id)));
+        comms[rank] = communicators.add(std::make_shared<Communicator>(std::move(transports[rank]), devices[rank],
+                                                                       options(nullptr, segment->address().id)));
     }
 }
 
@@ -232,7 +232,7 @@ HcclResult HcclCreateSubCommConfig(HcclComm *comm, uint32_t rankNum, uint32_t *r
     return static_cast<HcclResult>(
         VNPU_COLLECTIVE_API(comm, rankNum, rankIds, subCommId, subCommRankId, config, subComm) {
             constexpr uint64_t kNotMember = 0xFFFFFFFF;
-            const auto parent = communicator(acl::required(comm, "comm"));
+            const auto parent = communicators.find(acl::required(comm, "comm"));
             HcclComm &out = acl::required(subComm, "subComm");
             out = nullptr;
             if (rankIds == nullptr && subCommId == kNotMember) return;

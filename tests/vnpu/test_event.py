@@ -134,6 +134,44 @@ def test_an_event_without_time() -> None:
             assert "its stream has not reached it" in ascendcl.message()
 
 
+def test_a_reset_forgets_what_was_recorded_before_it_and_nothing_later() -> None:
+    with stream() as queue, event() as mark:
+        acl("aclrtRecordEvent", mark, queue)
+        with Gate(queue) as before:
+            acl("aclrtResetEvent", mark, queue)
+            with Gate(queue) as behind:
+                acl("aclrtRecordEvent", mark, queue)
+                before.open()
+                time.sleep(0.1)  # the reset has run, the second record has not
+                assert recorded(mark) == RECORDED_NOT_READY
+                assert code("aclrtSynchronizeEventWithTimeout", mark, 30) == ascendcl.RT_EVENT_TIMEOUT
+                ascendcl.message()
+                behind.open()
+        acl("aclrtSynchronizeEvent", mark)
+        assert ask("aclrtEventGetTimestamp", mark, kind=ctypes.c_uint64) > 0
+        acl("aclrtResetEvent", mark, queue)
+        acl("aclrtSynchronizeStream", queue)
+        assert recorded(mark) == RECORDED_COMPLETE  # nothing to wait for
+        out = ctypes.c_uint64()
+        assert code("aclrtEventGetTimestamp", mark, ctypes.byref(out)) == 507006
+        assert "was never recorded" in ascendcl.message()
+
+
+def test_a_reset_keeps_a_later_record_that_ran_before_an_earlier_one() -> None:
+    with stream() as slow, stream() as fast, event() as mark, Gate(slow) as gate:
+        acl("aclrtRecordEvent", mark, slow)
+        acl("aclrtResetEvent", mark, slow)
+        acl("aclrtRecordEvent", mark, fast)
+        acl("aclrtSynchronizeStream", fast)
+        assert recorded(mark) == RECORDED_COMPLETE
+        gate.open()
+        acl("aclrtSynchronizeStream", slow)
+        assert recorded(mark) == RECORDED_COMPLETE
+        assert ask("aclrtEventGetTimestamp", mark, kind=ctypes.c_uint64) > 0
+        acl("aclrtRecordEvent", mark, fast)
+        acl("aclrtSynchronizeEventWithTimeout", mark, 20_000)
+
+
 def test_an_event_may_be_destroyed_while_it_is_in_flight() -> None:
     with stream() as producer, stream() as consumer:
         with Gate(producer):

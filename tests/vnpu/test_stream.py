@@ -97,6 +97,43 @@ def test_a_failure_shows_at_the_next_synchronisation_once_and_nowhere_else() -> 
         assert ascendcl.read(address, 16) == b"\x01" * 16
 
 
+def refused(handle: int, mark: int) -> bool:
+    """Whether calls that use the stream get CANN's error now; they must not leave anybody waiting."""
+    if code("aclrtRecordEvent", mark, handle) == 0:
+        return False
+    assert "is not a live stream" in ascendcl.message()
+    assert code("aclrtStreamWaitEvent", handle, mark) == ascendcl.RT_INVALID_HANDLE
+    assert code("aclrtSynchronizeStream", handle) == ascendcl.RT_INVALID_HANDLE
+    ascendcl.message()
+    return True
+
+
+@pytest.mark.parametrize("end", ["aclrtDestroyStream", "aclrtResetDevice"])
+def test_a_stream_that_another_thread_takes_away_is_refused(end: str) -> None:
+    """From the moment at which that call begins, and although it still waits for what is queued."""
+    acl("aclrtSetDevice", 1)
+    queue = ascendcl.answer("aclrtCreateStream")
+    codes: list[int] = []
+
+    def take_away() -> None:
+        acl("aclrtSetDevice", 1)
+        codes.append(code(end, queue if end == "aclrtDestroyStream" else 1))
+
+    with event() as mark:
+        with Gate(queue):
+            thread = threading.Thread(target=take_away)
+            thread.start()
+            deadline = time.monotonic() + 20
+            while not refused(queue, mark):
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+            assert codes == []  # it waits for the gate
+        thread.join(20)
+        assert codes == [0]
+        acl("aclrtSynchronizeEvent", mark)
+    acl("aclrtSetDevice", 0)
+
+
 def test_a_stream_that_stops_on_failure_runs_nothing_more() -> None:
     with stream() as queue, device_memory(16) as address:
         acl("aclrtSetStreamFailureMode", queue, STOP_ON_FAILURE)

@@ -1,0 +1,183 @@
+// random_calls SEED SECONDS THREADS [show]: call random functions of libascendcl and libhccl with random arguments, for
+// so long. With one thread a seed makes the same calls each time; `show` names each before it is made. Ends with 0 and
+// one line of JSON, or with 1 and what is wrong: a call that did not return, memory, files or threads that grew.
+// random_calls names: the functions that are called.
+#include <dirent.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "calls.h"
+
+using namespace random_calls;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kPatience = std::chrono::seconds(60);
+constexpr long kGrowth = 64;  // MiB that the process may grow by in the second half of its time
+
+std::vector<Call> all_calls() {
+    std::vector<Call> all;
+    for (const auto &part : {runtime_calls(), memory_calls(), descriptor_calls(), collective_calls(), refused_calls()})
+        all.insert(all.end(), part.begin(), part.end());
+    return all;
+}
+
+// What a thread is doing, for who watches it.
+struct Progress {
+    std::atomic<const char *> call{"nothing"};
+    std::atomic<uint64_t> made{0}, succeeded{0};
+    std::atomic<bool> ended{false};
+};
+
+long resident_mib() {
+    long pages = 0, resident = 0;
+    FILE *file = std::fopen("/proc/self/statm", "r");
+    if (file == nullptr || std::fscanf(file, "%ld %ld", &pages, &resident) != 2) std::abort();
+    std::fclose(file);
+    return resident * sysconf(_SC_PAGESIZE) >> 20;
+}
+
+int entries(const char *folder) {
+    int count = 0;
+    DIR *listing = opendir(folder);
+    while (readdir(listing) != nullptr) ++count;
+    closedir(listing);
+    return count;
+}
+
+class Caller {
+  public:
+    Caller(uint64_t seed, Pools &pools, bool show) : draw_(seed, pools), show_(show) {
+        for (const Call &call : all_calls())
+            for (int i = 0; i < call.weight; ++i) calls_.push_back(call);
+    }
+
+    ~Caller() {
+        for (aclTensorDesc *desc : draw_.descs.all()) aclDestroyTensorDesc(desc);
+        for (aclDataBuffer *buffer : draw_.buffers.all()) aclDestroyDataBuffer(buffer);
+        for (aclopAttr *attributes : draw_.attributes.all()) aclopDestroyAttr(attributes);
+    }
+
+    void run(Clock::time_point end) {
+        aclrtSetDevice(0);
+        while (Clock::now() < end) {
+            const Call &call = calls_[draw_.below(calls_.size())];
+            progress.call = call.name;
+            if (show_) std::fprintf(stderr, "%llu %s\n", static_cast<unsigned long long>(progress.made), call.name);
+            const int code = call.run(draw_);
+            draw_.settle();
+            if (code == 0)
+                ++progress.succeeded;
+            else if (draw_.once_in(4) && *aclGetRecentErrMsg() == '\0')
+                unnamed(call.name, code);
+            ++progress.made;
+        }
+        progress.ended = true;
+    }
+
+    Progress progress;
+
+  private:
+    [[noreturn]] static void unnamed(const char *name, int code) {
+        std::fprintf(stderr, "random_calls: %s answered %d without a message\n", name, code);
+        std::abort();
+    }
+
+    Draw draw_;
+    const bool show_;
+    std::vector<Call> calls_;
+};
+
+// Processes the reports of the streams that are subscribed to it, until there are no more callers.
+void serve(Pools &pools, const std::atomic<bool> &over) {
+    pools.servant = pthread_self();
+    while (!over)
+        if (aclrtProcessReport(20) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Returns when all callers have ended; a call that takes longer than kPatience ends the process.
+void watch(const std::vector<std::unique_ptr<Caller>> &callers, Clock::time_point half, long &resident) {
+    std::vector<uint64_t> seen(callers.size());
+    std::vector<Clock::time_point> moved(callers.size(), Clock::now());
+    for (bool running = true; running;) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        running = false;
+        const auto now = Clock::now();
+        if (now < half) resident = resident_mib();
+        for (size_t i = 0; i < callers.size(); ++i) {
+            const Progress &progress = callers[i]->progress;
+            if (progress.ended) continue;
+            running = true;
+            if (const uint64_t made = progress.made; made != seen[i]) {
+                seen[i] = made;
+                moved[i] = now;
+            } else if (now - moved[i] > kPatience) {
+                std::fprintf(stderr, "random_calls: call %llu of thread %zu, %s, has not returned\n",
+                             static_cast<unsigned long long>(made), i, progress.call.load());
+                std::abort();
+            }
+        }
+    }
+}
+
+int compare(const char *what, long before, long after, long allowed) {
+    if (after - before <= allowed) return 0;
+    std::fprintf(stderr, "random_calls: %s: %ld, and %ld at the end\n", what, before, after);
+    return 1;
+}
+
+}  // namespace
+
+int main(int count, char **words) {
+    if (count == 2 && std::strcmp(words[1], "names") == 0) {
+        for (const Call &call : all_calls()) std::puts(call.name);
+        return 0;
+    }
+    if (count < 4) return std::fputs("usage: random_calls SEED SECONDS THREADS [show] | names\n", stderr), 2;
+    const uint64_t seed = std::strtoull(words[1], nullptr, 10);
+    const auto time = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::atof(words[2])));
+    const auto start = Clock::now();
+
+    aclInit(nullptr);
+    aclrtSetOpWaitTimeout(1);
+    for (const int device : {0, 1}) aclrtSetDevice(device);
+    aclrtFreeHost(nullptr);  // an error, whose room stays with the thread
+    const int files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+
+    Pools pools;
+    std::atomic<bool> over{false};
+    std::thread servant([&] { serve(pools, over); });
+    std::vector<std::unique_ptr<Caller>> callers;
+    for (int i = 0; i < std::atoi(words[3]); ++i)
+        callers.push_back(std::make_unique<Caller>(seed + static_cast<uint64_t>(i) * 1'000'003, pools, count > 4));
+    std::vector<std::thread> runners;
+    for (const auto &caller : callers) runners.emplace_back([&] { caller->run(start + time); });
+    long resident = resident_mib();
+    watch(callers, start + time / 2, resident);
+    for (std::thread &runner : runners) runner.join();
+    const long grown = resident_mib();
+
+    pools.clear();
+    aclInit(nullptr);  // in case that it is over already
+    aclFinalize();
+    over = true;
+    servant.join();
+    uint64_t made = 0, succeeded = 0;
+    for (const auto &caller : callers) made += caller->progress.made, succeeded += caller->progress.succeeded;
+    std::printf("{\"seed\": %llu, \"calls\": %llu, \"succeeded\": %llu, \"resident\": %ld}\n",
+                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(made),
+                static_cast<unsigned long long>(succeeded), grown);
+    // A thread that has been joined is listed for a moment longer.
+    for (int wait = 0; wait < 100 && entries("/proc/self/task") > threads; ++wait)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return compare("MiB resident", resident, grown, kGrowth) | compare("files", files, entries("/proc/self/fd"), 2) |
+           compare("threads", threads, entries("/proc/self/task"), 0);
+}

@@ -1,0 +1,82 @@
+#include <dlfcn.h>
+
+#include "calls.h"
+
+namespace random_calls {
+namespace {
+
+// These look at none of their arguments, so any will do.
+int refused(Draw &draw, const char *name) {
+    const auto function = reinterpret_cast<int (*)(void *, void *, void *)>(dlsym(RTLD_DEFAULT, name));
+    return function(draw.anything(), draw.anything(), draw.anything());
+}
+
+}  // namespace
+
+#define REFUSED(name) {#name, [](Draw &draw) -> int { return refused(draw, #name); }, 2}
+
+std::vector<Call> refused_calls() {
+    return {
+        REFUSED(HcclCommActivateCommMemory),
+        REFUSED(HcclCommDeactivateCommMemory),
+        REFUSED(HcclCommDeregister),
+        REFUSED(HcclCommExchangeMem),
+        REFUSED(HcclCommRegister),
+        REFUSED(HcclCommSetMemoryRange),
+        REFUSED(HcclCommSymWinDeregister),
+        REFUSED(HcclCommSymWinRegister),
+        REFUSED(HcclCommUnsetMemoryRange),
+        REFUSED(HcclCommWorkingDevNicSet),
+        REFUSED(aclCreateGraphDumpOpt),
+        REFUSED(aclDestroyGraphDumpOpt),
+        REFUSED(aclGenGraphAndDumpForOp),
+        REFUSED(aclmdlRIAddCondTask),
+        REFUSED(aclmdlRICaptureTaskGrpBegin),
+        REFUSED(aclmdlRICaptureTaskGrpEnd),
+        REFUSED(aclmdlRICaptureTaskUpdateBegin),
+        REFUSED(aclmdlRICaptureTaskUpdateEnd),
+        REFUSED(aclmdlRICaptureToModelRIBegin),
+        REFUSED(aclmdlRICondHandleCreate),
+        REFUSED(aclmdlRICondHandleGetCondPtr),
+        REFUSED(aclmdlRIDebugJsonPrint),
+        REFUSED(aclmdlRIDebugPrint),
+        REFUSED(aclopStartDumpArgs),
+        REFUSED(aclopStopDumpArgs),
+        REFUSED(aclprofCreateConfig),
+        REFUSED(aclprofCreateStepInfo),
+        REFUSED(aclprofDestroyConfig),
+        REFUSED(aclprofDestroyStepInfo),
+        REFUSED(aclprofFinalize),
+        REFUSED(aclprofGetStepTimestamp),
+        REFUSED(aclprofGetSupportedFeatures),
+        REFUSED(aclprofGetSupportedFeaturesV2),
+        REFUSED(aclprofInit),
+        REFUSED(aclprofMarkEx),
+        REFUSED(aclprofRegisterDeviceCallback),
+        REFUSED(aclprofSetConfig),
+        REFUSED(aclprofStart),
+        REFUSED(aclprofStop),
+        REFUSED(aclprofWarmup),
+        REFUSED(aclrtBinaryGetFunction),
+        REFUSED(aclrtBinaryLoadFromData),
+        REFUSED(aclrtGetErrorVerbose),
+        REFUSED(aclrtGetFunctionAddr),
+        REFUSED(aclrtGetHardwareSyncAddr),
+        REFUSED(aclrtIpcMemClose),
+        REFUSED(aclrtIpcMemGetExportKey),
+        REFUSED(aclrtIpcMemImportByKey),
+        REFUSED(aclrtIpcMemSetImportPid),
+        REFUSED(aclrtLaunchKernelWithHostArgs),
+        REFUSED(aclrtMemExportToShareableHandle),
+        REFUSED(aclrtMemImportFromShareableHandle),
+        REFUSED(aclrtMemSetPidToShareableHandle),
+        REFUSED(aclrtMemUceRepair),
+        REFUSED(aclrtRepairError),
+        REFUSED(rtDevBinaryRegister),
+        REFUSED(rtFunctionRegister),
+        REFUSED(rtGetC2cCtrlAddr),
+        REFUSED(rtKernelLaunch),
+    };
+}
+
+}  // namespace random_calls
