@@ -1,7 +1,6 @@
 """The word that `torchport port` gives for small scripts in the styles people write: holds, does not hold, undecided.
 
-The scripts in data/ are written as their authors would. Two run at a time, in processes of their own, each in a
-folder of its own; a test waits for the run that it judges.
+The scripts in data/ are written as their authors would. Each runs in a folder of its own.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,33 +163,11 @@ def _on_the_cpu(text: str) -> str:
 SABOTAGES = {"no step": _without_step, "three times the rate": _three_times, "on the CPU": _on_the_cpu}
 CASES_CHANGED = ("classifier.py", "cudaseed.py")
 
-Job = Callable[[str], "Future[Any]"]
-
-
-@pytest.fixture(scope="module")
-def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
-    """The run of a test, by the test's name. All that this session asks for are begun, two at a time, in order."""
-    with ThreadPoolExecutor(2) as pool:
-        started: dict[str, Future[Any]] = {}
-        for item in request.session.items:
-            if item.path != Path(__file__) or not hasattr(item, "callspec"):
-                continue
-            folder, given = tmp_path_factory.mktemp("case"), item.callspec.params
-            started[item.name] = (
-                pool.submit(run_row, given["name"], folder)
-                if "name" in given
-                else pool.submit(sabotage, folder, given["case"])
-            )
-        try:
-            yield started.__getitem__
-        finally:
-            pool.shutdown(cancel_futures=True)
-
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_word(name: str, job: Job, request: pytest.FixtureRequest) -> None:
+def test_the_word(name: str, tmp_path: Path) -> None:
     row = ROWS[name]
-    data = job(request.node.name).result().data
+    data = run_row(name, tmp_path).data
     assert data["verdict"] == row.word, data["reason"]
     assert re.search(row.reason, data["reason"]), data["reason"]
     if row.word != "holds":
@@ -201,8 +177,8 @@ def test_the_word(name: str, job: Job, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("case", CASES_CHANGED)
-def test_a_broken_port_never_holds(case: str, job: Job, request: pytest.FixtureRequest) -> None:
-    ended = job(request.node.name).result()
+def test_a_broken_port_never_holds(case: str, tmp_path: Path) -> None:
+    ended = sabotage(tmp_path, case)
     assert ended[""].data["verdict"] == "holds", "else the next lines show nothing"
     assert {name: one.data["verdict"] for name, one in ended.items() if name} == dict.fromkeys(
         SABOTAGES, "does not hold"

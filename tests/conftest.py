@@ -1,0 +1,51 @@
+"""`pytest -n`, as `make test` calls it: how the tests are shared out among processes. Without -n it does nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+# What takes longest goes first and files of seconds last, so that the processes end together. What starts programs goes
+# before what computes on the device: from then on torch_npu 2.13 polls in a thread, which takes a tenth of a core.
+ORDER = (
+    "tests/vnpu/port/",
+    "tests/unit/",
+    "tests/vnpu/distributed/",
+    "tests/vnpu/ops/",
+    "tests/vnpu/models/",
+)
+# One process sees all of this folder: its last test judges what the others traced.
+TOGETHER = "tests/vnpu/ops/"
+# A test here is a program of half a minute that shares nothing with the next one, but in this file.
+APART, SHARING = "tests/vnpu/port/", "test_sabotaged.py"
+
+
+def share(nodeid: str) -> str:
+    """What is given to a process in one piece: most often a file, as its tests may share what they prepare."""
+    path = nodeid.partition("::")[0]
+    if path.startswith(TOGETHER):
+        return TOGETHER
+    return nodeid if path.startswith(APART) and not path.endswith(SHARING) else path
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        return next((n for n, folder in enumerate(ORDER) if item.nodeid.startswith(folder)), len(ORDER))
+
+    if hasattr(config, "workerinput"):
+        items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    if config.getoption("dist") != "load":  # another division was asked for
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return share(nodeid)
+
+    # Files of many tests would go first, which are not those that take long.
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
