@@ -14,12 +14,13 @@ first argument is the operator, `OP(aclnnAdd, ...)`. Writes
 so an operator's one line in a family file is all there is to write. Runs at build, standard library only.
 """
 
+import difflib
 import json
 import re
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 OPERATOR_LINE = re.compile(r"^[A-Z][A-Z0-9_]*\(\s*(acl[A-Za-z0-9_]+)", re.MULTILINE)
 CHECKED_FOR_NULL = ("aclTensor*", "aclTensorList*", "aclScalar*")
@@ -46,16 +47,44 @@ SCALAR_TYPES = {
 OWNED = {*CHECKED_FOR_NULL, "aclScalarList*", "aclIntArray*", "aclBoolArray*", "aclFloatArray*", "char*"}
 
 
-def implemented(source: Path) -> dict[str, str]:
-    """Operators that have a line, with the file that has it ("norm/layer"). Raises ValueError for a second line."""
-    found: dict[str, str] = {}
+class Line(NamedTuple):
+    """Where an operator is written."""
+
+    path: Path
+    number: int
+
+    @property
+    def file(self) -> str:
+        """Folder and stem: norm/layer."""
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+    def error(self, text: str) -> ValueError:
+        """As a compiler says it, so that an editor finds the line."""
+        return ValueError(f"{self.path}:{self.number}: error: {text}")
+
+
+def implemented(source: Path) -> dict[str, Line]:
+    """The operators that have a line. Raises ValueError for a second line."""
+    found: dict[str, Line] = {}
     for path in sorted(source.glob("*/*.cpp")):
-        file = f"{path.parent.name}/{path.stem}"
-        for name in OPERATOR_LINE.findall(path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        for match in OPERATOR_LINE.finditer(text):
+            name, line = match[1], Line(path, text.count("\n", 0, match.start()) + 1)
             if name in found:
-                raise ValueError(f"{file}.cpp: {name} stands in {found[name]}.cpp already")
-            found[name] = file
+                raise line.error(f"{name} stands in {found[name].path}:{found[name].number} already")
+            found[name] = line
     return found
+
+
+def check_names(lines: dict[str, Line], signatures: dict[str, Any], unexported: dict[str, Any]) -> None:
+    """Raises ValueError for a line whose operator has no signature, or is listed as left out."""
+    for name, line in lines.items():
+        if name not in signatures:
+            near = difflib.get_close_matches(name, signatures, 3)
+            meant = f"; did you mean {', '.join(near)}?" if near else ""
+            raise line.error(f"{name} has no signature in signatures.json{meant}")
+        if name in unexported:
+            raise line.error(f"{name} is listed in unexported.toml")
 
 
 def family(file: str) -> str:
@@ -158,12 +187,8 @@ def main(source: Path, output: Path) -> None:
     rows = dtype_rows(signatures, json.loads((tables / "dtypes.json").read_text(encoding="utf-8")))
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
     lines = implemented(source)
-    unknown = set(lines) - set(signatures)
-    if unknown:
-        raise ValueError(f"no signature in signatures.json for {', '.join(sorted(unknown))}")
-    contradictory = set(lines) & set(unexported)
-    if contradictory:
-        raise ValueError(f"implemented and listed in unexported.toml: {', '.join(sorted(contradictory))}")
+    check_names(lines, signatures, unexported)
+    files = {name: line.file for name, line in lines.items()}
     missing = [name for name in signatures if name not in lines and name not in unexported]
 
     table = []
@@ -178,13 +203,13 @@ def main(source: Path, output: Path) -> None:
                 "name": name,
                 "tier": row.get("tier"),
                 "status": status,
-                "family": family(lines.get(name, "")),
+                "family": family(files.get(name, "")),
                 "reason": reason,
                 "torch_ops": row.get("torch", []),
             }
         )
     outputs = {
-        "aclnn.h": header(signatures, rows, lines),
+        "aclnn.h": header(signatures, rows, files),
         "dtypes.cpp": dtype_table(rows),
         "gaps.cpp": gaps(missing),
         "operators.json": json.dumps(table, indent=0) + "\n",
@@ -196,4 +221,7 @@ def main(source: Path, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    except ValueError as wrong:
+        sys.exit(str(wrong))

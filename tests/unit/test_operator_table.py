@@ -1,0 +1,57 @@
+"""generate.py: a line of an operator that fits no table is reported as a compiler reports an error."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OPAPI = Path(__file__).parents[2] / "csrc/opapi"
+TABLES = ("signatures.json", "dtypes.json", "unexported.toml")
+
+
+def generate(source: Path) -> tuple[int, str]:
+    """Exit code and stderr for a tree with the real tables and one family."""
+    (source / "aclnn").mkdir(parents=True)
+    (source / "generated").mkdir()
+    for table in TABLES:
+        shutil.copy(OPAPI / "aclnn" / table, source / "aclnn")
+    command = [sys.executable, OPAPI / "aclnn/generate.py", source, source / "generated"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    return made.returncode, made.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (
+            "OP(aclnnAtan22, check(out), run(out))",
+            "aclnnAtan22 has no signature in signatures.json; did you mean aclnnAtan2",
+        ),
+        ("OP(aclnnDropoutV3Tensor, check(out), run(out))", "aclnnDropoutV3Tensor "),
+        ("BINARY(aclnnAdd, kAll, run(out))", "aclnnAdd stands in {source}/family/first.cpp:1 already"),
+    ],
+    ids=["unknown", "left out", "twice"],
+)
+def test_a_line_that_fits_no_table(line: str, error: str, tmp_path: Path) -> None:
+    source = tmp_path / "opapi"
+    family = source / "family"
+    family.mkdir(parents=True)
+    (family / "first.cpp").write_text("OP(aclnnAdd, check(out), run(out))\n", encoding="utf-8")
+    (family / "second.cpp").write_text(f"// Comment\n\n{line}\n", encoding="utf-8")
+    code, said = generate(source)
+    assert code == 1
+    assert said.startswith(f"{family}/second.cpp:3: error: {error.format(source=source)}")
+    assert said.count("\n") == 1
+
+
+def test_lines_that_fit(tmp_path: Path) -> None:
+    source = tmp_path / "opapi"
+    (source / "family").mkdir(parents=True)
+    (source / "family/first.cpp").write_text("OP(aclnnAdd, check(out), run(out))\n", encoding="utf-8")
+    assert generate(source) == (0, "")
+    gaps = (source / "generated/gaps.cpp").read_text(encoding="utf-8")
+    assert "GAP(aclnnSub)" in gaps and "GAP(aclnnAdd)" not in gaps
