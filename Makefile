@@ -30,7 +30,7 @@ SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check models distributed kills libraries conformance mutation verdict corpus fuzz lint types format docs asan tsan micro bench clean distclean
+.PHONY: help setup build demo test install-check models distributed kills libraries conformance mutation verdict corpus fuzz lint types format docs show asan tsan micro bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -99,6 +99,9 @@ format: $(VENV)/.packages ## rewrite Python and C++ in the project's style
 docs: setup ## write the generated pages of docs/
 	$(BIN)/python tools/reference_pages.py
 	$(BIN)/python tools/terminal_picture.py docs/demo.svg torchport port examples/digits/train.py -- --epochs 3
+
+show: ## what the macro makes of an operator's line (OP=aclnnAdd), after `make build`
+	@$(BIN)/python tools/show_operator.py $(OP)
 
 asan: build/address/.built ## operator and device tests under AddressSanitizer and UBSanitizer
 	tools/sanitized address $(SANITIZED_PYTEST) tests/vnpu/ops $(DEVICE_TESTS)

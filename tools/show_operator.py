@@ -1,0 +1,155 @@
+"""What the macro makes of an operator's line: show_operator.py NAME (`make show OP=aclnnAdd`)
+
+Prints where the line is, what the tables say of the operator, and the C++ that the compiler sees in the line's place:
+the preprocessor's output, cut out and formatted. Exit code 2 for a name that no table has, with names that are near.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+OPAPI, BUILD = ROOT / "csrc/opapi", ROOT / "build/release"
+MARKER = re.compile(r'# (\d+) "([^"]*)"')
+
+
+def show(name: str) -> str:
+    """All that is known of the operator, as C++. Raises LookupError for an unknown name."""
+    tables = OPAPI / "aclnn"
+    signatures = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
+    unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
+    if name not in signatures and name not in unexported:
+        near = difflib.get_close_matches(name, {*signatures, *unexported}, 5, 0.7)
+        raise LookupError(
+            f"{name} is in none of the tables of {tables.relative_to(ROOT)}."
+            + (f" Near: {', '.join(near)}." if near else "")
+        )
+    place = find(name)
+    row = signatures.get(name, {"torch": [], "params": None})
+    head = [f"{name}: {state(place, unexported.get(name))}"]
+    if row["torch"]:
+        head.append(f"torch_npu calls it for {', '.join(row['torch'])}")
+    if row["params"] is not None:
+        params = (f"{kind} {param} ({way})" for kind, param, way in row["params"])
+        head.append(f"signatures.json: {', '.join(params)}")
+        offered = json.loads((tables / "dtypes.json").read_text(encoding="utf-8")).get(name)
+        rows = [f"{tensors.replace(' ', ', ')}: {dtypes}" for dtypes, tensors in (offered or {}).items()]
+        head += [f"dtypes.json: {each}" for each in rows or ["not listed, nothing is checked"]]
+    head = [part for each in head for part in textwrap.wrap(each, 117, subsequent_indent="    ")]
+    if place is None:
+        return comment(head)
+    path, first, last = place
+    text = path.read_text(encoding="utf-8").splitlines()[first - 1 : last]
+    return (
+        comment([*head, "", *text, "", "is for the compiler:"]) + "\n" + expansion(path, first, last) + "\n"
+    )
+
+
+def state(place: tuple[Path, int, int] | None, unexported: dict[str, str] | None) -> str:
+    """Whether the virtual NPU has the operator, and where."""
+    if place is None:
+        return f"not exported. {unexported['reason']}" if unexported else "not exported"
+    path, first, _ = place
+    if path.is_relative_to(OPAPI):
+        return f"implemented in {path.relative_to(ROOT)}:{first}"
+    return "a gap: no line in csrc/opapi; its entry points answer that the virtual NPU does not implement it"
+
+
+def find(name: str) -> tuple[Path, int, int] | None:
+    """The file of the operator's line, the line's number and that of its last line."""
+    for path in [*sorted(OPAPI.glob("*/*.cpp")), BUILD / "generated/gaps.cpp"]:
+        text = path.read_text(encoding="utf-8")
+        if found := re.search(rf"^[A-Z][A-Z0-9_]*\(\s*{name}\b", text, re.MULTILINE):
+            first = text.count("\n", 0, found.start()) + 1
+            return path, first, first + text.count("\n", found.start(), closing(text, found.start()))
+    return None
+
+
+def closing(text: str, start: int) -> int:
+    """Where the first parenthesis behind `start` is closed."""
+    depth = 0
+    for found in re.compile(r'"(?:\\.|[^"\\])*"|//.*|[()]').finditer(text, start):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if found[0] == ")" and depth == 0:
+            return found.start()
+    return len(text)
+
+
+def expansion(path: Path, first: int, last: int) -> str:
+    """Lines `first` to `last` of the file after the preprocessor, formatted. Raises CalledProcessError."""
+    source, number, lines = "", 0, []
+    for line in preprocessed(path).splitlines():
+        if found := MARKER.match(line):
+            number, source = int(found[1]), found[2]
+            continue
+        if Path(source) == path and first <= number <= last:
+            lines.append(line)
+        number += 1
+    code = "\n".join(line for line in lines if line.strip())
+    return output([tool("clang-format"), f"--assume-filename={path}"], given=code)
+
+
+def preprocessed(path: Path) -> str:
+    """The file as the compiler sees it, by its own command in the build.
+
+    Without the precompiled header, which may be older than what it holds: the files include what they need.
+    """
+    command = compile_command(path)
+    at = command.index("-include")
+    return output([*command[:at], *command[at + 2 :], "-E", str(path)])
+
+
+def compile_command(path: Path) -> list[str]:
+    """How the build compiles the file, without what it reads and writes."""
+    rows: list[dict[str, Any]] = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
+    words = shlex.split(next(row["command"] for row in rows if Path(row["file"]) == path))
+    start = next(i for i, word in enumerate(words) if word.startswith("-D")) - 1  # behind ccache
+    return words[start : words.index("-o")]
+
+
+def tool(name: str) -> str:
+    """A program beside this Python."""
+    return str(Path(sys.executable).parent / name)
+
+
+def output(command: list[str], given: str = "") -> str:
+    """What the command prints, run in the build's folder. Raises CalledProcessError."""
+    result = subprocess.run(command, input=given, cwd=BUILD, capture_output=True, text=True, check=True)
+    return str(result.stdout)
+
+
+def comment(lines: list[str]) -> str:
+    """The lines as a comment of C++."""
+    return "".join(f"// {line}".rstrip() + "\n" for line in lines)
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: make show OP=aclnnAdd", file=sys.stderr)
+        return 2
+    if not (BUILD / "build.ninja").exists():
+        print(f"{BUILD.relative_to(ROOT)} is not there: run `make build` first.", file=sys.stderr)
+        return 2
+    try:
+        output([tool("ninja"), "generated/aclnn.h"])
+        print(show(arguments[0]), end="")
+    except LookupError as error:
+        print(error.args[0], file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError as error:
+        print(error.stdout + error.stderr, end="", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
