@@ -103,6 +103,8 @@ docs: setup ## write the generated pages of docs/
 show: ## what the macro makes of an operator's line (OP=aclnnAdd), after `make build`
 	@$(BIN)/python tools/show_operator.py $(OP)
 
+asan tsan: export TORCHPORT_THREADS_SECONDS ?= 60
+
 asan: build/address/.built ## operator and device tests under AddressSanitizer and UBSanitizer
 	tools/sanitized address $(SANITIZED_PYTEST) tests/vnpu/ops $(DEVICE_TESTS)
 

@@ -1,6 +1,7 @@
 // Live handles: which addresses stand for an object, and ownership of that object for as long as a call uses it.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -50,7 +51,10 @@ class Handles {
     std::shared_ptr<T> remove(const void *handle) {
         {
             const std::lock_guard lock(table_.mutex);
-            if (auto node = table_.live.extract(handle)) return std::move(node.mapped());
+            if (auto node = table_.live.extract(handle)) {
+                table_.retire(node.mapped());
+                return std::move(node.mapped());
+            }
         }
         unknown(handle);
     }
@@ -62,6 +66,7 @@ class Handles {
         const std::lock_guard lock(table_.mutex);
         std::erase_if(table_.live, [&](auto &entry) {
             if (!which(*entry.second)) return false;
+            table_.retire(entry.second);
             removed.push_back(std::move(entry.second));
             return true;
         });
@@ -79,7 +84,16 @@ class Handles {
     struct Table {
         std::mutex mutex;  // a shared_mutex costs 200 ns where this one costs 5, and it is never held long
         std::unordered_map<const void *, std::shared_ptr<T>> live;
+        // The latest that were removed. A weak_ptr keeps the memory that make_shared took, and so the address: a handle
+        // that a program uses after its end is not taken for another object's.
+        std::deque<std::weak_ptr<T>> removed;
+
+        void retire(const std::shared_ptr<T> &object) {
+            removed.push_back(object);
+            if (removed.size() > kRemoved) removed.pop_front();
+        }
     };
+    static constexpr size_t kRemoved = 256;
 
     [[noreturn]] void unknown(const void *handle) const {
         fail(FaultKind::InvalidHandle, "{} is not a live {}.", handle, noun_);

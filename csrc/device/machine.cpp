@@ -14,6 +14,10 @@ namespace {
 thread_local int current_device = -1;
 std::atomic<bool> forked{false};
 
+[[noreturn]] void being_reset(int device) {
+    fail(FaultKind::InvalidDevice, "Device {} is being reset by another thread.", device);
+}
+
 }  // namespace
 
 Machine &Machine::instance() {
@@ -72,10 +76,15 @@ Device &Machine::current() {
 void Machine::reset(int index) {
     if (!active(index)) fail(FaultKind::InvalidDevice, "Device {} is not in use, so it cannot be reset.", index);
     if (const Stream *own = current_worker(); own != nullptr && own->device() == index) own->refuse_own_worker();
-    const std::lock_guard lock(device(index).resetting());
+    Device &which = device(index);
+    if (which.resetting().exchange(true)) being_reset(index);
+    struct End {
+        std::atomic<bool> &resetting;
+        ~End() { resetting.store(false); }
+    } const end{which.resetting()};
     for (const auto &stream : streams_.remove_if([index](const Stream &each) { return each.device() == index; }))
         stream->close();
-    device(index).heap().clear();
+    which.heap().clear();
     active_[static_cast<size_t>(index)].store(false, std::memory_order_release);
     if (current_device == index) current_device = -1;
 }
@@ -85,15 +94,22 @@ std::shared_ptr<Stream> Machine::make_stream(int device, int priority) {
 }
 
 std::shared_ptr<Stream> Machine::create_stream(int priority) {
-    auto made = make_stream(current().index(), priority);
+    Device &owner = current();
+    auto made = make_stream(owner.index(), priority);
     streams_.add(made);
+    if (owner.resetting().load()) {
+        streams_.remove_if([&](const Stream &each) { return &each == made.get(); });  // or the reset has done it
+        being_reset(owner.index());
+    }
     return made;
 }
 
 std::shared_ptr<Stream> Machine::stream(void *handle) {
     if (handle != nullptr) return streams_.find(handle);
     Device &owner = current();
-    return streams_.find_or_add(&owner, [&] { return make_stream(owner.index(), 0); });
+    auto found = streams_.find_or_add(&owner, [&] { return make_stream(owner.index(), 0); });
+    if (owner.resetting().load()) being_reset(owner.index());
+    return found;
 }
 
 void Machine::destroy_stream(void *handle) {

@@ -30,13 +30,13 @@ class Device {
         : index_(index), heap_(index, capacity, space, budget) {}
     int index() const noexcept { return index_; }
     Heap &heap() noexcept { return heap_; }
-    // Held by the one reset of the device that is going on.
-    std::mutex &resetting() noexcept { return resetting_; }
+    // Whether a reset of the device is going on: a stream made now would outlive the memory that it works on.
+    std::atomic<bool> &resetting() noexcept { return resetting_; }
 
   private:
     const int index_;
     Heap heap_;
-    std::mutex resetting_;
+    std::atomic<bool> resetting_{false};
 };
 
 class Machine {
@@ -56,14 +56,15 @@ class Machine {
     int current_index() const noexcept;  // -1: none
     void set_current(int index);         // Fault InvalidDevice
     // Takes away the device's streams, once what is queued on them has run, and its memory. Fault InvalidDevice when it
-    // is not in use, InvalidArgument in a host function on one of those streams.
+    // is not in use or being reset already, InvalidArgument in a host function on one of those streams.
     void reset(int index);
     // Whether the device has been used since the start or its last reset.
     bool active(int index) const noexcept;
 
-    // A new stream on the current device; its address is its handle.
+    // A new stream on the current device; its address is its handle. Fault InvalidDevice during a reset of the device.
     std::shared_ptr<Stream> create_stream(int priority);
-    // The stream behind a handle; nullptr means the current device's default stream. Fault InvalidHandle.
+    // The stream behind a handle; nullptr means the current device's default stream. Fault InvalidHandle;
+    // InvalidDevice for a default stream during a reset of its device.
     std::shared_ptr<Stream> stream(void *handle);
     // Forgets the stream and runs what is queued on it. Fault InvalidHandle, InvalidArgument in a host function on it.
     void destroy_stream(void *handle);
