@@ -62,10 +62,11 @@ WRAPPED(aclnnMul, out, dtype(self, kAll), at::mul_out(out, self, other))
 """
 WRONG = {
     "OP(aclnnAdd, broadcasts(out, {&self, &other}), at::add_out(out, sefl, other, alpha.get()))": "sefl",
-    "OP(aclnnSub, broadcasts(out, {&self, &other}), at::sub_out(out, self, other, alpha.get(), 3))": "sub_out",
+    "OP(aclnnFmodTensor, broadcasts(out, {&self, &other}), at::fmod_out(out, self, other, 3))": "fmod_out",
     "OP(aclnnDiv, broadcasts(out, &self), at::div_out(out, self, other))": "initializer_list",
     "OP(aclnnGcd, brodcasts(out, {&self}), at::gcd_out(out, self, other))": "brodcasts",
     "OP(aclnnErf, same_shape(out, self), out.copy_(self.erff()))": "erff",
+    "OP(aclnnExp, same_shape(out, self))": "no kernel",
     "WRAPPED(aclnnMaximum, aut, dtype(self, kAll), at::maximum_out(out, self, other))": "aut",
     "WRAPPED(aclnnMinimum, out, dtype(self, kAlll), at::minimum_out(out, self, other))": "kAlll",
 }

@@ -147,6 +147,7 @@ std::string show_call(std::string_view names, const T &...values) {
 #define OP_EXPORT extern "C" __attribute__((visibility("default")))
 
 #define OP(NAME, CHECK, ...)                                                                                         \
+    static_assert(sizeof #__VA_ARGS__ > 1, #NAME " has no kernel: OP(name, check, kernel)");                         \
     OP_EXPORT aclnnStatus NAME##GetWorkspaceSize(PARAMS_##NAME, uint64_t *workspaceSize, aclOpExecutor **executor) { \
         using namespace vnpu::opapi;                                                                                 \
         return VNPU_OPERATOR_API() {                                                                                 \
