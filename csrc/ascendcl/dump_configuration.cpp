@@ -104,7 +104,7 @@ void require_initialized() {
 
 // torch_npu 2.13 ignores what these functions return: without this a program would wait for files that never come.
 template <class Body>
-void aloud(Body body) {
+void report_failure(Body body) {
     try {
         body();
     } catch (const std::exception &failure) {
@@ -117,7 +117,7 @@ void aloud(Body body) {
 
 aclError aclmdlInitDump() {
     return VNPU_API() {
-        aloud([] {
+        report_failure([] {
             if (initialized.exchange(true))
                 throw Error(ACL_ERROR_DUMP_ALREADY_RUN, "A dump is open already: aclmdlFinalizeDump ends it.");
         });
@@ -127,7 +127,7 @@ aclError aclmdlInitDump() {
 // A second configuration takes the place of the first.
 aclError aclmdlSetDump(const char *dumpCfgPath) {
     return VNPU_API(dumpCfgPath) {
-        aloud([&] {
+        report_failure([&] {
             acl::present(dumpCfgPath, "dumpCfgPath");
             require_initialized();
             std::shared_ptr<acl::Dump> dump = dump_of(dumpCfgPath);
@@ -139,7 +139,7 @@ aclError aclmdlSetDump(const char *dumpCfgPath) {
 
 aclError aclmdlFinalizeDump() {
     return VNPU_API() {
-        aloud([] {
+        report_failure([] {
             require_initialized();
             initialized = false;
             acl::Dump::end();

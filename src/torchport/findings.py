@@ -1,4 +1,4 @@
-"""Finding and Result: the two types that every room speaks.
+"""Finding and Result: the two types that every package uses.
 
 A step of torchport takes files and gives a `Result`: findings for people, data for the next step, and the hashes
 of what it read, so that a later step can tell whether the file still describes the same inputs.

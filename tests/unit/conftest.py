@@ -1,4 +1,4 @@
-"""What the tests of the Python rooms share."""
+"""What the tests of the Python packages share."""
 
 import signal
 import subprocess

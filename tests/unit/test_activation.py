@@ -58,7 +58,7 @@ ON_TORCH = (
 
 
 def test_importing_every_room_is_light() -> None:
-    """No room imports torch or loads a library by being imported: rooms also run in the user's process."""
+    """No package imports torch or loads a library by being imported: packages also run in the user's process."""
     output = python(
         f"""
 import sys

@@ -7,7 +7,7 @@
         scaled_loss.backward()
     optimizer.step()
 
-Importing this room does not import torch; the first use of a name does.
+Importing this package does not import torch; the first use of a name does.
 """
 
 from __future__ import annotations

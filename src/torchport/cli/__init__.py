@@ -126,7 +126,7 @@ def _run_command(name: str, words: list[str]) -> int:
             file=sys.stderr,
         )
         return USAGE
-    except Exception as error:  # whatever a room let through is our bug: say so, with exit code 3
+    except Exception as error:  # whatever a package let through is our bug: say so, with exit code 3
         if debug:
             traceback.print_exc()
         print(

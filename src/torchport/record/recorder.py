@@ -34,7 +34,7 @@ from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Jour
 from torchport.record.scaling import Scaling
 from torchport.record.sites import Sites
 
-# Modules of this room that dynamo is to leave alone.
+# Modules of this package that dynamo is to leave alone.
 UNTRACED = (
     "inputs", "limit", "names", "norms", "quantities", "readings", "recorder", "recording", "scaling",
 )  # fmt: skip

@@ -10,7 +10,7 @@ for; the folder's listing is the list of stand-ins. It is found when the script 
 before. Packages that cannot be stood in for raise an ImportError with what to use instead, from
 `knowledge/libraries.toml`.
 
-Importing this room imports neither torch nor any stand-in.
+Importing this package imports neither torch nor any stand-in.
 """
 
 from torchport.standins.finder import install, names, uninstall

@@ -1,6 +1,6 @@
 """torch.compile in the reference: what it returns on a GPU, run without a compiler.
 
-A compiler would read the patches of this room, and inductor would ask the CPU for what only a GPU has. Whatever a
+A compiler would read the patches of this package, and inductor would ask the CPU for what only a GPU has. Whatever a
 compiler does is not part of what the script computes.
 """
 
