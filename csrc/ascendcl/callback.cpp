@@ -7,9 +7,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "ascendcl/argument.h"
@@ -21,12 +21,73 @@ using namespace vnpu;
 
 namespace {
 
+// How a callback ended for which its stream waits.
+struct Outcome {
+    enum State { Pending, Ran, Dropped };
+    std::atomic<State> state{Pending};
+    Doorbell bell;
+
+    void set(State reached) {
+        state.store(reached);
+        bell.ring();
+    }
+};
+
+struct Report {
+    aclrtCallback fn;
+    void *data;
+    std::shared_ptr<Outcome> outcome;  // null where the stream goes on at once
+};
+
 // The reports of one subscribed thread.
-struct Mailbox {
-    std::mutex mutex;
-    std::condition_variable arrived;
-    std::deque<std::function<void()>> reports;
+class Mailbox {
+  public:
     int streams = 0;  // subscribed to it; guarded by Subscriptions
+
+    void put(Report report) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (closed_) unread();
+            reports_.push_back(std::move(report));
+        }
+        arrived_.notify_one();
+    }
+
+    // Null when none has come by the deadline.
+    std::optional<Report> take(Deadline deadline) {
+        std::unique_lock lock(mutex_);
+        const auto ready = [&] { return closed_ || !reports_.empty(); };
+        if (!deadline)
+            arrived_.wait(lock, ready);
+        else if (!arrived_.wait_until(lock, *deadline, ready))
+            return std::nullopt;
+        if (reports_.empty())
+            throw acl::Error(ACL_ERROR_RT_THREAD_SUBSCRIBE,
+                             "The thread was unsubscribed while it waited for a report.");
+        Report report = std::move(reports_.front());
+        reports_.pop_front();
+        return report;
+    }
+
+    // Nobody will take reports from here any more. Streams that wait for one of them fail, and do not wait for ever.
+    void close() {
+        const std::lock_guard lock(mutex_);
+        closed_ = true;
+        for (const Report &report : reports_)
+            if (report.outcome) report.outcome->set(Outcome::Dropped);
+        reports_.clear();
+        arrived_.notify_all();
+    }
+
+    [[noreturn]] static void unread() {
+        fail(FaultKind::InvalidArgument, "The callback did not run: its thread was unsubscribed before.");
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable arrived_;
+    std::deque<Report> reports_;
+    bool closed_ = false;
 };
 
 class Subscriptions {
@@ -48,7 +109,10 @@ class Subscriptions {
         if (it == by_stream_.end() || it->second.first != thread)
             throw acl::Error(ACL_ERROR_RT_STREAM_NO_CB_REG,
                              fmt::format("Thread {} is not subscribed to stream {}.", thread, stream.id()));
-        if (--it->second.second->streams == 0) by_thread_.erase(thread);
+        if (--it->second.second->streams == 0) {
+            it->second.second->close();
+            by_thread_.erase(thread);
+        }
         by_stream_.erase(it);
     }
 
@@ -105,22 +169,11 @@ aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBloc
         const auto queue = stream_of(stream);
         const bool block = blockType == ACL_CALLBACK_BLOCK;
         queue->submit(make_task("Callback", [fn, userData, block, mailbox = subscriptions().of(*queue)] {
-            struct Done {
-                std::atomic<bool> flag{false};
-                Doorbell bell;
-            };
-            const auto done = block ? std::make_shared<Done>() : nullptr;
-            {
-                const std::lock_guard lock(mailbox->mutex);
-                mailbox->reports.emplace_back([fn, userData, done] {
-                    fn(userData);
-                    if (!done) return;
-                    done->flag.store(true);
-                    done->bell.ring();
-                });
-            }
-            mailbox->arrived.notify_one();
-            if (done) done->bell.wait([&] { return done->flag.load(); });
+            const auto outcome = block ? std::make_shared<Outcome>() : nullptr;
+            mailbox->put({fn, userData, outcome});
+            if (!outcome) return;
+            outcome->bell.wait([&] { return outcome->state.load() != Outcome::Pending; });
+            if (outcome->state.load() == Outcome::Dropped) Mailbox::unread();
         }));
     };
 }
@@ -129,19 +182,11 @@ aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBloc
 aclError aclrtProcessReport(int32_t timeout) {
     return VNPU_API(timeout) {
         const Deadline deadline = acl::deadline(timeout);
-        const auto mailbox = subscriptions().of(pthread_self());
-        std::function<void()> report;
-        {
-            std::unique_lock lock(mailbox->mutex);
-            const auto ready = [&] { return !mailbox->reports.empty(); };
-            if (!deadline)
-                mailbox->arrived.wait(lock, ready);
-            else if (!mailbox->arrived.wait_until(lock, *deadline, ready))
-                throw acl::Error(ACL_ERROR_RT_REPORT_TIMEOUT, fmt::format("No report came within {} ms.", timeout));
-            report = std::move(mailbox->reports.front());
-            mailbox->reports.pop_front();
-        }
-        report();
+        const auto report = subscriptions().of(pthread_self())->take(deadline);
+        if (!report)
+            throw acl::Error(ACL_ERROR_RT_REPORT_TIMEOUT, fmt::format("No report came within {} ms.", timeout));
+        report->fn(report->data);
+        if (report->outcome) report->outcome->set(Outcome::Ran);
     };
 }
 

@@ -263,6 +263,19 @@ def test_callbacks_run_in_the_subscribed_thread(block: bool) -> None:
     assert ran_in == [thread.ident] * 3
 
 
+def test_a_callback_whose_thread_is_unsubscribed_fails_and_holds_nothing_up() -> None:
+    function = HostFunction(lambda _: None)
+    with stream() as queue:
+        acl("aclrtSubscribeReport", 1, queue)
+        acl("aclrtLaunchCallback", function, 0, 1, queue)  # waits for a thread that never comes
+        with Gate(queue):
+            acl("aclrtLaunchCallback", function, 0, 0, queue)
+            acl("aclrtUnSubscribeReport", 1, queue)
+        assert code("aclrtSynchronizeStreamWithTimeout", queue, 20_000) == ascendcl.RT_PARAM_INVALID
+        assert "its thread was unsubscribed" in ascendcl.message()
+        acl("aclrtSynchronizeStreamWithTimeout", queue, 20_000)
+
+
 def test_a_thread_without_subscription_has_no_reports() -> None:
     assert code("aclrtProcessReport", 10) == 107012
     with stream() as queue:
