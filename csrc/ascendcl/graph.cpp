@@ -1,5 +1,5 @@
-// Graphs (torch.npu.NPUGraph): capture and replay. A model's handle is its graph's address, live from the begin of the
-// capture until aclmdlRIDestroy.
+// Graphs (torch.npu.NPUGraph): capture and replay. A model's handle is live from when it is first given out until
+// aclmdlRIDestroy; a capture that is abandoned before leaves nothing.
 #include "ascendcl/graph.h"
 
 #include <acl/acl_rt.h>
@@ -42,7 +42,7 @@ aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode) {
         const auto origin = Machine::instance().stream(stream);
         if (origin == Machine::instance().stream(nullptr))
             throw acl::Error(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, "A default stream cannot be captured.");
-        models.add(begin_capture(*origin));
+        begin_capture(*origin);
     };
 }
 
@@ -52,14 +52,14 @@ aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *statu
         aclmdlRICaptureStatus &answer = required(status, "status");
         const auto graph = capturing() ? captured_by(*Machine::instance().stream(stream)) : nullptr;
         answer = graph ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE : ACL_MODEL_RI_CAPTURE_STATUS_NONE;
-        if (modelRI != nullptr) *modelRI = graph.get();
+        if (modelRI != nullptr) *modelRI = graph ? models.add(graph) : nullptr;
     };
 }
 
 aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
     return VNPU_API(stream, modelRI) {
         aclmdlRI &model = required(modelRI, "modelRI");
-        model = end_capture(*Machine::instance().stream(stream)).get();
+        model = models.add(end_capture(*Machine::instance().stream(stream)));
     };
 }
 

@@ -51,6 +51,8 @@ Graph::~Graph() {
 void Graph::keep(std::unique_ptr<Task> task) { tasks_.push_back(task.release()); }
 
 void Graph::execute(Stream &stream) {
+    if (!complete_.load(std::memory_order_acquire))
+        fail(FaultKind::InvalidArgument, "Graph {} cannot run: its capture has not been ended.", id_);
     stream.submit(make_task("GraphExecute", [self = shared_from_this()] {
         const std::lock_guard lock(self->running_);
         for (Task *task : self->tasks_) {
@@ -76,7 +78,7 @@ std::shared_ptr<Graph> captured_by(const Stream &stream) {
     return found == all.by_stream.end() ? nullptr : found->second.graph;
 }
 
-std::shared_ptr<Graph> begin_capture(Stream &stream) {
+void begin_capture(Stream &stream) {
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
     if (stream.closed()) fail(FaultKind::InvalidHandle, "Stream {} was destroyed.", stream.id());
@@ -84,7 +86,6 @@ std::shared_ptr<Graph> begin_capture(Stream &stream) {
     if (!all.by_stream.emplace(stream.id(), started).second)
         fail(FaultKind::InvalidArgument, "Stream {} is captured already.", stream.id());
     active.fetch_add(1);
-    return started.graph;
 }
 
 std::shared_ptr<Graph> end_capture(Stream &stream) {
@@ -95,6 +96,7 @@ std::shared_ptr<Graph> end_capture(Stream &stream) {
         fail(FaultKind::InvalidArgument, "No capture began on stream {}.", stream.id());
     const std::shared_ptr<Graph> graph = found->second.graph;
     all.finish(graph);
+    graph->complete();
     return graph;
 }
 

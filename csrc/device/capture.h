@@ -27,11 +27,15 @@ class Graph : public std::enable_shared_from_this<Graph> {
     size_t size() const noexcept { return tasks_.size(); }
     // Takes part in the capture under the capture's lock.
     void keep(std::unique_ptr<Task> task);
-    // Runs all tasks, in order, as one task of `stream`. Stops at the first that fails, under its name.
+    // Its capture has ended: nothing is added any more.
+    void complete() noexcept { complete_.store(true, std::memory_order_release); }
+    // Runs all tasks, in order, as one task of `stream`. Stops at the first that fails, under its name. Fault
+    // InvalidArgument before the capture has ended: a graph would become part of itself.
     void execute(Stream &stream);
 
   private:
     const uint32_t id_;
+    std::atomic<bool> complete_{false};
     std::mutex running_;  // a task may be run by one worker at a time
     std::vector<Task *> tasks_;
 };
@@ -41,7 +45,7 @@ bool capturing() noexcept;
 // The graph that captures the stream; null when none does.
 std::shared_ptr<Graph> captured_by(const Stream &stream);
 // Starts a capture. Fault InvalidArgument when the stream is captured already.
-std::shared_ptr<Graph> begin_capture(Stream &stream);
+void begin_capture(Stream &stream);
 // Ends the capture that began on this stream, for all streams that joined it. Fault InvalidArgument when none did.
 std::shared_ptr<Graph> end_capture(Stream &stream);
 
