@@ -38,6 +38,9 @@ class Draft {
         const uint64_t size = bytes::product(count, size_of(type), name);
         const uintptr_t start =
             bytes::sum(reinterpret_cast<uintptr_t>(address), bytes::product(offset, size_of(type), name), name);
+        if (start % size_of(type) != 0)
+            fail(FaultKind::InvalidArgument, "{} ({:#x}) is not where a {} can lie: its {} bytes must be aligned.",
+                 name, start, name_of(type), size_of(type));
         std::byte *view = live_range(reinterpret_cast<const void *>(start), size, name, comm_->device());
         plan_.ranges.push_back({view, size, name});
         return view;

@@ -352,6 +352,7 @@ def test_wrong_arguments_are_named_at_the_call() -> None:
         messages = []
         for call in (
             ("HcclAllReduce", at, at, 10_000, float32, SUM),
+            ("HcclAllReduce", at, at + 2, 10, float32, SUM),
             ("HcclAllReduce", at, at, 10, 99, SUM),
             ("HcclAllReduce", at, at, 10, float32, 7),
             ("HcclBroadcast", at, 10, float32, 1),
@@ -363,7 +364,14 @@ def test_wrong_arguments_are_named_at_the_call() -> None:
             messages.append(caught.value.message)
         return messages
 
-    texts = ["bytes past the end", "dataType is 99", "op is 7", "root is 1", "remoteRank is 5"]
+    texts = [
+        "bytes past the end",
+        "4 bytes must be aligned",
+        "dataType is 99",
+        "op is 7",
+        "root is 1",
+        "remoteRank is 5",
+    ]
     for message, text in zip(results(1, body)[0], texts, strict=True):
         assert text in message
 
