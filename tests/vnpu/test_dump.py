@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ascendcl
+import forked
 import pytest
 import torch
 import torch_npu
@@ -86,7 +87,7 @@ torch.save(x.cpu(), "last.pt")
 
 
 def test_what_is_launched_when_the_dump_ends_is_in_it() -> None:
-    ran = ascendcl.python(QUEUED, TASK_QUEUE_ENABLE="0")
+    ran = forked.python(QUEUED, TASK_QUEUE_ENABLE="0")
     assert ran.returncode == 0, ran.stderr
     found = dumped()
     assert (len(found["Tanh"]), "Sin" in found) == (50, False)

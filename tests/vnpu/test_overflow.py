@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import forked
 import pytest
 from ascendcl import UNSUPPORTED, ask, code, python
 
@@ -57,7 +58,7 @@ print(json.dumps(found))
 
 
 def outcome(**variables: str) -> dict[str, Any]:
-    ended = python(PROGRAM, **variables)
+    ended = forked.python(PROGRAM, **variables)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return found

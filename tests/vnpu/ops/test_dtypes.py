@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from aclnn import DTYPES, INVALID_ARGUMENT, first_phase
-from ascendcl import python
+from forked import python
 from oracle import DEVICE
 
 F = torch.nn.functional

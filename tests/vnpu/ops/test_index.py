@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
+import forked
 import pytest
 import torch
 from aclnn import INVALID_ARGUMENT, first_phase, run
@@ -227,8 +226,7 @@ torch.npu.synchronize()
 
 def test_an_index_past_the_end_names_the_operator() -> None:
     """In a process of its own: after a kernel's failure torch_npu refuses all further work, as on hardware."""
-    code = f"from torchport import vnpu; vnpu.activate(force=True)\n{PAST_THE_END}"
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    child = forked.python(PAST_THE_END)
     assert child.returncode != 0
     assert "aclnnIndex failed" in child.stderr
     assert "index 5 is out of bounds" in child.stderr
