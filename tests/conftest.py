@@ -7,6 +7,7 @@ import pytest
 # What takes longest goes first and files of seconds last, so that the processes end together. What starts programs goes
 # before what computes on the device: from then on torch_npu 2.13 polls in a thread, which takes a tenth of a core.
 ORDER = (
+    "tests/vnpu/port/test_sabotaged.py",
     "tests/vnpu/port/",
     "tests/unit/",
     "tests/vnpu/distributed/",
@@ -15,8 +16,8 @@ ORDER = (
 )
 # One process sees all of this folder: its last test judges what the others traced.
 TOGETHER = "tests/vnpu/ops/"
-# A test here is a program of half a minute that shares nothing with the next one, but in this file.
-APART, SHARING = "tests/vnpu/port/", "test_sabotaged.py"
+# A test here is a program of half a minute that shares nothing with the next one, but in the first of all files.
+APART = "tests/vnpu/port/"
 
 
 def share(nodeid: str) -> str:
@@ -24,7 +25,7 @@ def share(nodeid: str) -> str:
     path = nodeid.partition("::")[0]
     if path.startswith(TOGETHER):
         return TOGETHER
-    return nodeid if path.startswith(APART) and not path.endswith(SHARING) else path
+    return nodeid if path.startswith(APART) and path != ORDER[0] else path
 
 
 @pytest.hookimpl(trylast=True)

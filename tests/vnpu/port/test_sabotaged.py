@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "verdict"))
 
 import ports
-from matrix import HEALTHY, HOLDS, WRONG, Row, TableError
+from matrix import HOLDS, WRONG, Row, TableError
 
 CELLS = {
     "mlp": ["step deleted", "optimizer setting", "dropout rate", "layer frozen"],
@@ -20,42 +21,41 @@ CELLS = {
 }
 
 
-Rows = Mapping[tuple[str, str], Row | TableError]
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> ports.Ports:
-    return ports.Ports(tmp_path_factory.mktemp("verdict"), jobs=2)
+    return ports.Ports(tmp_path_factory.mktemp("verdict"), jobs=1)
 
 
 @pytest.fixture(scope="module")
-def rows(made: ports.Ports) -> Rows:
-    """All of them at once: two run at a time."""
-    return {(script, column): row for script, column, row in made.rows(CELLS)}
+def healthy(made: ports.Ports) -> Callable[[str], Row]:
+    """The row of a script's port, which is made once: its sabotaged copies go on from it."""
+    return functools.cache(made.healthy)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("script", CELLS)
-def test_a_healthy_port_holds(rows: Rows, script: str) -> None:
-    assert rows[script, HEALTHY] == Row(HOLDS)
+def test_a_healthy_port_holds(healthy: Callable[[str], Row], script: str) -> None:
+    assert healthy(script) == Row(HOLDS)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("script", "column"), [(script, column) for script in CELLS for column in CELLS[script]]
 )
-def test_a_faulty_port_does_not_hold(rows: Rows, script: str, column: str) -> None:
-    row = rows[script, column]
-    assert isinstance(row, Row), row
+def test_a_faulty_port_does_not_hold(
+    made: ports.Ports, healthy: Callable[[str], Row], script: str, column: str
+) -> None:
+    healthy(script)
+    row = made.sabotaged(script, column)
     assert row.acts
     assert (row.word, row.code[:3]) == (WRONG, "TP3"), row
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("rows")
 def test_neither_an_edit_that_breaks_the_port_nor_one_that_does_nothing_counts(
-    made: ports.Ports, monkeypatch: pytest.MonkeyPatch
+    made: ports.Ports, healthy: Callable[[str], Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    healthy("mlp")
     step = "            optimizer.step()\n"
     edits = {
         "rate x1.1": (step, step + "            # nothing\n"),
