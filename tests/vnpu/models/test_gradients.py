@@ -16,11 +16,11 @@ from models.measure import Step, steps
 FURTHER = ("densenet", "efficientnet", "swin", "ssd", "diffusion", "t5", "experts", "recommendation")
 FEW = {
     **{(name, dtype): 0 for name in FURTHER for dtype in (torch.bfloat16, torch.float16)},
-    ("resnet18", torch.float32): 5,
-    ("resnet18", torch.bfloat16): 3,
+    ("resnet18", torch.float32): 2,
+    ("resnet18", torch.bfloat16): 1,
     ("resnet18", torch.float16): 1,
-    ("resnet50", torch.float32): 5,
-    ("resnet50", torch.bfloat16): 2,
+    ("resnet50", torch.float32): 2,
+    ("resnet50", torch.bfloat16): 1,
     ("resnet50", torch.float16): 1,
 }
 

@@ -232,7 +232,7 @@ for _ in range(3):
 
 
 def test_a_port_that_fails_where_the_original_does_not(place):
-    run = port(script(place, TRAINS + "import os\nif w.device.type == 'npu': os._exit(4)\n"))
+    run = port("--no-control", script(place, TRAINS + "import os\nif w.device.type == 'npu': os._exit(4)\n"))
     assert run.returncode == 1
     assert "the port ends with exit status 4, the original with exit status 0" in " ".join(run.stdout.split())
 
@@ -412,10 +412,10 @@ def test_a_whole_project(place):
         "for _ in range(3):\n    net(torch.ones(2, 3).cuda()).sum().backward()\n"
     )
     script(place / "project", text)
-    alone = port("project/train.py", "--json")
+    alone = port("--no-control", "project/train.py", "--json")
     assert json.loads(alone.stdout)["data"]["verdict"] == "does not hold"
     assert json.loads(alone.stdout)["data"]["modules"][0]["path"].endswith("nets/small.py")
-    whole = port("project", "--main", "project/train.py", "--json")
+    whole = port("--no-control", "project", "--main", "project/train.py", "--json")
     data = json.loads(whole.stdout)["data"]
     assert (data["verdict"], data["modules"]) == ("holds", []), data["reason"]
 
@@ -426,7 +426,7 @@ def test_data_beside_and_above_the_folder_are_found(place, monkeypatch):
     (place / "work").mkdir()
     script(place / "work", "n = int(open('../data/x.txt').read())" + TRAINS.replace("range(3)", "range(n)"))
     monkeypatch.chdir(place / "work")
-    run = port("train.py", "--json")
+    run = port("--no-control", "train.py", "--json")
     assert json.loads(run.stdout)["data"]["verdict"] == "holds"
 
 
