@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 import re
 from html.parser import HTMLParser
@@ -124,6 +126,26 @@ def test_hostile_text_stays_text(result: Result) -> None:
     assert attacked.tags.count("style") == 1
     assert "img" not in attacked.tags
     assert attacked.text.count("<script>alert(1)</script>") >= 20
+
+
+def allowed(policy: str, kind: str, content: str) -> bool:
+    """Whether a browser uses this inline element of a page with that content policy (CSP level 3, 6.7.3.3)."""
+    digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    sources = next(words[1:] for words in map(str.split, policy.split(";")) if words[0] == f"{kind}-src")
+    return "'unsafe-inline'" in sources or f"'sha256-{digest}'" in sources
+
+
+def test_the_policy_allows_one_script_and_one_style() -> None:
+    text = page(port())
+    found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+    assert found is not None
+    policy = found[1]
+    for kind in ("script", "style"):
+        (own,) = re.findall(rf"<{kind}>(.*?)</{kind}>", text, re.DOTALL)
+        assert not allowed(policy, kind, "alert(1)")
+        assert not allowed(policy, kind, own + " ")
+        assert allowed(policy, kind, own)
+    assert "unsafe" not in policy and policy.startswith("default-src 'none';")
 
 
 def test_conversion(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ the numbers, what to do next, what is left to do, and what it rests on. Scripts 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable
 from html import escape
 from importlib import resources
@@ -28,22 +30,34 @@ _SECTIONS: tuple[Callable[[Result], str], ...] = (
     verdict, numbers, next_steps, differences, comparison, quantities, power,
     runs, modules, files, findings, operators, residue, changes,
 )  # fmt: skip
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
 def page(result: Result) -> str:
     """The page for what analyze, convert, port or compare left."""
     label, title = heading(result)
     body = "\n".join(filter(None, (section(result) for section in _SECTIONS)))
+    style, script = (f"\n{_file(name)}" for name in ("page.css", "page.js"))
     return (
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">'
         '<meta name=viewport content="width=device-width, initial-scale=1">'
-        f"<title>{escape(label)}: {escape(title)}</title>\n<style>\n{_file('page.css')}</style></head>\n<body>\n"
+        f"<title>{escape(label)}: {escape(title)}</title>\n<style>{style}</style></head>\n<body>\n"
         f"<header><p>{escape(label)}</p><h1>{escape(title)}</h1></header>\n<main>\n{body}\n</main>\n"
         f"<footer>torchport {escape(__version__)}, {escape(count(len(result.inputs), 'file'))} read. "
         "This page needs no network and holds nothing but text.</footer>\n"
-        f"<script>\n{_file('page.js')}</script></body></html>\n"
+        f"<script>{script}</script></body></html>\n"
+    )
+
+
+def _policy(style: str, script: str) -> str:
+    """What a browser may use of the page: this style and this script, known by their hashes, and nothing else."""
+
+    def known(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    return (
+        f"default-src 'none'; style-src {known(style)}; script-src {known(script)}; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 
