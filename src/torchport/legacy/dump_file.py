@@ -6,11 +6,12 @@ header (a protobuf message), and the bytes of the inputs and then of the outputs
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeVar
 
 import torch
 
@@ -25,24 +26,27 @@ DTYPES = {
 PARTS = {"output": 3, "input": 4}
 DATA_TYPE, SHAPE = 1, 3
 SIZE = {"output": 6, "input": 5}
+_LONGEST = 10  # bytes of a protobuf integer, which has 64 bits
+_Kind = TypeVar("_Kind", int, bytes)
 Tensors = dict[str, list[torch.Tensor]]  # by "input" and "output"
 
 
 def read(path: str | os.PathLike[str]) -> Tensors:
     """The tensors in a dump file.
 
-    Raises ValueError for a file that is none or ends too early, and for a tensor of a type that torch does not have.
+    Raises ValueError for a file that is none or ends too early, and for a tensor of a type that torch does not have or
+    whose shape does not fit its bytes; OSError where the file cannot be read.
     """
     data = pathlib.Path(path).read_bytes()
     if len(data) < 8 or len(data) < 8 + (length := struct.unpack_from("<Q", data)[0]):
         raise ValueError(f"{path} is no dump of an operator: it ends within its header")
     try:
-        return _tensors(path, data[8 : 8 + length], data[8 + length :])
-    except IndexError:
-        raise ValueError(f"{path} is no dump of an operator: its header is not a message") from None
+        return _tensors(data[8 : 8 + length], data[8 + length :])
+    except ValueError as error:
+        raise ValueError(f"{path} is no dump of an operator that can be read: {error}") from None
 
 
-def _tensors(path: str | os.PathLike[str], header: bytes, data: bytes) -> Tensors:
+def _tensors(header: bytes, data: bytes) -> Tensors:
     place = 0
     found: Tensors = {}
     for part in ("input", "output"):
@@ -50,21 +54,32 @@ def _tensors(path: str | os.PathLike[str], header: bytes, data: bytes) -> Tensor
         for number, message in _fields(header):
             if number != PARTS[part]:
                 continue
-            fields = dict(_fields(message))
-            dtype = DTYPES.get(fields.get(DATA_TYPE, 0))
+            fields = dict(_fields(_is(bytes, message)))
+            kind = _is(int, fields.get(DATA_TYPE, 0))
+            dtype = DTYPES.get(kind)
             if dtype is None:
-                raise ValueError(
-                    f"{path}: an {part} has data type {fields.get(DATA_TYPE, 0)}, which torch lacks"
-                )
-            shape = [size for _, sizes in _fields(fields.get(SHAPE, b"")) for size in _varints(sizes)]
-            size = fields.get(SIZE[part], 0)
+                raise ValueError(f"an {part} has data type {kind}, which torch lacks")
+            sizes = _fields(_is(bytes, fields.get(SHAPE, b"")))
+            shape = [size for _, packed in sizes for size in _varints(packed)]
+            size = _is(int, fields.get(SIZE[part], 0))
             raw = data[place : place + size]
             if len(raw) < size:
-                raise ValueError(f"{path} ends within an {part}")
+                raise ValueError(f"it ends within an {part}")
+            if math.prod(shape) * dtype.itemsize != size or max(shape, default=0) >= 2**63:
+                raise ValueError(f"an {part} of {size} bytes has the shape {shape} and the type {dtype}")
             place += size
             flat = torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0, dtype=dtype)
-            found[part].append(flat.view(shape))
+            try:
+                found[part].append(flat.view(shape))
+            except RuntimeError as error:  # an empty one whose other sizes have a product beyond 64 bits
+                raise ValueError(f"an {part} has the shape {shape}: {error}") from None
     return found
+
+
+def _is(kind: type[_Kind], value: object) -> _Kind:
+    if not isinstance(value, kind):
+        raise ValueError("its header has a field of another kind than CANN's")
+    return value
 
 
 def _varints(data: int | bytes) -> Iterator[int]:
@@ -80,24 +95,24 @@ def _varints(data: int | bytes) -> Iterator[int]:
 
 def _varint_at(data: bytes, place: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
-        byte = data[place]
+    for byte in data[place : place + _LONGEST]:
         value |= (byte & 0x7F) << shift
         place, shift = place + 1, shift + 7
         if byte < 0x80:
             return value, place
+    raise ValueError("its header is not a message")
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of each field: integers and bytes, of which CANN's messages consist."""
     place = 0
     while place < len(message):
         key, place = _varint_at(message, place)
         value, place = _varint_at(message, place)
-        if key & 7 not in (0, 2):
-            raise IndexError("a kind of field that CANN's messages do not have")
         if key & 7 == 0:
             yield key >> 3, value
-        else:
+        elif key & 7 == 2 and place + value <= len(message):
             yield key >> 3, message[place : place + value]
             place += value
+        else:
+            raise ValueError("its header is not a message")
