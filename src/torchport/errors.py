@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
+
 
 class TorchportError(Exception):
     """Something the user can act on: a usage mistake, a missing file, a broken input.
@@ -15,3 +19,16 @@ class TorchportError(Exception):
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Let an OSError of the block name `path`, which the block writes.
+
+    Where a disk is full, the system names no file for a write, and Python names the source of a copy.
+    """
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = os.fspath(path), None
+        raise

@@ -12,13 +12,14 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from torchport import __version__
-from torchport.errors import TorchportError
+from torchport.errors import TorchportError, naming
 
 FORMAT = "torchport-result"
 # 1: first version.
@@ -189,21 +190,26 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
     """
     if mode is None:
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
-    try:
+    with naming(path):
         descriptor, aside = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
-    except OSError as error:
-        error.filename = str(path)  # the one that the caller knows
-        raise
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(aside, mode)
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(aside, mode)
+            os.replace(aside, path)
+        except BaseException:
+            os.unlink(aside)
+            raise
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy content, permissions and times. Raises OSError, which names the one that cannot be read or written."""
+    with open(source, "rb"):
+        pass
+    with naming(target):
+        shutil.copy2(source, target)
 
 
 def _umask() -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,54 @@ def project(tmp_path: Path) -> Path:
     (source / "link.txt").symlink_to("data.txt")
     convert_tree(source, tmp_path / "out")
     return source
+
+
+LIMITED = """
+import resource, sys
+from torchport.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def full(room: int, *words: object) -> subprocess.CompletedProcess[str]:
+    """`torchport` where no file becomes larger than `room` bytes: writes then fail half-way, as on a full disk."""
+    command = [sys.executable, "-c", LIMITED, str(room), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("name", "room"), [("data.bin", 50_000), ("large.py", 50_000)])
+def test_a_full_disk_names_the_file_and_leaves_what_was(project: Path, name: str, room: int) -> None:
+    out, other = project.parent / "out", project.parent / "other"
+    before = contents(out)
+    (project / name).write_text(SCRIPT + "# 0123456789\n" * 10_000)
+    (project / "data.txt").write_text("5\n")
+    for target in (out, other):
+        ended = full(room, "convert", project, "-o", target)
+        assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+        assert f"cannot write {target / name}: File too large" in ended.stderr
+    assert not other.exists()
+    assert contents(out) == before
+    assert full(10**6, "convert", project, "-o", other).returncode == 0
+    assert full(10**6, "convert", project, "-o", out).returncode == 0
+    assert (out / "data.txt").read_text() == "5\n"
+    assert sorted(path.name for path in (out / ".torchport").iterdir()) == ["convert.json", "written.json"]
+
+
+def test_a_file_that_cannot_be_read_is_not_called_unwritable(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.copy2
+
+    def gone(source: Path, target: Path) -> None:
+        (project / "data.txt").unlink(missing_ok=True)
+        real(source, target)
+
+    monkeypatch.setattr(shutil, "copy2", gone)
+    (project / "aaa.txt").write_text("1")  # comes before it
+    with pytest.raises(TorchportError, match=r"cannot read .*in/data\.txt: No such file"):
+        convert_tree(project, project.parent / "new")
+    assert not (project.parent / "new").exists()
 
 
 def contents(folder: Path) -> dict[str, str | bytes]:

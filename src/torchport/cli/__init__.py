@@ -119,7 +119,10 @@ def _run_command(name: str, words: list[str]) -> int:
     except OSError as error:  # no place to write to, no permission, a full disk: the machine's, not ours
         if debug:
             traceback.print_exc()
-        where = "" if error.filename is None else f"{error.filename}: "
+        names = [
+            os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)
+        ]
+        where = f"{' -> '.join(names)}: " if names else ""
         print(f"torchport {name}: {where}{error.strerror or error}", file=sys.stderr)
         print(
             "  Give a place that can be written and has room; --debug shows what was being done.",

@@ -1,7 +1,9 @@
 """The files of an output folder: what a conversion writes there, and whether a person has changed them since.
 
-`.torchport/written.json` keeps the fingerprint of every file that a conversion wrote. It is made as `writing.json`
-before the first file is, so that a conversion that was killed half-way does not look like somebody's edits.
+`.torchport/written.json` keeps the fingerprint of every file that a conversion wrote. All files
+are made in `.torchport/unfinished` and moved when the last is there, so that a full disk leaves what was. It is made as
+`writing.json` before the first is moved, so that a conversion that was killed half-way does not look like somebody's
+edits.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from torchport.errors import TorchportError
-from torchport.findings import Result, hash_bytes, write_atomically
+from torchport.errors import TorchportError, naming
+from torchport.findings import Result, copy_file, hash_bytes, write_atomically
 from torchport.source.project import PRIVATE
 
 RESULT, WRITING, WRITTEN = "convert.json", "writing.json", "written.json"
+UNFINISHED = "unfinished"
 _LISTED = 20
 _HASHED = (
     64 * 2**20
@@ -34,20 +37,22 @@ class Planned:
     def fingerprint(self) -> str:
         return hash_bytes(self.content) if self.source is None else fingerprint(self.source)
 
+    def kept_mode(self, target: Path) -> Planned:
+        """The same with the mode of the file `target` that it is to replace, where it has none of its own."""
+        if self.source is not None or self.mode is not None or not target.is_file():
+            return self
+        return dataclasses.replace(self, mode=target.stat().st_mode & 0o7777)
+
     def write(self, target: Path) -> None:
-        """Write it to `target`, whose folder is made. Raises OSError."""
+        """Write it to `target`, which is not there, and whose folder is made. Raises OSError."""
         target.parent.mkdir(parents=True, exist_ok=True)
         if self.source is None:
             write_atomically(target, self.content, self.mode)
-            return
-        if target.is_symlink():
-            target.unlink()
-        if self.source.is_symlink():
-            if target.exists():
-                target.unlink()
-            os.symlink(os.readlink(self.source), target)
+        elif self.source.is_symlink():
+            with naming(target):
+                os.symlink(os.readlink(self.source), target)
         else:
-            shutil.copy2(self.source, target)
+            copy_file(self.source, target)
 
 
 def fingerprint(path: Path) -> str:
@@ -65,20 +70,38 @@ def fingerprint(path: Path) -> str:
 def write_output(out: Path, plan: Mapping[str, Planned], result: Result, *, force: bool) -> None:
     """Write the planned files into the folder `out`, their fingerprints, and `result`.
 
-    All or nothing as far as a person's work is concerned: raises TorchportError before anything is written where a
-    file was edited or deleted since torchport wrote it, or is not torchport's at all; with `force` these are
-    overwritten. Raises OSError for what cannot be written.
+    Raises TorchportError before anything is written where a file was edited or deleted since torchport wrote it, or is
+    not torchport's at all; with `force` these are overwritten. Raises OSError, which names the file in `out`, for what
+    cannot be written: what was in `out` is then still there, and the folder is not where it was not.
     """
     coming = {name: one.fingerprint() for name, one in plan.items()}
     if not force:
         _refuse_edited(out, coming)
     private = out / PRIVATE
-    private.mkdir(parents=True, exist_ok=True)
-    Result("convert", data={"written": coming}).write(private / WRITING)
-    for name, one in plan.items():
-        one.write(out / name)
-    result.write(private / RESULT)
-    os.replace(private / WRITING, private / WRITTEN)
+    aside = private / UNFINISHED
+    new = not out.exists()
+    try:
+        if aside.exists():  # of one that was killed
+            shutil.rmtree(aside)
+        aside.mkdir(parents=True)
+        for name, one in plan.items():
+            try:
+                one.kept_mode(out / name).write(aside / name)
+            except OSError as error:
+                if Path(error.filename).is_relative_to(aside):
+                    error.filename = str(out / name)  # the one that the caller knows
+                raise
+        Result("convert", data={"written": coming}).write(private / WRITING)
+        for name in plan:
+            with naming(out / name):
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(aside / name, out / name)
+        result.write(private / RESULT)
+        os.replace(private / WRITING, private / WRITTEN)
+    except BaseException:
+        shutil.rmtree(out if new else aside, ignore_errors=True)
+        raise
+    shutil.rmtree(aside)
 
 
 def edited(out: Path) -> list[str]:

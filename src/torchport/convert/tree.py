@@ -93,10 +93,10 @@ def convert_tree(
     """
     require(source)
     _check_out(source, out)
+    plan: dict[str, Planned] = {}
     try:
         converted = {one.path: one for one in convert_project(source, style, extras, apart_from=out)}
         result = result_of(source, style, list(converted.values()), out=str(out))
-        plan: dict[str, Planned] = {}
         for path in files(source, apart_from=out):
             one = converted.get(path)
             if one is not None and one.changed:
@@ -107,9 +107,15 @@ def convert_tree(
                 plan[display_name(path, source)] = Planned(source=path)
         if beside is not None:
             plan.update(beside(result))
+    except OSError as error:
+        raise TorchportError(f"cannot read {error.filename or source}: {error.strerror}") from error
+    try:
         write_output(out, plan, result, force=force)
     except OSError as error:
-        raise TorchportError(f"cannot write {error.filename or out}: {error.strerror}") from error
+        path = Path(error.filename or out)
+        theirs = path.is_relative_to(source) and not path.is_relative_to(out)
+        what = "read" if theirs else "write"
+        raise TorchportError(f"cannot {what} {path}: {error.strerror}") from error
     return result
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from torchport.compare import Verdict, compare
 from torchport.convert import convert_tree, edited
 from torchport.convert.project import said_once
 from torchport.errors import TorchportError
-from torchport.findings import Finding, Result, Safety, Severity, write_atomically
+from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
 from torchport.port import controls, given, judging, runs
 from torchport.port.child import signals_unwind
 from torchport.port.left import FileRow, compare_files
@@ -130,7 +129,7 @@ def _copy(files: list[Path], place: Path, target: Path) -> None:
     for path in files:
         copy = target / path.relative_to(place)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
+        copy_file(path, copy)
 
 
 def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

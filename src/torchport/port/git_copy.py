@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from pathlib import Path
+
+from torchport.findings import copy_file
 
 OWN = ("HEAD", "index")  # of a work tree
 SHARED = ("config", "packed-refs", "shallow")  # of the repository it belongs to
@@ -44,7 +45,7 @@ def copy_repository(source: str, target: str) -> None:
     (place / "objects" / "info" / "alternates").write_bytes(objects + b"\n")
     for name, folder in [*((name, own) for name in OWN), *((name, shared) for name in SHARED)]:
         with contextlib.suppress(FileNotFoundError, PermissionError):
-            shutil.copyfile(folder / name, place / name)
+            copy_file(folder / name, place / name)
     if (place / "config").exists():
         config = (place / "config").read_text(encoding="utf-8", errors="surrogateescape")
         (place / "config").write_text(WORKTREE.sub("", config), encoding="utf-8", errors="surrogateescape")
@@ -61,4 +62,4 @@ def _copy_refs(source: Path, target: Path) -> None:
             if count > MOST_REFS:
                 return  # HEAD's is in packed-refs in such a repository, or git says that it is missing
             with contextlib.suppress(FileNotFoundError, PermissionError):
-                shutil.copyfile(Path(folder, name), place / name)
+                copy_file(Path(folder, name), place / name)

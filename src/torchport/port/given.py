@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.errors import TorchportError
+from torchport.findings import copy_file
 from torchport.port.plan import Plan
 from torchport.record import recording
 from torchport.record.recording import Recording
@@ -120,4 +121,4 @@ def _linked(source: str, target: str) -> None:
     with contextlib.suppress(OSError):  # another file system, or one without links
         os.link(source, target)
         return
-    shutil.copy2(source, target)
+    copy_file(Path(source), Path(target))

@@ -19,6 +19,7 @@ import stat
 from collections import deque
 from collections.abc import Mapping
 
+from torchport.errors import naming
 from torchport.port.git_copy import copy_repository
 from torchport.port.lock import LOCK
 
@@ -238,7 +239,8 @@ def copy_file(source: str, target: str, clone_only: bool = False) -> tuple[int, 
                     os.unlink(target)
                     return None
             else:
-                _copy_bytes(reader, writer, state.st_size)
+                with naming(target):
+                    _copy_bytes(reader, writer, state.st_size)
             os.fchmod(writer, stat.S_IMODE(state.st_mode))
             os.utime(writer, ns=(state.st_atime_ns, state.st_mtime_ns))
             return signature(os.fstat(writer))

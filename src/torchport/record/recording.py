@@ -68,7 +68,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchport.errors import TorchportError
+from torchport.errors import TorchportError, naming
 from torchport.findings import Result, write_atomically
 
 HEAD = "recording.json"
@@ -143,19 +143,20 @@ class Journal:
         return time.perf_counter() - self._start
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Append one event. Raises OSError where the disk is full."""
+        """Append one event. Raises OSError, which names the file, where the disk is full."""
         if os.getpid() != self._process:
             return
+        path = self._directory / PROCESSES / str(self._process) / JOURNAL
         if self._descriptor is None:
-            folder = self._directory / PROCESSES / str(self._process)
-            folder.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(
-                folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
-            )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         line = json.dumps(
             {"kind": kind, **{name: _plain(value) for name, value in fields.items()}}, allow_nan=False
         )
-        os.write(self._descriptor, line.encode() + b"\n")
+        left = line.encode() + b"\n"
+        with naming(path):
+            while left:  # a disk that becomes full takes a part
+                left = left[os.write(self._descriptor, left) :]
 
     def close(self) -> None:
         """Close the file; the journal cannot be used afterwards."""
