@@ -64,11 +64,12 @@ def run(
         told, tell = os.pipe()
         answer, answered = os.pipe()
         _OURS.update((tell, answer))
+        parent = os.getpid()
         keeper = os.fork()
         if keeper == 0:
             for descriptor in _OURS:
                 os.close(descriptor)
-            _keep(command, environment, folder, stdout, stderr, told, answered)
+            _keep(command, environment, folder, stdout, stderr, told, answered, parent)
         os.close(told)
         os.close(answered)
     stopped = ""
@@ -97,6 +98,7 @@ def _keep(
     stderr: Path,
     told: int,
     answered: int,
+    parent: int,
 ) -> NoReturn:
     """The keeper: never returns to what it was forked from."""
     try:
@@ -104,7 +106,7 @@ def _keep(
             signal.signal(number, signal.SIG_IGN)  # ours to receive; it follows us by the pipe
         os.setsid()
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-        _answer(answered, _kept(command, environment, folder, stdout, stderr, told))
+        _answer(answered, _kept(command, environment, folder, stdout, stderr, told, parent))
     except OSError as error:
         _answer(answered, f"error {error.strerror}: {error.filename}")
     except BaseException:
@@ -125,8 +127,8 @@ def _kept(
     stdout: Path,
     stderr: Path,
     told: int,
+    parent: int,
 ) -> str:
-    parent = os.getppid()
     with open(stdout, "wb") as out, open(stderr, "wb") as err:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,

@@ -17,7 +17,7 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -80,10 +80,10 @@ def _start(
     streams: Sequence[_Stream],
     mask: set[int | signal.Signals],
 ) -> subprocess.Popen[bytes]:
-    control = ctypes.CDLL(None).prctl
+    end_with_parent = ending_with_parent()
 
     def prepare() -> None:
-        control(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     try:
@@ -95,6 +95,19 @@ def _start(
     finally:
         for stream in streams:
             os.close(stream.end)
+
+
+def ending_with_parent() -> Callable[[], None]:
+    """A function to be called in a child of this process, which is then killed when this process is gone, be it before
+    the call."""
+    control, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def end_with_parent() -> None:
+        control(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # the system does not tell of an end that was before
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return end_with_parent
 
 
 class _Stream:
