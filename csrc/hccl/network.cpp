@@ -19,8 +19,9 @@ std::array<char, 64> host_name() {
     return name;
 }
 
-// The root's part: hears every rank, then tells every rank of all.
-void gather(const Socket &host, const Identity &id, int ranks, Deadline deadline) {
+// The root's part: hears every rank, then tells every rank of all. Who comes after a failure is told of it for as long
+// as the root's own rank is there, which may itself come last.
+void gather(const std::stop_token &stop, const Socket &host, const Identity &id, int ranks, Deadline deadline) {
     std::vector<Introduction> table(static_cast<size_t>(ranks));
     std::vector<Socket> sockets(table.size());
     std::string problem;
@@ -54,6 +55,8 @@ void gather(const Socket &host, const Identity &id, int ranks, Deadline deadline
     const Answer answer = problem.empty() ? admitted() : refused(problem);
     tell(sockets, std::as_bytes(std::span(&answer, 1)), soon);
     if (problem.empty()) tell(sockets, std::as_bytes(std::span(table)), soon);
+    while (!problem.empty() && !stop.stop_requested())
+        if (const auto late = admission.next(Clock::now() + std::chrono::milliseconds(20))) tell(late->socket, answer);
 }
 
 // Every rank's introduction, as the root tells it.
@@ -78,7 +81,8 @@ std::vector<Introduction> meet(Socket to_root, const Endpoint &root, const Intro
 Network::Network(const Identity &id, const Endpoint &root, const Socket *host, int ranks, int rank, Deadline deadline)
     : rank_(rank) {
     std::jthread introduction;
-    if (host != nullptr) introduction = std::jthread([=] { gather(*host, id, ranks, deadline); });
+    if (host != nullptr)
+        introduction = std::jthread([=](const std::stop_token &stop) { gather(stop, *host, id, ranks, deadline); });
     Socket to_root = Socket::connect(root, deadline);
     const Socket listening = Socket::listen(to_root.local().address);
     const Endpoint mine = listening.local();

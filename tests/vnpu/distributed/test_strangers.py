@@ -233,11 +233,14 @@ def test_a_rank_beyond_the_last_is_told_by_the_root() -> None:
 
 
 def test_another_number_of_ranks_is_told_to_all() -> None:
+    """Also to the root's own rank, which comes after it here."""
     info = root_info()
     identity, port = parts(info)
-    first = Joining(info, 0)
     with connect(port, introduction(identity, ranks=3)) as connection:
+        first = Joining(info, 0)
         assert answer(connection) == (False, "nRanks is 3 on rank 1, and 2 on the root")
+        first.result()
+    assert first.seconds < SOON
     assert "could not join: nRanks is 3 on rank 1" in first.result().message
 
 
