@@ -53,11 +53,32 @@ class Parser {
         if (take_word("true")) return true;
         if (take_word("false")) return false;
         if (take_word("null")) return nullptr;
-        double number = 0;
-        const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
-        if (error != std::errc()) expected("a value");
-        at_ = static_cast<size_t>(end - text_.data());
-        return number;
+        return number();
+    }
+
+    size_t digits() {
+        const size_t begin = at_;
+        while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
+        return at_ - begin;
+    }
+
+    // std::from_chars takes more than JSON does: nan, inf, .5, 1. and 01.
+    double number() {
+        const size_t begin = at_;
+        take_word("-");
+        const bool zero = at_ < text_.size() && text_[at_] == '0';
+        const size_t whole = digits();
+        if (whole == 0) expected("a value");
+        if (zero && whole > 1) expected("a number without a zero in front");
+        if (take_word(".") && digits() == 0) expected("a digit behind the point");
+        if (take_word("e") || take_word("E")) {
+            if (!take_word("+")) take_word("-");
+            if (digits() == 0) expected("a digit of the exponent");
+        }
+        double value = 0;
+        if (std::from_chars(text_.data() + begin, text_.data() + at_, value).ec != std::errc())
+            expected("a number that fits into 64 bits");
+        return value;
     }
 
     Json object(int depth) {
@@ -105,8 +126,11 @@ class Parser {
         if (name != 'u') expected("an escape that JSON has");
         uint32_t point = code_unit();
         if (point >= 0xD800 && point < 0xDC00) {  // the first of two UTF-16 units
-            if (!take_word("\\u")) expected("the second half of a surrogate pair");
-            point = 0x10000 + ((point - 0xD800) << 10) + ((code_unit() - 0xDC00) & 0x3FF);
+            const uint32_t second = take_word("\\u") ? code_unit() : 0;
+            if (second < 0xDC00 || second > 0xDFFF) expected("the second half of a surrogate pair");
+            point = 0x10000 + ((point - 0xD800) << 10) + (second - 0xDC00);
+        } else if (point >= 0xDC00 && point < 0xE000) {
+            expected("the first half of a surrogate pair");
         }
         append_utf8(value, point);
     }

@@ -1,4 +1,5 @@
-// JSON, as far as CANN's configuration files need it. None of the packages that we build against brings a reader.
+// JSON (RFC 8259), for CANN's configuration files and rank tables. None of the packages that we build against brings a
+// reader.
 #pragma once
 
 #include <map>
@@ -15,7 +16,8 @@ struct Json : std::variant<std::nullptr_t, bool, double, std::string, std::vecto
     using List = std::vector<Json>;
 };
 
-// Fault InvalidArgument names the line and what was expected there.
-Json parse_json(std::string_view text);
+// Takes nothing that is not JSON, and at most ten levels of it. Fault InvalidArgument names the line and what was
+// expected there.
+[[gnu::visibility("default")]] Json parse_json(std::string_view text);
 
 }  // namespace vnpu::acl
