@@ -11,12 +11,14 @@ namespace vnpu::hccl {
 
 class RankTable {
   public:
-    // Faults: InvalidArgument when it cannot be read or names no rank; Unsupported when it names several servers.
+    // Faults name the file and the field: InvalidArgument when it cannot be read or is no rank table; Unsupported when
+    // it names several servers.
     explicit RankTable(const std::string &path);
     uint32_t ranks() const noexcept { return ranks_; }
 
     // The segment of the ranks of this table. Rank 0 makes it and tells the others, through a socket that has an
-    // abstract name (nothing of it stays in the file system), for as long as the Meeting lives.
+    // abstract name (nothing of it stays in the file system), for as long as the Meeting lives. Any user could take
+    // that name or connect to it, so each side asks the system whose the other is.
     class Meeting {
       public:
         Meeting(std::shared_ptr<Segment> segment, int socket);
@@ -29,7 +31,7 @@ class RankTable {
         std::shared_ptr<int> socket_;
         std::thread teller_;
     };
-    // Fault Timeout when rank 0 does not come.
+    // Faults: Timeout when rank 0 does not come; InvalidArgument when somebody else has taken its name.
     Meeting meet(uint32_t rank, Deadline deadline) const;
 
   private:

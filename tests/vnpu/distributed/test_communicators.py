@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import os
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import ascendcl
@@ -81,34 +78,6 @@ def test_a_rank_is_refused_in_a_part_it_is_not_a_member_of() -> None:
             hccl("HcclCreateSubCommConfig", ctypes.byref(parent), 1, ids, 1, 0, None, ctypes.byref(comm))
 
     results(2, body)
-
-
-def test_ranks_meet_by_a_rank_table(tmp_path: Path) -> None:
-    devices = [{"device_id": str(i), "rank_id": str(i)} for i in range(3)]
-    table = {
-        "version": "1.0",
-        "server_count": "1",
-        "server_list": [{"server_id": "127.0.0.1", "device": devices}],
-    }
-    path = tmp_path / "ranks.json"
-    path.write_text(json.dumps(table))
-
-    def body(rank: Rank) -> float:
-        time.sleep(0.1 * (2 - rank.number) / 2)  # rank 0 comes last
-        comm = ctypes.c_void_p()
-        hccl("HcclCommInitClusterInfo", os.fsencode(path), rank.number, ctypes.byref(comm))
-        try:
-            return total(rank, comm)
-        finally:
-            hccl("HcclCommDestroy", comm)
-
-    assert results(3, body) == [6, 6, 6]
-
-
-def test_a_rank_table_that_is_none_is_refused(tmp_path: Path) -> None:
-    comm = ctypes.c_void_p()
-    with pytest.raises(HcclError, match="cannot be read or names no rank_id"):
-        hccl("HcclCommInitClusterInfo", os.fsencode(tmp_path / "none.json"), 0, ctypes.byref(comm))
 
 
 def test_several_roots() -> None:
