@@ -32,7 +32,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check models distributed kills libraries conformance mutation verdict corpus fuzz lint types format docs show asan tsan micro bench clean distclean
+.PHONY: help setup build demo test install-check models distributed kills libraries conformance mutation verdict corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -110,8 +110,12 @@ asan tsan: export TORCHPORT_THREADS_SECONDS ?= 60
 asan: build/address/.built ## operator and device tests under AddressSanitizer and UBSanitizer
 	tools/sanitized address $(SANITIZED_PYTEST) tests/vnpu/ops $(DEVICE_TESTS)
 
-micro: build/address-device/.built build/thread/.built ## the sanitizers' small set, which CI runs: device tests under both
+micro: micro-address micro-thread ## the sanitizers' small set, which CI runs: device tests under both (-j2: at the same time)
+
+micro-address: build/address-device/.built
 	tools/sanitized address-device $(SANITIZED_PYTEST) $(DEVICE_TESTS)
+
+micro-thread: build/thread/.built
 	tools/sanitized thread $(SANITIZED_PYTEST) $(DEVICE_TESTS)
 
 tsan: build/thread/.built ## device tests under ThreadSanitizer
