@@ -6,7 +6,7 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/TypeProperties.h>
 
-#include "device/fault.h"
+#include "device/bytes.h"
 #include "device/machine.h"
 #include "opapi/aclnn/format.h"
 
@@ -223,10 +223,34 @@ void require(const Operand &operand) {
     if (operand.layout() && !operand.may_have_layout())
         fail(FaultKind::InvalidArgument, "parameter {} has the private format {}, allowed is ND: cast it back",
              operand.parameter(), name_of(operand.layout()));
+    live(operand, kAnyDevice);
 }
 
 void require(const Operands &list) {
     if (list.null() && !list.may_be_null()) fail(FaultKind::NullArgument, "parameter {} is null", list.parameter());
+    live(list, kAnyDevice);
+}
+
+uint64_t whole(at::IntArrayRef sizes, uint64_t itemsize) {
+    uint64_t all = itemsize;
+    for (const int64_t size : sizes) {
+        if (size < 0) fail(FaultKind::InvalidArgument, "dimensions {} have a negative one", text(sizes));
+        all = bytes::product(static_cast<uint64_t>(size), all, "a tensor");
+    }
+    return all;
+}
+
+void live(const Operand &operand, int device) {
+    if (!operand.defined()) return;
+    const c10::StorageImpl &storage = *operand.storage().unsafeGetStorageImpl();
+    if (storage.nbytes() == 0) return;
+    // A kernel that has replaced its argument by one of its own reads that.
+    if (!Machine::instance().space().contains(Machine::instance().space().unalias(storage.data()))) return;
+    still_live(storage.data(), storage.nbytes(), operand.parameter(), device);
+}
+
+void live(const Operands &list, int device) {
+    for (const Operand &operand : list) live(operand, device);
 }
 
 void require(const ScalarArgument &scalar) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "device/live_memory.h"
 #include "opapi/aclnn/tensor.h"
 
 namespace vnpu::opapi {
@@ -92,6 +93,21 @@ void dimension(int64_t dim, const Operand &tensor);
 template <class... T>
 void required(const T &...arguments) {
     (require(arguments), ...);
+}
+
+// Bytes of a tensor of these sizes, one element behind another. Fault InvalidArgument when no address could count them.
+uint64_t whole(at::IntArrayRef sizes, uint64_t itemsize);
+
+// Fault where an operand does not lie, as far as its view reaches, in one live allocation of the device.
+void live(const Operand &operand, int device);
+void live(const Operands &list, int device);
+inline void live(const ScalarArgument &, int) {}
+// For the operands of a kernel that is about to run, every time: what a graph replays, and what other devices free, was
+// checked long ago.
+template <class... T>
+void live_now(const T &...arguments) {
+    [[maybe_unused]] const int device = running_device();
+    (live(arguments, device), ...);
 }
 
 // "float32[2, 3]"

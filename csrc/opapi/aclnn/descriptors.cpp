@@ -2,7 +2,9 @@
 // CANN.
 
 #include "ascendcl/call.h"
+#include "device/bytes.h"
 #include "device/machine.h"
+#include "opapi/aclnn/check.h"
 #include "opapi/aclnn/format.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/tensor.h"
@@ -12,32 +14,39 @@ using namespace vnpu::opapi;
 
 namespace {
 
-// Bytes that the view reaches, from its storage's start.
-int64_t reach(const int64_t *sizes, const int64_t *strides, uint64_t rank, int64_t offset, int64_t itemsize) {
-    int64_t last = offset;
-    for (uint64_t i = 0; i < rank; ++i) {
-        if (sizes[i] == 0) return 0;
-        last += (sizes[i] - 1) * strides[i];
+// Bytes that the view reaches, from its storage's start. Nothing lies before that, so strides and offset are not
+// negative.
+uint64_t reach(at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset, uint64_t itemsize) {
+    if (offset < 0) fail(FaultKind::InvalidArgument, "offset is {}; it must not be negative.", offset);
+    auto elements = static_cast<uint64_t>(offset);
+    bool empty = false;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+        if (sizes[i] < 0 || strides[i] < 0)
+            fail(FaultKind::InvalidArgument, "Dimension {} has size {} and stride {}; neither may be negative.", i,
+                 sizes[i], strides[i]);
+        empty = empty || sizes[i] == 0;
+        const uint64_t steps = sizes[i] == 0 ? 0 : static_cast<uint64_t>(sizes[i]) - 1;
+        elements = bytes::sum(elements, bytes::product(steps, static_cast<uint64_t>(strides[i]), "stride"), "stride");
     }
-    return (last + 1) * itemsize;
+    return empty ? 0 : bytes::product(bytes::sum(elements, 1, "stride"), itemsize, "stride");
 }
 
-// `stored`: elements of the storage where a private format pads it, else 0.
+// `storage_sizes`: the dimensions of the storage where a private format pads it, else none.
 at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const int64_t *strides, int64_t offset,
-                void *data, int64_t stored) {
+                void *data, at::IntArrayRef storage_sizes) {
     const auto meta = c10::scalarTypeToTypeMeta(dtype);
-    const auto itemsize = static_cast<int64_t>(meta.itemsize());
-    const int64_t bytes = stored > 0 ? stored * itemsize : reach(sizes, strides, rank, offset, itemsize);
+    const uint64_t reached = reach({sizes, rank}, {strides, rank}, offset, meta.itemsize());
+    const uint64_t size = storage_sizes.empty() ? reached : whole(storage_sizes, meta.itemsize());
     void *bytes_at = nullptr;
-    if (bytes != 0) {
+    if (size != 0) {
         AddressSpace &space = Machine::instance().space();
         if (!space.contains(data))
             fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.",
                  data);
         bytes_at = space.alias(data);
     }
-    c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(bytes),
-                         c10::DataPtr(bytes_at, at::Device(at::kCPU)), nullptr, false);
+    c10::Storage storage(c10::Storage::use_byte_size_t(), size, c10::DataPtr(bytes_at, at::Device(at::kCPU)), nullptr,
+                         false);
     at::Tensor tensor =
         at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), meta);
     c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
@@ -68,11 +77,11 @@ OP_EXPORT aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsN
     return VNPU_OPERATOR_API() {
         auto made = std::make_unique<aclTensor>();
         made->format = format;
-        int64_t stored = 0;
+        at::IntArrayRef stored;
         if (format > ACL_FORMAT_ND) {  // private formats, and a few base formats of rare ranks
             const at::IntArrayRef storage(storageDims, storageDimsNum);
             made->layout = layout_of(format, storage);
-            if (made->layout) stored = c10::multiply_integers(storage);
+            if (made->layout) stored = storage;
         }
         made->view = view(viewDims, viewDimsNum, own(dataType), stride, offset, tensorData, stored);
         return made.release();

@@ -4,8 +4,8 @@
 //
 // The name is CANN's; the parameters have CANN's names and come from signatures.json. The second argument is what
 // the first phase (aclnnAddGetWorkspaceSize) checks, the rest is what runs on the stream. Both see each parameter
-// as an ATen value it owns (tensor.h). That line is all: entry points, the support table, the trace and the check of
-// the dtypes that CANN documents (dtypes.json) come from it.
+// as an ATen value it owns (tensor.h). That line is all: entry points, the support table, the trace, the check of the
+// dtypes that CANN documents (dtypes.json) and of the memory behind each operand come from it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -158,6 +158,7 @@ std::string show_call(std::string_view names, const T &...values) {
                     DTYPES_##NAME;                                                                                   \
                     return vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string();                         \
                 }                                                                                                    \
+                live_now(OPERANDS_##NAME);                                                                           \
                 if (phase == Phase::Dump) {                                                                          \
                     into->take({INPUTS_##NAME}, {OUTPUTS_##NAME});                                                   \
                     return {};                                                                                       \

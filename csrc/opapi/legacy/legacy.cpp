@@ -30,60 +30,79 @@ bool moves(std::string_view type) {
     return all.contains(type);
 }
 
-at::Tensor view(const aclTensorDesc &desc, at::IntArrayRef sizes, const aclDataBuffer &buffer) {
+// Where an operand lies in device memory; asked again when the operator runs.
+struct Place {
+    const void *view;
+    uint64_t bytes;
+    std::string name;
+};
+
+// What the tensors of one role stand on.
+struct Buffers {
+    const char *role;
+    std::vector<Packed> packed;
+    std::vector<Place> places;
+};
+
+at::Tensor view(const aclTensorDesc &desc, at::IntArrayRef sizes, const aclDataBuffer &buffer, size_t number,
+                Buffers &all) {
     if (desc.dtype == ACL_DT_UNDEFINED) return {};  // an optional input that was left out
     const at::TensorOptions options = at::TensorOptions().dtype(own(desc.dtype));
+    const uint64_t bytes = whole(sizes, options.dtype().itemsize());
+    if (!desc.constant.empty() && desc.constant.size() < bytes)
+        fail(FaultKind::InvalidArgument, "a constant has {} bytes, its descriptor needs {}", desc.constant.size(),
+             bytes);
     if (!desc.constant.empty())
         return at::from_blob(const_cast<std::byte *>(desc.constant.data()), sizes, options).clone();
-    const int64_t elements = c10::multiply_integers(sizes);
-    if (elements == 0) return at::empty(sizes, options);
-    const size_t bytes = static_cast<size_t>(elements) * options.dtype().itemsize();
+    if (bytes == 0) return at::empty(sizes, options);
     if (buffer.data == nullptr || buffer.size < bytes)
         fail(FaultKind::InvalidArgument, "a buffer has {} bytes at {}, its descriptor needs {}", buffer.size,
              buffer.data, bytes);
     if (desc.placement != ACL_MEMTYPE_DEVICE) return at::from_blob(buffer.data, sizes, options).clone();
-    AddressSpace &space = Machine::instance().space();
-    if (!space.contains(buffer.data))
-        fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.",
-             buffer.data);
-    return at::from_blob(space.alias(buffer.data), sizes, options);
+    std::string name = fmt::format("{} {}", all.role, number);
+    std::byte *at = live_range(buffer.data, bytes, name.c_str());
+    all.places.push_back({at, bytes, std::move(name)});
+    return at::from_blob(at, sizes, options);
 }
 
-at::Tensor operand(const aclTensorDesc &desc, const aclDataBuffer &buffer, std::vector<Packed> &packed) {
+at::Tensor operand(const aclTensorDesc &desc, const aclDataBuffer &buffer, size_t number, Buffers &all) {
     const Layout layout = layout_of(desc.storage_format, desc.storage_dims);
-    if (!layout || desc.dtype == ACL_DT_UNDEFINED) return view(desc, desc.dims, buffer);
-    at::Tensor storage = view(desc, c10::multiply_integers(storage_shape(layout, desc.dims)), buffer);
-    packed.push_back({std::move(storage), layout, at::empty(desc.dims, at::TensorOptions().dtype(own(desc.dtype)))});
-    return packed.back().rows;
+    if (!layout || desc.dtype == ACL_DT_UNDEFINED) return view(desc, desc.dims, buffer, number, all);
+    at::Tensor storage = view(desc, c10::multiply_integers(storage_shape(layout, desc.dims)), buffer, number, all);
+    all.packed.push_back(
+        {std::move(storage), layout, at::empty(desc.dims, at::TensorOptions().dtype(own(desc.dtype)))});
+    return all.packed.back().rows;
 }
 
 bool execute(const acl::LegacyCall &call) {
     const auto found = kernels().find(call.type);
     if (found == kernels().end()) return false;
     LegacyArguments arguments;
-    std::vector<Packed> packed_in, packed_out;
+    Buffers from{"input", {}, {}}, to{"output", {}, {}};
     for (size_t i = 0; i < call.inputs.size(); ++i)
-        arguments.in.push_back(operand(*call.input_descs[i], *call.inputs[i], packed_in));
+        arguments.in.push_back(operand(*call.input_descs[i], *call.inputs[i], i, from));
     for (size_t i = 0; i < call.outputs.size(); ++i)
-        arguments.out.push_back(operand(*call.output_descs[i], *call.outputs[i], packed_out));
+        arguments.out.push_back(operand(*call.output_descs[i], *call.outputs[i], i, to));
     arguments.attributes = call.attributes;
     found->second(Phase::Check, arguments);
     call.stream.submit(make_task(
-        found->first.data(),
-        [type = found->first, kernel = found->second, own = std::move(arguments), packed_in = std::move(packed_in),
-         packed_out = std::move(packed_out), dump = acl::Dump::current()]() mutable {
+        found->first.data(), [type = found->first, kernel = found->second, own = std::move(arguments),
+                              from = std::move(from), to = std::move(to), dump = acl::Dump::current()]() mutable {
             const KernelScope scope;
+            for (const Buffers *all : {&from, &to})
+                for (const auto &[view, bytes, name] : all->places)
+                    still_live(view, bytes, name.c_str(), running_device());
             const auto run = [&] {
                 kernel(Phase::Run, own);
                 if (saturates() && !moves(type))
                     for (const at::Tensor &out : own.out) keep_finite(out);
             };
-            for (const Packed &in : packed_in) in.rows.copy_(unpacked(in.storage, in.layout, in.rows.sizes()));
+            for (const Packed &in : from.packed) in.rows.copy_(unpacked(in.storage, in.layout, in.rows.sizes()));
             if (dump == nullptr)
                 run();
             else
                 run_dumping(*dump, type, run, [&](Snapshot &taken) { taken.take(own.in, own.out); });
-            for (const Packed &out : packed_out) pack(out.storage, out.layout, out.rows);
+            for (const Packed &out : to.packed) pack(out.storage, out.layout, out.rows);
             if (!moves(type)) count_launch();
         }));
     return true;

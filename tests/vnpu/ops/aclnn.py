@@ -10,6 +10,7 @@ Arguments follow csrc/opapi/aclnn/signatures.json: tensors of the NPU or None, n
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,22 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A tensor as C code can describe it: any address, sizes, strides and offset (elements)."""
+
+    address: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+    dtype: torch.dtype = torch.float32
+
+
+def row(address: int, length: int, dtype: torch.dtype = torch.float32) -> View:
+    """`length` elements one behind another."""
+    return View(address, (length,), (1,), dtype=dtype)
+
+
 class RefusedError(RuntimeError):
     """The first phase, or the launch, answered with an error code."""
 
@@ -78,6 +95,28 @@ def run(name: str, *arguments: Any) -> None:
     torch.npu.synchronize()
     if status != 0:
         raise RefusedError(f"{status}: {_message()}")
+
+
+def made(tensor: View) -> str:
+    """What aclCreateTensor says of the view; "" when it leaves that to the first phase."""
+    pointer = _tensor(tensor)
+    message = _message()
+    _library().aclDestroyTensor(pointer)
+    return message
+
+
+def planned(name: str, *arguments: Any) -> Callable[[int], None]:
+    """The operator, ready to be queued on a stream of the C API. Both raise `RefusedError`."""
+    status, message, executor = _plan(name, arguments)
+    if status != 0:
+        raise RefusedError(f"{status}: {message}")
+
+    def launch(stream: int) -> None:
+        status = getattr(_library(), name)(None, ctypes.c_uint64(0), executor, ctypes.c_void_p(stream))
+        if status != 0:
+            raise RefusedError(f"{status}: {_message()}")
+
+    return launch
 
 
 def direct(name: str, *arguments: Any) -> int:
@@ -139,9 +178,14 @@ def _own(kind: str, value: Any, made: list[tuple[Callable[[Any], Any], Any]]) ->
     return pointer
 
 
-def _tensor(tensor: torch.Tensor | None) -> Any:
+def _tensor(tensor: torch.Tensor | View | None) -> Any:
     if tensor is None:
         return ctypes.c_void_p()
+    if isinstance(tensor, View):
+        sizes, strides = ((ctypes.c_int64 * len(each))(*each) for each in (tensor.sizes, tensor.strides))
+        words = (sizes, ctypes.c_uint64(len(sizes)), ctypes.c_int32(DTYPES[tensor.dtype]), strides)
+        words += (ctypes.c_int64(tensor.offset), ctypes.c_int32(2), sizes, ctypes.c_uint64(len(sizes)))
+        return ctypes.c_void_p(_library().aclCreateTensor(*words, ctypes.c_void_p(tensor.address)))
     rank = tensor.dim()
     sizes, strides = (ctypes.c_int64 * rank)(*tensor.shape), (ctypes.c_int64 * rank)(*tensor.stride())
     storage, form = list(sizes), int(torch_npu.get_npu_format(tensor))
