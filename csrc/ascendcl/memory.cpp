@@ -16,9 +16,14 @@ using acl::required;
 namespace {
 
 constexpr size_t kAlignment = 32;  // what CANN rounds sizes up to
+constexpr size_t kPadding = 32;  // what torch_npu 2.13 asks for beyond a tensor's size, for kernels that read in blocks
 
-void *allocate(size_t size) {
-    return Machine::instance().current().heap().allocate(bytes::round_up(size, kAlignment, "size"));
+// `padding`: bytes of the size that nothing may use. Memory that is checked ends where it was asked to.
+void *allocate(size_t size, size_t padding = 0) {
+    Machine &machine = Machine::instance();
+    if (machine.settings().check_memory)
+        return machine.current().heap().allocate(size > padding ? size - padding : size);
+    return machine.current().heap().allocate(bytes::round_up(size, kAlignment, "size"));
 }
 
 }  // namespace
@@ -32,10 +37,11 @@ aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
     };
 }
 
+// What torch_npu takes all its memory with.
 aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
     return VNPU_API(devPtr, size, policy) {
         acl::present(devPtr, "devPtr");
-        *devPtr = allocate(size);
+        *devPtr = allocate(size, kPadding);
     };
 }
 
@@ -52,10 +58,10 @@ aclError aclrtFree(void *devPtr) {
         acl::present(devPtr, "devPtr");
         Machine &machine = Machine::instance();
         const int device = machine.space().in_window(devPtr) ? -1 : machine.device_of(devPtr);
-        if (device < 0 || !machine.active(device))
-            fail(FaultKind::InvalidAddress, "{} is not memory given by aclrtMalloc.", devPtr);
+        Heap *heap = machine.heap(device);
+        if (heap == nullptr) fail(FaultKind::InvalidAddress, "{} is not memory given by aclrtMalloc.", devPtr);
         machine.drain(device);
-        machine.device(device).heap().free(devPtr);
+        heap->free(devPtr);
     };
 }
 

@@ -87,4 +87,13 @@ void AddressSpace::unmap(void *address, size_t size) {
         fail(FaultKind::HostOutOfMemory, "Unmapping {} bytes of device memory failed: {}.", size, std::strerror(errno));
 }
 
+void AddressSpace::protect(void *address, size_t size, bool usable) {
+    if (mprotect(alias(address), size, usable ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+        fail(FaultKind::HostOutOfMemory,
+             "Protecting {} bytes of device memory failed: {}. VNPU_CHECK_MEMORY needs two of this machine's mappings "
+             "for "
+             "each block: raise vm.max_map_count, or check a smaller run.",
+             size, std::strerror(errno));
+}
+
 }  // namespace vnpu

@@ -63,6 +63,9 @@ class AddressSpace {
     void map(void *address, size_t size, int file, uint64_t offset);
     void unmap(void *address, size_t size);
 
+    // Lets kernels touch mapped device memory, or not: whoever does all the same crashes.
+    void protect(void *address, size_t size, bool usable);
+
     // Counts what was freed or unmapped: whoever has found memory alive asks again when this has changed.
     uint64_t revision() const noexcept { return revision_.load(std::memory_order_acquire); }
     void revise() noexcept { revision_.fetch_add(1, std::memory_order_release); }

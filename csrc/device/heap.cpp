@@ -14,7 +14,8 @@
 namespace vnpu {
 namespace {
 
-constexpr uint64_t kPage = 4096;  // the grain in which memory can go back to the machine
+constexpr uint64_t kPage = 4096;     // the grain in which memory can go back to the machine
+constexpr uint64_t kAlignment = 64;  // of the addresses in checked memory
 
 double gib(uint64_t bytes) { return static_cast<double>(bytes) / (1ull << 30); }
 
@@ -46,13 +47,14 @@ uint64_t HostBudget::used() const {
     return used_;
 }
 
-Heap::Heap(int device, uint64_t capacity, AddressSpace &space, HostBudget &budget)
-    : device_(device), capacity_(capacity / kPage * kPage), space_(space), budget_(budget) {
+Heap::Heap(int device, uint64_t capacity, AddressSpace &space, HostBudget &budget, bool checked)
+    : device_(device), capacity_(capacity / kPage * kPage), space_(space), budget_(budget), checked_(checked) {
     file_ = memfd_create("vnpu-hbm", MFD_CLOEXEC);
     if (file_ < 0 || ftruncate(file_, static_cast<off_t>(capacity_)) != 0)
         fail(FaultKind::HostOutOfMemory, "The memory of virtual NPU {} could not be created: {}.", device,
              std::strerror(errno));
     space_.map(space_.device_base(device), capacity_, file_, 0);
+    if (checked_) space_.protect(space_.device_base(device), capacity_, false);
     free_.emplace(0, capacity_);
 }
 
@@ -64,42 +66,60 @@ Heap::~Heap() {
 uint64_t Heap::take(size_t size, bool physical) {
     if (size == 0) fail(FaultKind::InvalidArgument, "An allocation of 0 bytes of device memory was asked for.");
     const std::lock_guard lock(mutex_);
-    const uint64_t need = size > capacity_ ? size : bytes::round_up(size, kPage, "size");
-    auto it = free_.begin();
-    while (it != free_.end() && it->second < need) ++it;
+    const uint64_t guard = checked_ && !physical ? kPage : 0;
+    const uint64_t pages = size > capacity_ ? size : bytes::round_up(size, kPage, "size");
+    const uint64_t need = bytes::sum(pages, guard, "size");
+    const auto find = [&] {
+        return std::find_if(free_.begin(), free_.end(), [&](const auto &range) { return range.second >= need; });
+    };
+    auto it = find();
+    for (; it == free_.end() && need <= capacity_ && !quarantine_.empty(); it = find()) {
+        merge(quarantine_.front().first, quarantine_.front().second);
+        quarantine_.pop_front();
+    }
     if (it == free_.end())
         fail(FaultKind::OutOfMemory,
              "Virtual NPU {} is out of memory: {:.2f} GiB asked for, {:.2f} of {:.2f} GiB in use, no free range is "
              "large "
              "enough.",
              device_, gib(size), gib(used_), gib(capacity_));
-    budget_.take(need);
     const uint64_t offset = it->first;
+    if (guard != 0) space_.protect(space_.device_base(device_) + offset, pages, true);
+    budget_.take(pages);
     const uint64_t rest = it->second - need;
     free_.erase(it);
     if (rest != 0) free_.emplace(offset + need, rest);
-    live_.emplace(offset, Block{need, size, physical});
+    live_.emplace(offset, Block{need, size, physical ? 0 : lead(size), guard, physical, false});
     auto overlapped = freed_.upper_bound(offset);
     if (overlapped != freed_.begin() && std::prev(overlapped)->first + std::prev(overlapped)->second.size > offset)
         --overlapped;
     while (overlapped != freed_.end() && overlapped->first < offset + need) overlapped = freed_.erase(overlapped);
-    used_ += need;
+    used_ += pages;
     peak_ = std::max(peak_, used_);
     return offset;
 }
 
 void Heap::give(Blocks::iterator block) {
-    uint64_t start = block->first;
-    uint64_t size = block->second.size;
+    const uint64_t start = block->first, size = block->second.size, pages = size - block->second.guard;
+    const bool quarantined = block->second.guard != 0;
     // Without the hole the pages would stay with the file for ever.
     if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
                   static_cast<off_t>(size)) != 0)
         fail(FaultKind::HostOutOfMemory, "Giving device memory back to the machine failed: {}.", std::strerror(errno));
-    used_ -= size;
-    budget_.give(size);
+    if (quarantined) space_.protect(space_.device_base(device_) + start, pages, false);
+    used_ -= pages;
+    budget_.give(pages);
     if (!block->second.physical) freed_.insert(*block);
     live_.erase(block);
     space_.revise();
+    if (quarantined)
+        quarantine_.emplace_back(start, size);
+    else
+        merge(start, size);
+}
+
+// Makes a range free, one with those it touches.
+void Heap::merge(uint64_t start, uint64_t size) {
     auto next = free_.lower_bound(start);
     if (next != free_.end() && next->first == start + size) {
         size += next->second;
@@ -121,16 +141,32 @@ bool Heap::owns(const void *address) const noexcept {
     return address >= base && address < base + capacity_;
 }
 
-void *Heap::allocate(size_t size) { return space_.device_base(device_) + take(size, false); }
+// In checked memory a block ends where its pages do, as near as the alignment of its address lets it.
+uint64_t Heap::lead(size_t size) const {
+    return checked_ ? bytes::round_up(size, kPage, "size") - bytes::round_up(size, kAlignment, "size") : 0;
+}
+
+void *Heap::allocate(size_t size) {
+    const uint64_t offset = take(size, false);
+    return space_.device_base(device_) + offset + lead(size);
+}
+
+Heap::Blocks::iterator Heap::starting_at(Blocks &blocks, uint64_t offset) {
+    const auto after = blocks.upper_bound(offset);
+    if (after == blocks.begin()) return blocks.end();
+    const auto found = std::prev(after);
+    return found->first + found->second.lead == offset ? found : blocks.end();
+}
 
 void Heap::free(void *address) {
     const std::lock_guard lock(mutex_);
     if (!owns(address)) fail(FaultKind::InvalidAddress, "{} is not an address of virtual NPU {}.", address, device_);
     const uint64_t offset = offset_of(address);
-    const auto it = live_.find(offset);
-    if (it != live_.end() && !it->second.physical) return give(it);
+    if (const auto it = starting_at(live_, offset); it != live_.end() && !it->second.physical) return give(it);
+    const auto before = starting_at(freed_, offset);
+    if (before != freed_.end() && std::exchange(before->second.cleared, false)) return;
     // An address inside live memory may have been the start of an allocation once; that is not what is wrong now.
-    if (freed_.contains(offset) && holding(offset) == nullptr)
+    if (before != freed_.end() && holding(offset) == nullptr)
         fail(FaultKind::DoubleFree, "The device memory at {} was freed before.", address);
     fail(FaultKind::InvalidAddress, "{} is not the start of an allocation on virtual NPU {}.", address, device_);
 }
@@ -140,7 +176,8 @@ uint64_t Heap::offset_of(const void *address) const noexcept {
 }
 
 Allocation Heap::describe_block(const Blocks::value_type &block) const noexcept {
-    return {reinterpret_cast<uintptr_t>(space_.device_base(device_)) + block.first, block.second.length, device_};
+    return {reinterpret_cast<uintptr_t>(space_.device_base(device_)) + block.first + block.second.lead,
+            block.second.length, device_};
 }
 
 // The live block that holds the offset; null when none does.
@@ -148,7 +185,7 @@ const Heap::Blocks::value_type *Heap::holding(uint64_t offset) const noexcept {
     const auto after = live_.upper_bound(offset);
     if (after == live_.begin()) return nullptr;
     const auto &found = *std::prev(after);
-    return !found.second.physical && offset - found.first < found.second.length ? &found : nullptr;
+    return !found.second.physical && offset - found.first - found.second.lead < found.second.length ? &found : nullptr;
 }
 
 std::optional<Allocation> Heap::allocation(const void *address) const {
@@ -161,12 +198,17 @@ std::string Heap::why_dead(const void *address) const {
     const std::lock_guard lock(mutex_);
     const uint64_t offset = offset_of(address);
     if (const auto after = freed_.upper_bound(offset); after != freed_.begin())
-        if (const auto &block = *std::prev(after); offset - block.first < block.second.length)
+        if (const auto &block = *std::prev(after); offset - block.first - block.second.lead < block.second.length)
             return describe(describe_block(block)) + " has been freed";
-    for (auto before = live_.upper_bound(offset); before != live_.begin();)
-        if (const auto &block = *--before; !block.second.physical)
-            return fmt::format("{} ends {} bytes before", describe(describe_block(block)),
-                               offset - block.first - block.second.length);
+    for (auto before = live_.upper_bound(offset); before != live_.begin();) {
+        const auto &block = *--before;
+        if (block.second.physical) continue;
+        const uint64_t start = block.first + block.second.lead;
+        return offset < start
+                   ? fmt::format("{} begins {} bytes behind", describe(describe_block(block)), start - offset)
+                   : fmt::format("{} ends {} bytes before", describe(describe_block(block)),
+                                 offset - start - block.second.length);
+    }
     return fmt::format("virtual NPU {} has never given it out", device_);
 }
 
@@ -194,9 +236,10 @@ void Heap::clear() {
     const std::lock_guard lock(mutex_);
     for (auto it = live_.begin(); it != live_.end();) {
         const auto block = it++;
-        if (!block->second.physical) give(block);
+        if (block->second.physical) continue;
+        block->second.cleared = true;
+        give(block);
     }
-    freed_.clear();
 }
 
 }  // namespace vnpu

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -30,15 +31,18 @@ class HostBudget {
 
 class Heap {
   public:
-    // Maps `capacity` bytes at the device's base address.
-    Heap(int device, uint64_t capacity, AddressSpace &space, HostBudget &budget);
+    // Maps `capacity` bytes at the device's base address. `checked` (VNPU_CHECK_MEMORY): each block ends at a page that
+    // nothing can touch, as near as its alignment lets it; freed ones cannot be touched either, and their addresses are
+    // given out again only when no others are left.
+    Heap(int device, uint64_t capacity, AddressSpace &space, HostBudget &budget, bool checked);
     ~Heap();
     Heap(const Heap &) = delete;
     Heap &operator=(const Heap &) = delete;
 
     // Zero-filled memory at a device address. Faults: InvalidArgument (size 0), OutOfMemory, HostLimit.
     void *allocate(size_t size);
-    // Gives the pages back to the machine. Faults: DoubleFree, InvalidAddress.
+    // Gives the pages back to the machine. Does nothing, once, where clear() has given them back: at the end of a
+    // process torch_npu resets the device, and then frees what tensors still hold. Faults: DoubleFree, InvalidAddress.
     void free(void *address);
 
     // The live allocation that holds the address; none does where it was freed or never given out.
@@ -61,11 +65,17 @@ class Heap {
     struct Block {
         uint64_t size;    // whole pages
         uint64_t length;  // what was asked for
+        uint64_t lead;    // bytes before its address
+        uint64_t guard;   // bytes that nothing can touch, the last
         bool physical;
+        bool cleared;  // freed by clear()
     };
     using Blocks = std::map<uint64_t, Block>;  // by offset
     uint64_t take(size_t size, bool physical);
     void give(Blocks::iterator block);
+    void merge(uint64_t start, uint64_t size);
+    static Blocks::iterator starting_at(Blocks &blocks, uint64_t offset);
+    uint64_t lead(size_t size) const;
     bool owns(const void *address) const noexcept;
     uint64_t offset_of(const void *address) const noexcept;
     Allocation describe_block(const Blocks::value_type &block) const noexcept;
@@ -75,11 +85,13 @@ class Heap {
     const uint64_t capacity_;
     AddressSpace &space_;
     HostBudget &budget_;
+    const bool checked_;
     int file_ = -1;
     mutable std::mutex mutex_;
     Blocks live_;
     std::map<uint64_t, uint64_t> free_;  // offset -> size, neighbours merged
     Blocks freed_;                       // and not given out again: they tell a double free, and a use after it
+    std::deque<std::pair<uint64_t, uint64_t>> quarantine_;  // offset, size: the first was freed first
     uint64_t used_ = 0, peak_ = 0;
 };
 

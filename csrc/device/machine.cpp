@@ -49,9 +49,18 @@ Device &Machine::device(int index) {
     const auto at = static_cast<size_t>(index);
     if (active_[at].load(std::memory_order_acquire)) return *devices_[at];
     const std::lock_guard lock(devices_mutex_);
-    if (!devices_[at]) devices_[at] = std::make_unique<Device>(index, settings_.chip->memory_bytes, space_, budget_);
+    if (!devices_[at])
+        devices_[at] =
+            std::make_unique<Device>(index, settings_.chip->memory_bytes, space_, budget_, settings_.check_memory);
     active_[at].store(true, std::memory_order_release);
     return *devices_[at];
+}
+
+Heap *Machine::heap(int index) {
+    if (index < 0 || index >= settings_.devices) return nullptr;
+    const std::lock_guard lock(devices_mutex_);
+    const auto &found = devices_[static_cast<size_t>(index)];
+    return found ? &found->heap() : nullptr;
 }
 
 bool Machine::active(int index) const noexcept {

@@ -20,14 +20,15 @@ struct Settings {
     int devices;          // VNPU_DEVICES, 1 to 64; default 8
     const Chip *chip;     // VNPU_SOC; default Ascend910B1
     uint64_t host_limit;  // VNPU_HOST_LIMIT, bytes or with a unit (GiB, GB, MiB ...); default 80 % of this machine's
+    bool check_memory;    // VNPU_CHECK_MEMORY=1: guard pages and a quarantine for freed blocks; default 0
     bool any_dtype;       // VNPU_DTYPES=any: operators compute in dtypes that the chip lacks; default chip
     static Settings from_environment();  // Fault InvalidArgument names the variable, the value and what is allowed
 };
 
 class Device {
   public:
-    Device(int index, uint64_t capacity, AddressSpace &space, HostBudget &budget)
-        : index_(index), heap_(index, capacity, space, budget) {}
+    Device(int index, uint64_t capacity, AddressSpace &space, HostBudget &budget, bool checked)
+        : index_(index), heap_(index, capacity, space, budget, checked) {}
     int index() const noexcept { return index_; }
     Heap &heap() noexcept { return heap_; }
     // Whether a reset of the device is going on: a stream made now would outlive the memory that it works on.
@@ -58,6 +59,8 @@ class Machine {
     // Takes away the device's streams, once what is queued on them has run, and its memory. Fault InvalidDevice when it
     // is not in use or being reset already, InvalidArgument in a host function on one of those streams.
     void reset(int index);
+    // The device's memory, in use or reset; null when it was never used.
+    Heap *heap(int index);
     // Whether the device has been used since the start or its last reset.
     bool active(int index) const noexcept;
 

@@ -78,6 +78,10 @@ Settings Settings::from_environment() {
     if (!settings.any_dtype && dtypes != "chip")
         fail(FaultKind::InvalidArgument, "VNPU_DTYPES={} is neither chip (the dtypes that the chip has) nor any.",
              dtypes);
+    const std::string_view check = variable("VNPU_CHECK_MEMORY", "0");
+    settings.check_memory = check == "1";
+    if (!settings.check_memory && check != "0")
+        fail(FaultKind::InvalidArgument, "VNPU_CHECK_MEMORY={} is neither 0 nor 1.", check);
     return settings;
 }
 

@@ -167,6 +167,23 @@ def test_device_list_is_the_guides_map(
     assert environment["ASCEND_RT_VISIBLE_DEVICES"] == visible
 
 
+def test_checked_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, plain = starts(tmp_path, monkeypatch, "")
+    assert not {"VNPU_CHECK_MEMORY", "PYTORCH_NO_NPU_MEMORY_CACHING"} & plain.keys()
+    _, checked = starts(tmp_path, monkeypatch, "--check-memory")
+    assert (checked["VNPU_CHECK_MEMORY"], checked["PYTORCH_NO_NPU_MEMORY_CACHING"]) == ("1", "1")
+
+
+def test_memory_of_real_hardware_is_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchport import vnpu
+    from torchport.cli import run
+    from torchport.errors import TorchportError
+
+    monkeypatch.setattr(vnpu, "detect", lambda environ: vnpu.Backend(vnpu.Kind.CANN, "CANN is here."))
+    with pytest.raises(TorchportError, match="is the virtual NPU's: CANN is here"):
+        run._checking({})
+
+
 def test_several_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "--nproc 2 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29501"
     command, _ = starts(tmp_path, monkeypatch, words)
@@ -184,6 +201,7 @@ def test_several_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (["--device-list", "1,x"], "no list of different device numbers"),
         (["--nproc", "3", "--device-list", "0,1"], "3 processes cannot share the 2 NPUs"),
         (["--as-is", "--audit", "x"], "--as-is redirects nothing"),
+        (["--record", "x", "--on", "cpu", "--check-memory"], "--check-memory is for a run on an NPU"),
         (["--audit", "/no/such/folder/x"], "cannot be written: No such file"),
     ],
 )

@@ -11,6 +11,7 @@ examples:
   torchport run -- bash train.sh                              deepspeed, python, a shell script
   torchport run --audit audit.jsonl train.py     write down each redirected call
   torchport run --as-is train_npu.py             a script that knows the NPU: nothing is redirected
+  torchport run --check-memory train.py          name each use of device memory that is freed or not the tensor's
   torchport run --record gpu train.py            record the run in the folder gpu, for `port --reference gpu`
   torchport run --record cpu --on cpu train.py   on the CPU, which answers as CUDA devices
   torchport run train.py -- --audit x            behind `--` all words are the script's
@@ -52,6 +53,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself"
+    )
+    parser.add_argument(
+        "--check-memory",
+        action="store_true",
+        help="one block of the virtual NPU's memory for each tensor, nothing behind it, freed ones not given out again",
     )
     recorded = parser.add_argument_group("a recorded run")
     recorded.add_argument("--record", type=Path, metavar="DIR", help="record the run in this folder")
@@ -127,6 +133,8 @@ def _on_npu(arguments: argparse.Namespace, launch: Launch) -> dict[str, str]:
     environment.update(vnpu.environment())
     if arguments.device_list:
         environment[VISIBLE] = ",".join(map(str, arguments.device_list))
+    if arguments.check_memory:
+        environment.update(_checking(environment))
     environment.update(_patching(arguments, environment.get("PYTHONPATH", "")))
     return environment
 
@@ -137,6 +145,7 @@ def _original(arguments: argparse.Namespace, launch: Launch, on: str) -> dict[st
         ("audit", arguments.audit),
         ("as-is", arguments.as_is),
         ("device-list", arguments.device_list),
+        ("check-memory", arguments.check_memory),
     ):
         if given:
             raise TorchportError(f"--{name} is for a run on an NPU", hint="Leave it out, or give --on npu.")
@@ -178,6 +187,17 @@ def _where(arguments: argparse.Namespace) -> tuple[str, ...]:
         f"--master-addr={arguments.master_addr}",
         f"--master-port={arguments.master_port or 29500}",
     )
+
+
+def _checking(environment: dict[str, str]) -> dict[str, str]:
+    """Variables with which each tensor has a block of memory of its own, that the virtual NPU watches."""
+    backend = vnpu.detect(environment)
+    if backend.kind is not vnpu.Kind.VNPU:
+        raise TorchportError(
+            f"--check-memory is the virtual NPU's: {backend.reason}",
+            hint="TORCHPORT_BACKEND=vnpu runs the script on it.",
+        )
+    return {"VNPU_CHECK_MEMORY": "1", "PYTORCH_NO_NPU_MEMORY_CACHING": "1"}
 
 
 def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]:

@@ -38,6 +38,12 @@ VARIABLES = (
         "chip = operators refuse the dtypes that CANN's documentation does not list for them; any = where a "
         "floating-point dtype is allowed, so is every other (float64 matrix products ...)",
     ),
+    Variable(
+        "VNPU_CHECK_MEMORY",
+        "0",
+        "1 = guard pages behind each block of device memory, a quarantine for freed ones, sizes to the byte; "
+        "`torchport run --check-memory` sets it and turns torch_npu's caching off",
+    ),
     Variable("VNPU_LIBRARIES", "", "folder of another build of the libraries, say with a sanitizer"),
     Variable("TORCHPORT_AUTO", "", "1 = redirect CUDA calls to the NPU in every Python (torchport.auto)"),
     Variable("TORCHPORT_AUDIT", "", "file that gets one JSON line per redirected place"),
