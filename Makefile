@@ -106,6 +106,7 @@ show: ## what the macro makes of an operator's line (OP=aclnnAdd), after `make b
 	@$(BIN)/python tools/show_operator.py $(OP)
 
 asan tsan: export TORCHPORT_THREADS_SECONDS ?= 60
+asan: export TORCHPORT_RANDOM_SECONDS ?= 60
 
 asan: build/address/.built ## operator and device tests under AddressSanitizer and UBSanitizer
 	tools/sanitized address $(SANITIZED_PYTEST) tests/vnpu/ops $(DEVICE_TESTS)
