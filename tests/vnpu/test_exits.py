@@ -1,0 +1,74 @@
+"""How a process that has trained ends: exit code 0 and nothing of a corrupted heap on standard error, with every task
+queue of torch_npu. TORCHPORT_EXITS says how many processes of each (`make exits`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchport import vnpu
+
+RUNS = int(os.environ.get("TORCHPORT_EXITS", "2"))
+pytestmark = pytest.mark.timeout(120 + 60 * RUNS)
+# What glibc and the C++ runtime write when a process ends itself.
+LAST_WORDS = ("corrupted", "double free", "free():", "terminate called", "Segmentation fault", "core dumped")
+
+TRAINING = """
+import torch, torch_npu
+x = torch.randn(64, 64, device="npu", requires_grad=True)
+for _ in range(5):
+    (x @ x).relu().sum().backward()
+side = torch.npu.Stream()
+with torch.npu.stream(side):
+    y = x * 2
+mark = torch.npu.Event()
+mark.record()
+"""
+
+
+def what_is_wrong(status: int, errors: str) -> str:
+    """Why this is no clean end; empty where it is one."""
+    found = [words for words in LAST_WORDS if words in errors]
+    return f"exit status {status}: {', '.join(found)}\n{errors[-3000:]}" if status != 0 or found else ""
+
+
+def start(program: str, queue: str) -> subprocess.Popen[str]:
+    environ = os.environ | vnpu.environment() | {"TASK_QUEUE_ENABLE": queue, "OMP_NUM_THREADS": "1"}
+    environ |= {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    activated = "import torchport.vnpu; torchport.vnpu.activate(force=True)\n" + program
+    return subprocess.Popen(
+        [sys.executable, "-c", activated],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_a_process_that_has_trained_ends_cleanly(queue: str) -> None:
+    wrong = []
+    for _ in range(0, RUNS, 2):  # two at a time
+        for process in [start(TRAINING, queue), start(TRAINING, queue)]:
+            _, errors = process.communicate(timeout=110)
+            if fault := what_is_wrong(process.returncode, errors):
+                wrong.append(fault)
+    assert not wrong, f"{len(wrong)} of {RUNS}: {wrong[0]}"
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("import os; os.abort()", "exit status -6"),
+        ("import sys; sys.stderr.write('free(): double free detected in tcache 2')", "double free"),
+        ("raise SystemExit(1)", "exit status 1"),
+    ],
+)
+def test_an_unclean_end_is_seen(program: str, words: str) -> None:
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert words in what_is_wrong(result.returncode, result.stderr)
