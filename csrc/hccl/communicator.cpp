@@ -166,6 +166,7 @@ void Communicator::deliver(const std::vector<Message> &messages) {
 }
 
 void Communicator::resume(Deadline deadline) {
+    const Interruptible waiting;
     const std::lock_guard lock(running_);
     transport_->restore(deadline);
     issued_.store(0);

@@ -119,6 +119,7 @@ void join_root(uint32_t ranks, const HcclRootInfo *rootInfo, uint32_t rank, cons
                HcclComm *comm) {
     HcclComm &out = acl::required(comm, "comm");
     check_rank(ranks, rank);
+    const Interruptible waiting;
     const RootInfo info = read_root_info(rootInfo);
     const Identity &id = info.segment.id;
     if (info.root.port == 0) {
@@ -174,6 +175,7 @@ void join_table(const char *path, uint32_t rank, const HcclCommConfig *config, H
     const Deadline deadline = connect_deadline();
     const RankTable table(path);
     check_rank(table.ranks(), rank);
+    const Interruptible waiting;
     const auto segment = table.meet(rank, deadline);
     out = join(segment.get(), table.ranks(), rank, config, deadline);
 }

@@ -1,14 +1,11 @@
 #include "hccl/segment.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <map>
 #include <thread>
@@ -21,6 +18,7 @@ namespace vnpu::hccl {
 struct Segment::Part {
     std::atomic<uint64_t> key;    // 0: free
     std::atomic<uint32_t> ready;  // whether the address is there
+    SharedDoorbell made;          // rung when it is
     std::atomic<uint32_t> found;  // members that have it
     Address address;
 };
@@ -29,6 +27,7 @@ struct Segment::Header {
     std::array<uint64_t, 2> id;
     std::atomic<uint32_t> ranks;  // 0: not said yet
     std::atomic<uint32_t> joined;
+    SharedDoorbell arrival;  // rung when one more has joined
     std::array<Part, 256> parts;
 };
 
@@ -57,16 +56,6 @@ Registry &registry() {
 }
 
 }  // namespace
-
-void futex_wait(std::atomic<uint32_t> &word, uint32_t seen, Clock::time_point until) noexcept {
-    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(until.time_since_epoch()).count();
-    const timespec at{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-    syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &at, nullptr, FUTEX_BITSET_MATCH_ANY);
-}
-
-void futex_wake(std::atomic<uint32_t> &word) noexcept {
-    syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
 
 Segment::Segment(const Address &address, int file) : address_(address), file_(file) {
     map(whole_pages(sizeof(Header)));
@@ -149,7 +138,16 @@ Ring Segment::ring(int from, int to) const noexcept {
     return {marks[index], data + index * capacity_, capacity_};
 }
 
-std::atomic<uint32_t> &Segment::joined() const noexcept { return reinterpret_cast<Header *>(memory_)->joined; }
+void Segment::join() noexcept {
+    auto &header = *reinterpret_cast<Header *>(memory_);
+    header.joined.fetch_add(1);
+    header.arrival.ring();
+}
+
+bool Segment::complete(Deadline deadline) {
+    auto &header = *reinterpret_cast<Header *>(memory_);
+    return header.arrival.wait([&] { return header.joined.load() >= static_cast<uint32_t>(ranks_); }, deadline);
+}
 
 // Whether this member is the first. The key alone says which place it is: members that searched for a free one could
 // find two.
@@ -175,14 +173,10 @@ std::shared_ptr<Segment> Segment::part(std::span<const uint32_t> members, uint64
         segment = create();
         part.address = segment->address();
         part.ready.store(1);
-        futex_wake(part.ready);
+        part.made.ring();
     }
-    while (part.ready.load() == 0) {
-        futex_wait(part.ready, 0, deadline.value_or(Clock::now() + std::chrono::hours(1)));
-        if (deadline && Clock::now() >= *deadline)
-            fail(FaultKind::Timeout, "The first member of part {} has not made it within HCCL_CONNECT_TIMEOUT.",
-                 number);
-    }
+    if (!part.made.wait([&] { return part.ready.load() != 0; }, deadline))
+        fail(FaultKind::Timeout, "The first member of part {} has not made it within HCCL_CONNECT_TIMEOUT.", number);
     if (!first) segment = open(part.address);
     if (part.found.fetch_add(1) + 1 == members.size()) {  // the last: everybody joins only after this
         part.found.store(0);

@@ -25,8 +25,7 @@ class Segment {
 
     // What a rank shows the others.
     struct Slot {
-        alignas(kGrain) std::atomic<uint32_t> bell;  // rung when a ring of this rank has changed
-        std::atomic<uint32_t> sleeping;              // whether anybody has to be woken
+        alignas(kGrain) SharedDoorbell bell;  // rung when a ring of this rank has changed
         std::atomic<State> state;
         std::atomic<pid_t> process;
         alignas(kGrain) std::atomic<uint64_t> finished;
@@ -49,8 +48,10 @@ class Segment {
     int ranks() const noexcept { return ranks_; }
     Slot &slot(int rank) const noexcept;
     Ring ring(int from, int to) const noexcept;
-    // How many ranks have joined so far; wakes and sleeps on it.
-    std::atomic<uint32_t> &joined() const noexcept;
+    // Counts one more rank that has joined.
+    void join() noexcept;
+    // Waits for all ranks to join; false when the deadline passes first.
+    bool complete(Deadline deadline);
     // The segment that these members have for the part of that number: made by the first who asks, found by the others.
     // Fault Timeout.
     std::shared_ptr<Segment> part(std::span<const uint32_t> members, uint64_t number, Deadline deadline) const;
@@ -70,9 +71,5 @@ class Segment {
     size_t mapped_ = 0;
     std::byte *memory_ = nullptr;
 };
-
-// A futex between processes. Returns when the word is no longer `seen`, at `until`, or earlier for no reason.
-void futex_wait(std::atomic<uint32_t> &word, uint32_t seen, Clock::time_point until) noexcept;
-void futex_wake(std::atomic<uint32_t> &word) noexcept;
 
 }  // namespace vnpu::hccl

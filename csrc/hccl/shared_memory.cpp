@@ -41,8 +41,7 @@ SharedMemory::SharedMemory(std::shared_ptr<Segment> segment, int rank) : segment
         to_.push_back(segment_->ring(rank, peer));
         from_.push_back(segment_->ring(peer, rank));
     }
-    segment_->joined().fetch_add(1);
-    futex_wake(segment_->joined());
+    segment_->join();
 }
 
 SharedMemory::~SharedMemory() {
@@ -52,18 +51,15 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::connect(Deadline deadline) {
-    std::atomic<uint32_t> &joined = segment_->joined();
-    for (uint32_t seen = joined.load(); seen < static_cast<uint32_t>(size()); seen = joined.load()) {
-        futex_wait(joined, seen, deadline.value_or(Clock::now() + std::chrono::hours(1)));
-        if (!deadline || Clock::now() < *deadline) continue;
+    if (!segment_->complete(deadline)) {
         std::string missing;
         for (int peer = 0; peer < size(); ++peer)
             if (segment_->slot(peer).state.load() == State::Absent) missing += fmt::format(" {}", peer);
-        if (missing.empty()) break;
-        fail(FaultKind::Timeout,
-             "Rank {} of {} waited for the others until HCCL_CONNECT_TIMEOUT; missing:{}. Every rank has to reach the "
-             "first collective of the group: look at the logs of those.",
-             rank_, size(), missing);
+        if (!missing.empty())
+            fail(FaultKind::Timeout,
+                 "Rank {} of {} waited for the others until HCCL_CONNECT_TIMEOUT; missing:{}. Every rank has to reach "
+                 "the first collective of the group: look at the logs of those.",
+                 rank_, size(), missing);
     }
     for (int peer = 0; peer < size(); ++peer) {
         processes_.push_back(static_cast<int>(syscall(SYS_pidfd_open, segment_->slot(peer).process.load(), 0)));
@@ -72,27 +68,10 @@ void SharedMemory::connect(Deadline deadline) {
     }
 }
 
-void SharedMemory::notify(int peer) noexcept {
-    Segment::Slot &slot = segment_->slot(peer);
-    // As in Doorbell: a read that takes its place among the sleeper's additions.
-    if (slot.sleeping.fetch_add(0, std::memory_order_acq_rel) == 0) return;
-    slot.bell.fetch_add(1);
-    futex_wake(slot.bell);
-}
+void SharedMemory::notify(int peer) noexcept { segment_->slot(peer).bell.ring(); }
 
 void SharedMemory::wait(const Condition &condition, Clock::time_point until) {
-    const auto spin_until = Clock::now() + kSpin;
-    do {
-        for (int i = 0; i < 32; ++i) {
-            if (condition.holds()) return;
-            __builtin_ia32_pause();
-        }
-    } while (Clock::now() < spin_until);
-    Segment::Slot &mine = segment_->slot(rank_);
-    mine.sleeping.fetch_add(1);
-    const uint32_t seen = mine.bell.load();
-    if (!condition.holds()) futex_wait(mine.bell, seen, until);
-    mine.sleeping.fetch_sub(1);
+    segment_->slot(rank_).bell.wait([&] { return condition.holds(); }, until, kSpin);
 }
 
 // A process descriptor becomes readable when its process ends, reaped or not.
