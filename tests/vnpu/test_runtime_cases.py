@@ -64,7 +64,7 @@ CASES = {
 }
 
 
-def tests_of(file: Path) -> set[str]:
+def functions_of(file: Path) -> set[str]:
     """Names of the test functions in a file; none where there is no file."""
     if not file.exists():
         return set()
@@ -75,10 +75,10 @@ def tests_of(file: Path) -> set[str]:
 def test_each_case_has_its_tests(case: str) -> None:
     for name in CASES[case]:
         file, function = name.split("::")
-        assert function in tests_of(ROOT / file), name
+        assert function in functions_of(ROOT / file), name
 
 
 def test_a_test_that_is_gone_is_missed() -> None:
-    assert "test_each_case_has_its_tests" in tests_of(Path(__file__))
-    assert "test_no_such_thing" not in tests_of(Path(__file__))
-    assert tests_of(ROOT / "tests/vnpu/test_no_such_file.py") == set()
+    assert "test_each_case_has_its_tests" in functions_of(Path(__file__))
+    assert "test_no_such_thing" not in functions_of(Path(__file__))
+    assert functions_of(ROOT / "tests/vnpu/test_no_such_file.py") == set()
