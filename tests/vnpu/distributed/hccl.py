@@ -161,19 +161,23 @@ class Rank:
         self._memory.clear()
 
 
-def listening_ports() -> set[int]:
-    """The TCP ports on which this process listens."""
+def own_sockets() -> set[str]:
+    """The inodes of this process's sockets, as /proc/net shows them."""
     own = set()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # the listing's own descriptor, or another thread's
-            own.add(os.readlink(f"/proc/self/fd/{name}"))
+            kind, _, inode = os.readlink(f"/proc/self/fd/{name}").partition(":")
+            if kind == "socket":
+                own.add(inode.strip("[]"))
+    return own
+
+
+def listening_ports() -> set[int]:
+    """The TCP ports on which this process listens."""
+    own = own_sockets()
     with open("/proc/self/net/tcp") as table:
         rows = [line.split() for line in table]
-    return {
-        int(row[1].partition(":")[2], 16)
-        for row in rows[1:]
-        if row[3] == "0A" and f"socket:[{row[9]}]" in own
-    }
+    return {int(row[1].partition(":")[2], 16) for row in rows[1:] if row[3] == "0A" and row[9] in own}
 
 
 def root_info() -> RootInfo:

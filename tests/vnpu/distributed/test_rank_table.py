@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hccl import FLOAT32, PARAMETER, SUM, UNSUPPORTED, HcclError, Rank, hccl, results
+from hccl import FLOAT32, PARAMETER, SUM, UNSUPPORTED, HcclError, Rank, hccl, own_sockets, results
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 RANKS = 3
@@ -145,9 +145,10 @@ def test_a_table_of_several_servers_is_refused(tmp_path: Path) -> None:
 
 
 def names() -> set[str]:
-    """The abstract sockets at which ranks meet now, without the @ in front."""
-    lines = Path("/proc/net/unix").read_text().splitlines()
-    return {line.rpartition("@")[2] for line in lines if "@vnpu-hccl-" in line}
+    """The abstract sockets of this process at which ranks meet now, without the @ in front."""
+    own = own_sockets()
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return {row[7][1:] for row in rows if len(row) > 7 and row[7].startswith("@vnpu-hccl-") and row[6] in own}
 
 
 class FirstRank(threading.Thread):
