@@ -1,6 +1,7 @@
 // aclCreate*/aclDestroy*: CANN's descriptors of operator arguments. Destroying a list destroys its elements, as in
 // CANN.
 
+#include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "device/bytes.h"
 #include "device/machine.h"
@@ -54,6 +55,42 @@ at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const
     return tensor;
 }
 
+// A descriptor is made even where it could not be filled; it then carries the reason to whoever reads it (tensor.h).
+template <class Descriptor, class Fill>
+Descriptor *described(const char *call, Fill fill) {
+    auto made = std::make_unique<Descriptor>();
+    try {
+        fill(*made);
+    } catch (const Fault &fault) {
+        acl::caught(acl::Face::Operator, call);
+        *made = {};
+        made->fault = std::make_unique<const Fault>(fault);
+    } catch (const c10::Error &error) {
+        acl::caught(acl::Face::Operator, call);
+        *made = {};
+        made->fault = std::make_unique<const Fault>(FaultKind::InvalidArgument, error.what_without_backtrace());
+    }
+    return made.release();
+}
+
+// Dimensions that ATen's kernels can iterate over; a larger number is not a rank.
+constexpr uint64_t kMostDimensions = 64;
+// Elements of a list. Models have lists of thousands; a larger number is not a length.
+constexpr uint64_t kLongestList = uint64_t{1} << 24;
+
+void listed(const void *values, uint64_t size, uint64_t most, const char *name) {
+    if (size > most)
+        fail(FaultKind::InvalidArgument, "parameter {} is announced with {} elements, allowed are {}", name, size,
+             most);
+    if (size > 0) acl::present(values, name);
+}
+
+template <class List, class T>
+List *list_of(const T *values, uint64_t size) {
+    listed(values, size, kLongestList, "value");
+    return new List{std::vector<T>(values, values + size)};
+}
+
 at::Scalar scalar_at(const void *value, at::ScalarType dtype) {
     switch (dtype) {  // what torch_npu passes all the time; a tensor for one number costs half a microsecond
         case at::kFloat:
@@ -75,43 +112,53 @@ OP_EXPORT aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsN
                                      const int64_t *stride, int64_t offset, aclFormat format,
                                      const int64_t *storageDims, uint64_t storageDimsNum, void *tensorData) {
     return VNPU_OPERATOR_API() {
-        auto made = std::make_unique<aclTensor>();
-        made->format = format;
-        at::IntArrayRef stored;
-        if (format > ACL_FORMAT_ND) {  // private formats, and a few base formats of rare ranks
-            const at::IntArrayRef storage(storageDims, storageDimsNum);
-            made->layout = layout_of(format, storage);
-            if (made->layout) stored = storage;
-        }
-        made->view = view(viewDims, viewDimsNum, own(dataType), stride, offset, tensorData, stored);
-        return made.release();
+        return described<aclTensor>("aclCreateTensor", [&](aclTensor &made) {
+            listed(viewDims, viewDimsNum, kMostDimensions, "viewDims");
+            listed(stride, viewDimsNum, kMostDimensions, "stride");
+            made.format = format;
+            at::IntArrayRef stored;
+            if (format > ACL_FORMAT_ND) {  // private formats, and a few base formats of rare ranks
+                listed(storageDims, storageDimsNum, kMostDimensions, "storageDims");
+                const at::IntArrayRef storage(storageDims, storageDimsNum);
+                made.layout = layout_of(format, storage);
+                if (made.layout) stored = storage;
+            }
+            made.view = view(viewDims, viewDimsNum, own(dataType), stride, offset, tensorData, stored);
+        });
     };
 }
 
 OP_EXPORT aclScalar *aclCreateScalar(void *value, aclDataType dataType) {
-    return VNPU_OPERATOR_API() { return new aclScalar{scalar_at(value, own(dataType)), own(dataType)}; };
+    return VNPU_OPERATOR_API() {
+        return described<aclScalar>("aclCreateScalar", [&](aclScalar &made) {
+            acl::present(value, "value");
+            made.dtype = own(dataType);
+            made.value = scalar_at(value, made.dtype);
+        });
+    };
 }
 
 OP_EXPORT aclIntArray *aclCreateIntArray(const int64_t *value, uint64_t size) {
-    return new aclIntArray{std::vector(value, value + size)};
+    return VNPU_OPERATOR_API() { return list_of<aclIntArray>(value, size); };
 }
 
 OP_EXPORT aclBoolArray *aclCreateBoolArray(const bool *value, uint64_t size) {
-    return new aclBoolArray{std::vector<bool>(value, value + size)};
+    return VNPU_OPERATOR_API() { return list_of<aclBoolArray>(value, size); };
 }
 
 OP_EXPORT aclFloatArray *aclCreateFloatArray(const float *value, uint64_t size) {
-    return new aclFloatArray{std::vector(value, value + size)};
+    return VNPU_OPERATOR_API() { return list_of<aclFloatArray>(value, size); };
 }
 
 OP_EXPORT aclTensorList *aclCreateTensorList(const aclTensor *const *value, uint64_t size) {
-    return new aclTensorList{std::vector(value, value + size)};
+    return VNPU_OPERATOR_API() { return list_of<aclTensorList>(value, size); };
 }
 
 OP_EXPORT aclScalarList *aclCreateScalarList(const aclScalar *const *value, uint64_t size) {
-    return new aclScalarList{std::vector(value, value + size)};
+    return VNPU_OPERATOR_API() { return list_of<aclScalarList>(value, size); };
 }
 
+// What is destroyed below is plain data, whose destructors throw nothing.
 OP_EXPORT aclnnStatus aclDestroyTensor(const aclTensor *tensor) {
     delete tensor;
     return 0;
@@ -159,10 +206,13 @@ OP_EXPORT aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor) {
 // The shape of a tensor, or what the kernel made of it. The caller deletes the array (delete[]).
 OP_EXPORT aclnnStatus aclGetViewShape(const aclTensor *tensor, int64_t **viewDims, uint64_t *viewDimsNum) {
     return VNPU_OPERATOR_API(tensor) {
-        if (tensor == nullptr) fail(FaultKind::NullArgument, "parameter tensor is null");
-        const auto sizes = tensor->result ? tensor->result->sizes : tensor->view.sizes().vec();
-        *viewDims = new int64_t[sizes.size()];
-        std::copy(sizes.begin(), sizes.end(), *viewDims);
-        *viewDimsNum = sizes.size();
+        const aclTensor &shown = acl::required(tensor, "tensor");
+        if (shown.fault != nullptr) throw_fault(*shown.fault, "tensor");
+        int64_t *&dims = acl::required(viewDims, "viewDims");
+        uint64_t &rank = acl::required(viewDimsNum, "viewDimsNum");
+        const auto sizes = shown.result ? shown.result->sizes : shown.view.sizes().vec();
+        dims = new int64_t[sizes.size()];
+        std::copy(sizes.begin(), sizes.end(), dims);
+        rank = sizes.size();
     };
 }

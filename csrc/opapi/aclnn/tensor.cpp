@@ -55,6 +55,10 @@ at::ScalarType own(aclDataType dtype) {
     fail(FaultKind::InvalidArgument, "The virtual NPU does not offer aclDataType {}.", static_cast<int>(dtype));
 }
 
+void throw_fault(const Fault &fault, const char *name) {
+    fail(fault.kind(), "parameter {} could not be described: {}", name, fault.what());
+}
+
 void Operand::set_data_dependent() {
     if (source_ == nullptr) return;  // the null check names it
     result_ = source_->result = std::make_shared<ResultShape>();
@@ -81,6 +85,7 @@ Operands::Operands(const aclTensorList *source, const char *name) : Named(name),
 
 ScalarArgument::ScalarArgument(const aclScalar *source, const char *name) : Named(name) {
     if (source == nullptr) return;
+    if (source->fault != nullptr) throw_fault(*source->fault, name);
     emplace(source->value);
     dtype_ = source->dtype;
 }
@@ -108,7 +113,11 @@ std::vector<at::Scalar> own(const aclScalarList *list, const char *name) {
     if (list == nullptr) fail(FaultKind::NullArgument, "parameter {} is null", name);
     std::vector<at::Scalar> scalars;
     scalars.reserve(list->scalars.size());
-    for (const aclScalar *scalar : list->scalars) scalars.push_back(scalar->value);
+    for (const aclScalar *scalar : list->scalars) {
+        if (scalar == nullptr) fail(FaultKind::NullArgument, "parameter {} holds a null scalar", name);
+        if (scalar->fault != nullptr) throw_fault(*scalar->fault, name);
+        scalars.push_back(scalar->value);
+    }
     return scalars;
 }
 

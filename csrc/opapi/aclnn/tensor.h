@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "device/fault.h"
+
 // The shape that a kernel with a data-dependent result found; read by aclGetViewShape after synchronisation.
 struct ResultShape {
     std::vector<int64_t> sizes;
@@ -30,15 +32,20 @@ struct Layout {
 
 }  // namespace vnpu::opapi
 
+// `fault`: why the descriptor could not be made. torch_npu does not look at what aclCreateTensor returns; a null
+// pointer would reach the first phase as "parameter self is null", or as an optional parameter that was left out. So
+// there is a descriptor all the same, and whoever reads it gets its fault.
 struct aclTensor {
     at::Tensor view;  // the viewed elements, at the kernel's alias; with a layout, only its sizes and strides are valid
-    aclFormat format;
-    vnpu::opapi::Layout layout;
-    mutable std::shared_ptr<ResultShape> result;
+    aclFormat format = ACL_FORMAT_UNDEFINED;
+    vnpu::opapi::Layout layout = {};
+    mutable std::shared_ptr<ResultShape> result = {};
+    std::unique_ptr<const vnpu::Fault> fault = {};
 };
 struct aclScalar {
     at::Scalar value;
-    at::ScalarType dtype;
+    at::ScalarType dtype = at::kFloat;
+    std::unique_ptr<const vnpu::Fault> fault = {};
 };
 struct aclIntArray {
     std::vector<int64_t> values;
@@ -76,14 +83,20 @@ class Named {
     bool may_be_null_;
 };
 
-// A tensor argument. Undefined when the descriptor was null.
+// Throws the descriptor's fault, naming the parameter.
+[[noreturn]] void throw_fault(const Fault &fault, const char *name);
+
+// A tensor argument. Undefined when the descriptor was null. Throws the fault of one that could not be made.
 class Operand : public at::Tensor, public Named {
   public:
     Operand(const aclTensor *source, const char *name)
         : at::Tensor(source != nullptr ? source->view : at::Tensor()),
           Named(name),
           layout_(source != nullptr ? source->layout : Layout{}),
-          source_(source) {}
+          source_(source) {
+        if (source != nullptr && source->fault != nullptr) [[unlikely]]
+            throw_fault(*source->fault, name);
+    }
     using at::Tensor::operator=;
     // Null or defined: as std::optional, for ATen functions that take one.
     std::optional<at::Tensor> maybe() const { return defined() ? std::optional<at::Tensor>(*this) : std::nullopt; }

@@ -54,6 +54,7 @@ void cast(const Operand &src, const Operand &dst) {
 // What a cast to `format` makes of the tensor: its storage and its format. The block holds 32 bytes of
 // the aclDataType `wanted`; -1 is the source's.
 std::pair<std::vector<int64_t>, aclFormat> plan_cast(const aclTensor &source, aclFormat format, int wanted) {
+    if (source.fault != nullptr) throw_fault(*source.fault, "srcTensor");
     if (!kCastable.has(source.view.scalar_type()) || source.view.numel() == 0)
         fail(FaultKind::InvalidArgument, "srcTensor is {}, which is not cast", describe(source.view));
     if (!source.layout) {
@@ -82,9 +83,10 @@ DIRECT(aclnnNpuFormatCastCalculateSizeAndFormat) {
     return VNPU_OPERATOR_API(srcTensor, dstFormat, additionalDtype) {
         const auto [storage, format] =
             plan_cast(vnpu::acl::required(srcTensor, "srcTensor"), static_cast<aclFormat>(dstFormat), additionalDtype);
-        *dstShape = new int64_t[storage.size()];
-        std::ranges::copy(storage, *dstShape);
-        *dstShapeSize = storage.size();
-        *actualFormat = static_cast<int>(format);
+        int64_t *&shape = vnpu::acl::required(dstShape, "dstShape");
+        vnpu::acl::required(dstShapeSize, "dstShapeSize") = storage.size();
+        vnpu::acl::required(actualFormat, "actualFormat") = static_cast<int>(format);
+        shape = new int64_t[storage.size()];
+        std::ranges::copy(storage, shape);
     };
 }
