@@ -12,6 +12,7 @@
 #include <acl/acl_base_rt.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -36,10 +37,15 @@ class [[gnu::visibility("default")]] Error : public std::runtime_error {
     aclError code_;
 };
 
-// Makes `message` what aclGetRecentErrMsg answers next in this thread, and `code` its last error.
+// Makes `message` what aclGetRecentErrMsg answers next in this thread, and `code` its last error. A message before it
+// that nobody has asked for becomes its cause, if no call of this thread has succeeded since.
 [[gnu::visibility("default")]] void set_error(aclError code, std::string_view message);
 // set_error() for the exception being handled. Only inside a catch block. Returns the code.
 [[gnu::visibility("default")]] aclError caught(Face face, const char *call) noexcept;
+
+// Threads whose last call has failed. While there are any, a call that succeeds tells it with settle().
+[[gnu::visibility("default")]] extern std::atomic<int> failing_threads;
+[[gnu::visibility("default")]] void settle() noexcept;
 
 template <class T>
 void show(std::string &line, const T &value) {
@@ -75,6 +81,8 @@ class Call {
                 body();
             else
                 result = body();
+            if (failing_threads.load(std::memory_order_relaxed) > 0) [[unlikely]]
+                settle();
         } catch (...) {
             code = caught(face, name_);
         }

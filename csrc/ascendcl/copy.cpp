@@ -10,6 +10,7 @@
 #include "ascendcl/call.h"
 #include "ascendcl/graph.h"
 #include "ascendcl/host_memory.h"
+#include "device/abandoned.h"
 #include "device/bytes.h"
 #include "device/live_memory.h"
 #include "device/machine.h"
@@ -74,6 +75,11 @@ struct Copy {
         if (direction.to_device) still_live(to, count, "dst");
         if (direction.from_device) still_live(from, count, "src");
         std::memmove(to, from, count);
+    }
+    // In the caller's own thread, where no stream tells that what is at `src` was never computed.
+    void run_now(const void *src) const {
+        if (direction.from_device && !direction.to_device) refuse_abandoned(Machine::instance().device_of(src));
+        run();
     }
 };
 
@@ -151,7 +157,7 @@ struct Batch {
 }  // namespace
 
 aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind) {
-    return VNPU_API(dst, destMax, src, count, kind) { check(dst, destMax, src, count, kind).run(); };
+    return VNPU_API(dst, destMax, src, count, kind) { check(dst, destMax, src, count, kind).run_now(src); };
 }
 
 aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,

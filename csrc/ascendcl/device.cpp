@@ -9,6 +9,7 @@
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "ascendcl/visible_devices.h"
+#include "device/abort.h"
 #include "device/machine.h"
 
 using namespace vnpu;
@@ -88,6 +89,14 @@ aclError aclrtSynchronizeDevice() {
 
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
     return VNPU_API(timeout) { machine().synchronize(machine().current().index(), acl::deadline(timeout)); };
+}
+
+// `timeout`: milliseconds; 0 waits for ever.
+aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout) {
+    return VNPU_API(deviceId, timeout) {
+        const Clock::time_point until = Clock::now() + std::chrono::milliseconds(timeout);
+        abort_tasks(visible(deviceId), timeout == 0 ? Deadline() : until);
+    };
 }
 
 aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus) {

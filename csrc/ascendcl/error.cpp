@@ -1,8 +1,10 @@
 // What went wrong, in CANN's terms: one table from kinds of Fault to codes, and what each thread can ask afterwards.
 #include <acl/acl_rt.h>
 #include <acl/error_codes/rt_error_codes.h>
+#include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -10,6 +12,8 @@
 #include <utility>
 
 #include "ascendcl/call.h"
+#include "device/abandoned.h"
+#include "device/machine.h"
 
 namespace vnpu::acl {
 namespace {
@@ -86,12 +90,62 @@ aclError code_of(const Row &row, Face face) {
     return face == Face::Runtime ? row.runtime : face == Face::Operator ? row.operation : row.collective;
 }
 
-struct Recent {
-    aclError code = ACL_SUCCESS;
-    std::string message;  // not asked for yet
-    std::string given;    // the last answer, whose pointer the caller may still read
+// Characters of one message: fixed, so that what a thread remembers has no destructor. Static destructors and other
+// libraries call in after the main thread's own variables are gone.
+constexpr size_t kLongest = 4096;
+
+template <size_t limit>
+class Text {
+  public:
+    void set(std::string_view text) noexcept {
+        length_ = 0;
+        append(text);
+    }
+    void append(std::string_view text) noexcept {
+        const size_t more = std::min(text.size(), limit - length_);
+        std::copy_n(text.data(), more, characters_.data() + length_);
+        length_ += more;
+        characters_[length_] = 0;
+    }
+    bool empty() const noexcept { return length_ == 0; }
+    std::string_view view() const noexcept { return {characters_.data(), length_}; }
+    const char *c_str() const noexcept { return characters_.data(); }
+
+  private:
+    std::array<char, limit + 1> characters_;  // zero: thread_local
+    size_t length_;
 };
-thread_local Recent recent;
+
+// What a thread can ask after a failure. A message that nobody has asked for is the cause of the failure after it,
+// unless a call has succeeded in between: who goes on after a failure has dealt with it.
+struct Recent {
+    aclError code;
+    bool failing;                   // the last call has failed
+    Text<kLongest> message;         // not asked for yet
+    Text<kLongest> cause;           // the first failure before it, not asked for either
+    Text<2 * kLongest + 16> given;  // the last answer, whose pointer the caller may still read
+};
+static_assert(std::is_trivially_destructible_v<Recent>);
+constinit thread_local Recent recent{};
+
+// Whether a failure of this call ends torch_npu's queue thread, if the calling thread is that. Failures of other calls
+// it survives: memory that is full is asked for again.
+bool ends_queue(Face face, std::string_view call) {
+    static constexpr std::string_view kLaunches[] = {"aclopCompileAndExecute", "aclopCompileAndExecuteV2",
+                                                     "aclrtMemcpyAsync",       "aclrtMemcpyAsyncWithCondition",
+                                                     "aclrtMemsetAsync",       "aclrtRecordEvent",
+                                                     "aclrtResetEvent",        "aclrtStreamWaitEvent",
+                                                     "aclrtValueWrite",        "aclrtStreamWaitEventWithTimeout",
+                                                     "aclrtValueWait"};
+    if (face == Face::Runtime && std::ranges::find(kLaunches, call) == std::end(kLaunches)) return false;
+    std::array<char, 16> name{};
+    pthread_getname_np(pthread_self(), name.data(), name.size());
+    return std::string_view(name.data()) == "acl_thread";  // torch_npu 2.13
+}
+
+void abandon_device(Face face, const char *call, FaultKind kind, const std::string &sentence) {
+    if (ends_queue(face, call)) abandon(Machine::instance().current_index(), {kind, call + (": " + sentence)});
+}
 
 // CANN's form: code, process, time, sentence. torch_npu takes what follows the time when it shortens an error.
 std::string compose(const char *report, const char *title, std::string_view sentence, const char *call) {
@@ -109,9 +163,23 @@ std::string compose(const char *report, const char *title, std::string_view sent
 
 }  // namespace
 
+constinit std::atomic<int> failing_threads{0};
+
+void settle() noexcept {
+    if (!std::exchange(recent.failing, false)) return;
+    failing_threads.fetch_sub(1, std::memory_order_relaxed);
+}
+
 void set_error(aclError code, std::string_view message) {
     recent.code = code;
-    recent.message = message;
+    if (!recent.failing) {
+        recent.cause.set("");
+        recent.failing = true;
+        failing_threads.fetch_add(1, std::memory_order_relaxed);
+    } else if (recent.cause.empty()) {
+        recent.cause.set(recent.message.view());
+    }
+    recent.message.set(message);
 }
 
 aclError caught(Face face, const char *call) noexcept {
@@ -128,6 +196,7 @@ aclError caught(Face face, const char *call) noexcept {
         } catch (const Error &error) {
             code = error.code();
             set_error(code, compose("EE1001", "Invalid use of the API.", error.what(), call));
+            abandon_device(face, call, FaultKind::Unsupported, error.what());
             return code;
         } catch (const std::bad_alloc &) {
             row = &row_of(FaultKind::HostOutOfMemory);
@@ -141,6 +210,7 @@ aclError caught(Face face, const char *call) noexcept {
             sentence = "An exception that is not a std::exception.";
         }
         set_error(code, compose(row->report, row->title, sentence, call));
+        abandon_device(face, call, row->kind, sentence);
     } catch (...) {
         // No memory for the sentence: the code must do.
         recent.code = code;
@@ -152,10 +222,16 @@ aclError caught(Face face, const char *call) noexcept {
 
 using vnpu::acl::recent;
 
-// Answers the latest message of this thread once, as CANN does; the pointer holds until the next call.
+// Answers the latest message of this thread once, as CANN does, with the first cause behind it; the pointer holds until
+// the next call.
 const char *aclGetRecentErrMsg() {
-    recent.given = std::move(recent.message);
-    recent.message.clear();
+    recent.given.set(recent.message.view());
+    if (!recent.cause.empty()) {
+        recent.given.append("\nbecause: ");
+        recent.given.append(recent.cause.view());
+    }
+    recent.message.set("");
+    recent.cause.set("");
     return recent.given.c_str();
 }
 

@@ -7,6 +7,7 @@
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "ascendcl/time_limits.h"
+#include "device/abandoned.h"
 #include "device/machine.h"
 
 using namespace vnpu;
@@ -29,6 +30,11 @@ aclrtEvent create(uint32_t flag) {
     if ((flag & ~kKnownFlags) != 0) fail(FaultKind::InvalidArgument, "flag is {:#x}, which has unknown bits.", flag);
     Machine::instance().current();
     return events.add(std::make_shared<Event>());
+}
+
+void wait_for(aclrtEvent event, Deadline deadline) {
+    events.find(event)->synchronize(deadline);
+    refuse_abandoned(Machine::instance().current_index());
 }
 
 }  // namespace
@@ -73,11 +79,11 @@ aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, i
 }
 
 aclError aclrtSynchronizeEvent(aclrtEvent event) {
-    return VNPU_API(event) { events.find(event)->synchronize(); };
+    return VNPU_API(event) { wait_for(event, std::nullopt); };
 }
 
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) {
-    return VNPU_API(event, timeout) { events.find(event)->synchronize(acl::deadline(timeout)); };
+    return VNPU_API(event, timeout) { wait_for(event, acl::deadline(timeout)); };
 }
 
 // An event that was never recorded counts as complete.

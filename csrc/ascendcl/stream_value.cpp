@@ -7,6 +7,7 @@
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "ascendcl/time_limits.h"
+#include "device/abort.h"
 #include "device/live_memory.h"
 #include "device/machine.h"
 
@@ -56,6 +57,7 @@ aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStrea
                 while (!satisfied(std::atomic_ref(*value_at(devAddr)).load(), value, flag)) {
                     if (limit && Clock::now() - start > *limit)
                         fail(FaultKind::EventTimeout, "The value did not come within {} ms.", limit->count());
+                    refuse_aborted();
                     std::this_thread::sleep_for(std::chrono::microseconds(50));
                 }
             }));

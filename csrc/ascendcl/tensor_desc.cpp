@@ -99,7 +99,9 @@ size_t aclGetTensorDescElementCount(const aclTensorDesc *desc) {
 }
 
 void aclSetTensorDescName(aclTensorDesc *desc, const char *name) {
-    if (desc != nullptr) desc->name = name == nullptr ? "" : name;
+    VNPU_API(desc, name) {
+        if (desc != nullptr) desc->name = name == nullptr ? "" : name;
+    };
 }
 
 const char *aclGetTensorDescName(aclTensorDesc *desc) { return desc == nullptr ? "" : desc->name.c_str(); }
@@ -153,7 +155,7 @@ aclError aclopSetAttrFloat(aclopAttr *attr, const char *attrName, float attrValu
 }
 
 aclError aclopSetAttrString(aclopAttr *attr, const char *attrName, const char *attrValue) {
-    return set_attribute(__func__, attr, attrName, std::string(attrValue == nullptr ? "" : attrValue));
+    return set_attribute(__func__, attr, attrName, attrValue == nullptr ? "" : attrValue);
 }
 
 aclError aclopSetAttrDataType(aclopAttr *attr, const char *attrName, aclDataType attrValue) {

@@ -71,7 +71,6 @@ VNPU_UNSUPPORTED(aclrtIpcMemClose, kShare)
 // --- recovery from faults of the hardware
 constexpr const char *kRecovery =
     "Faults of the hardware do not occur on the virtual NPU, so there is nothing to repair.";
-VNPU_UNSUPPORTED(aclrtDeviceTaskAbort, "A kernel that runs on a CPU cannot be stopped.")
 VNPU_UNSUPPORTED(aclrtMemUceRepair, kRecovery)
 VNPU_UNSUPPORTED(aclrtGetErrorVerbose, kRecovery)
 VNPU_UNSUPPORTED(aclrtRepairError, kRecovery)

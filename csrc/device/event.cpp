@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <set>
 
+#include "device/abort.h"
 #include "device/capture.h"
+#include "device/unseen.h"
 
 namespace vnpu {
 namespace {
+
+// A stream that waits for an event looks this often whether its tasks are being aborted.
+constexpr auto kLook = std::chrono::milliseconds(50);
 
 // An event that is recorded on one stream and then on another may see its second record run first, and who waits for
 // the first must go on waiting. Here are the records that ran before an earlier one of their event did; `completed`
@@ -80,8 +85,15 @@ void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit)
     state_->holding.fetch_add(1);
     const auto wait = [state = state_, generation, limit, id = id_] {
         const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
-        const bool reached = state->bell.wait([&] { return has_run(*state, generation); }, deadline);
+        const auto ran = [&] { return has_run(*state, generation); };
+        bool reached = false, late = false;
+        while (!reached && !late && !aborting(current_worker()->device())) {
+            const Clock::time_point look = Clock::now() + kLook;
+            late = deadline && *deadline <= look;
+            reached = state->bell.wait(ran, late ? deadline : look);
+        }
         state->holding.fetch_sub(1);
+        if (!reached && !late) fail_aborted(current_worker()->device());
         if (!reached) fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
     };
     try {
@@ -103,7 +115,9 @@ void Event::synchronize(Deadline deadline) const {
     if (!state_->bell.wait([&] { return has_run(*state_, generation); }, deadline))
         fail(FaultKind::EventTimeout, "Event {} was not reached within the time-out.", id_);
     const std::lock_guard lock(state_->failure_mutex);
-    if (state_->failure) throw *state_->failure;
+    if (!state_->failure) return;
+    seen(*state_->failure);
+    throw *state_->failure;
 }
 
 void Event::reset(Stream &stream) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "device/abandoned.h"
 #include "device/fault.h"
 #include "device/overflow.h"
 #include "device/trace.h"
@@ -94,6 +95,7 @@ void Machine::reset(int index) {
     for (const auto &stream : streams_.remove_if([index](const Stream &each) { return each.device() == index; }))
         stream->close();
     which.heap().clear();
+    forget_abandoned(index);
     active_[static_cast<size_t>(index)].store(false, std::memory_order_release);
     if (current_device == index) current_device = -1;
 }

@@ -3,8 +3,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "device/abandoned.h"
+#include "device/abort.h"
 #include "device/capture.h"
 #include "device/trace.h"
+#include "device/unseen.h"
 
 namespace vnpu {
 namespace {
@@ -117,6 +120,7 @@ void Stream::work() {
 }
 
 void Stream::execute(Task &task) noexcept {
+    if (aborting(device_) && !task.always()) return;
     if (failed_.load() && on_failure_.load() == OnFailure::Stop && !task.always()) return;
     std::optional<Fault> failure;
     try {
@@ -128,9 +132,12 @@ void Stream::execute(Task &task) noexcept {
                                                               task.name(), id_, device_, error.what()));
     }
     if (Trace::enabled()) Trace::task(*this, task.name(), failure ? failure->what() : "");
-    if (failure) {
+    if (failure && !aborting(device_)) {
         const std::lock_guard lock(failure_mutex_);
-        if (!failure_) failure_ = std::move(failure);
+        if (!failure_) {
+            unseen(*failure);
+            failure_ = std::move(failure);
+        }
         failed_.store(true);
     }
 }
@@ -154,12 +161,15 @@ bool Stream::drain(Deadline deadline) {
 }
 
 void Stream::synchronize(Deadline deadline) {
+    const uint64_t before = aborts(device_);
     if (!drain(deadline))
         fail(FaultKind::Timeout, "Stream {} of virtual NPU {} did not finish its tasks within the time-out.", id_,
              device_);
+    if (aborts(device_) != before) fail_aborted(device_);
     const std::lock_guard lock(failure_mutex_);
-    if (!failure_) return;
+    if (!failure_) return refuse_abandoned(device_);
     const Fault failure = *failure_;
+    seen(failure);
     if (on_failure_.load() == OnFailure::Continue) {
         failure_.reset();
         failed_.store(false);

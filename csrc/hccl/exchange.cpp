@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 
+#include "device/abort.h"
 #include "device/fault.h"
 
 namespace vnpu::hccl {
@@ -270,6 +271,7 @@ void exchange(Transport &transport, const Round &round, const Patience &patience
             if (gone.empty()) gone = transport.absence(peer);
         if (flows.holds()) continue;  // the last that it sent
         if (!gone.empty()) fail(FaultKind::KernelFailure, "{}.", gone);
+        refuse_aborted();
         const Limit limit = patience();
         if (limit.span && now >= moved + *limit.span) time_out(transport, awaited, limit);
     }

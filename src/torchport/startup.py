@@ -1,6 +1,6 @@
 """What Python runs at each start under `torchport run`, `port` and in an environment with `torchport vnpu enable`: wait
-for torch, then activate the NPU; with TORCHPORT_AUTO=1 patch torch for CUDA scripts, with TORCHPORT_RECORD record; wait
-for torchvision, too."""
+for torch, then activate the NPU; with TORCHPORT_AUTO=1 patch torch for CUDA scripts, with TORCHPORT_RECORD record, with
+TORCHPORT_FAILURES=1 end with 1 after a failure on the NPU that nobody has seen; wait for torchvision, too."""
 
 import os
 
@@ -18,9 +18,17 @@ def _activate() -> None:
         vnpu.activate()
 
 
+def _watch() -> None:
+    from torchport.vnpu.failures import fail_unless_seen
+
+    fail_unless_seen()
+
+
 def activate_with_torch() -> None:
     """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
     mend_when_imported()
+    if os.environ.get("TORCHPORT_FAILURES") == "1":
+        before_import(("torch", "torch_npu"), _watch)
     patched = os.environ.get("TORCHPORT_AUTO") == "1"
     if patched:
         import torchport.auto  # noqa: F401  importing it is what it is for: first, as the recorder sees what it leaves

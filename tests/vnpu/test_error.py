@@ -41,6 +41,35 @@ def test_a_message_is_given_once_and_to_its_own_thread() -> None:
     assert ascendcl.message() == ""
 
 
+def test_the_first_failure_is_the_cause_of_those_right_behind_it() -> None:
+    ascendcl.message()
+    for name in ("aclrtSetDevice", "aclrtResetDevice", "aclrtQueryDeviceStatus"):
+        code(name, 99)
+    newest, cause = ascendcl.message().split("\nbecause: ")
+    assert newest.endswith("[virtual NPU, aclrtQueryDeviceStatus]")
+    assert cause.endswith("[virtual NPU, aclrtSetDevice]")
+    assert ascendcl.message() == ""
+
+
+def test_what_somebody_has_asked_for_or_gone_on_after_is_no_cause() -> None:
+    code("aclrtSetDevice", 99)
+    ascendcl.message()
+    code("aclrtSetDevice", 98)
+    assert "because" not in ascendcl.message()
+
+    code("aclrtSetDevice", 99)
+    acl("aclrtGetDeviceCount", ctypes.byref(ctypes.c_uint32()))
+    code("aclrtSetDevice", 98)
+    assert "no device 98" in (text := ascendcl.message())
+    assert "because" not in text
+
+
+def test_a_message_without_end_is_cut() -> None:
+    path = "x" * 20_000
+    assert code("aclInit", ctypes.c_char_p(path.encode())) != 0
+    assert 4000 < len(ascendcl.message()) < 5000
+
+
 def test_last_error() -> None:
     code("aclrtSetDevice", 99)
     assert code("aclrtPeekAtLastError", 0) == ascendcl.RT_INVALID_DEVICE
@@ -53,7 +82,6 @@ UNSUPPORTED = [
     "aclopStartDumpArgs",
     "aclprofInit",
     "aclrtBinaryLoadFromData",
-    "aclrtDeviceTaskAbort",
     "aclrtIpcMemGetExportKey",
     "aclrtMemExportToShareableHandle",
     "rtKernelLaunch",
@@ -83,7 +111,7 @@ def test_no_function_crashes_on_null_or_pretends() -> None:
         "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt", "aclrtSetStreamFailureMode", "aclrtSetStreamOverflowSwitch",
         "aclrtResetStreamResLimit", "aclrtResetDeviceResLimit", "aclrtUseStreamResInCurrentThread",
         "aclrtUnuseStreamResInCurrentThread", "aclGetCompileoptSize", "aclmdlInitDump", "MsprofSysCycleTime", "aclAppLog",
-        "aclrtSetDeviceSatMode",
+        "aclrtSetDeviceSatMode", "aclrtDeviceTaskAbort",
     }  # fmt: skip
     pointers = {
         "aclGetRecentErrMsg", "aclrtGetSocName", "aclGetTensorDescName", "aclopCreateAttr", "aclCreateDataBuffer",

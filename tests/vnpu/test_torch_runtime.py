@@ -167,6 +167,27 @@ process.join()
     assert "Cannot re-initialize NPU in forked subprocess" in output(program)
 
 
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_a_forked_child_reads_what_to_do(queue: str) -> None:
+    """Factories do not meet torch_npu's own check: what it makes of a null descriptor would be "selfRef is null"."""
+    program = """
+import os
+torch.ones(2, device="npu").sum().item()
+read, write = os.pipe()
+if os.fork() == 0:
+    try:
+        torch.ones(4, device="npu")
+    except RuntimeError as error:
+        os.write(write, str(error).encode())
+    os._exit(0)
+os.close(write)
+print(os.read(read, 65536).decode())
+"""
+    printed = output(program, TASK_QUEUE_ENABLE=queue)
+    assert "start the child with the spawn method" in printed
+    assert "is null" not in printed
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_data_loader_workers_with_pinned_memory(method: str) -> None:
     program = f"""

@@ -17,7 +17,7 @@ extern "C" [[gnu::visibility("default")]] int drvGetDevNum(uint32_t *count) {
     try {
         *count = static_cast<uint32_t>(vnpu::Settings::from_environment().devices);
         return kSuccess;
-    } catch (const vnpu::Fault &) {
+    } catch (...) {
         // VNPU_DEVICES or VNPU_SOC is wrong. This interface has no room for a sentence; aclInit says it.
         return kNoDevice;
     }

@@ -20,7 +20,8 @@ Behind SCRIPT, options of torchport's stay torchport's, and all other words go t
 refused. A launcher (torchrun, accelerate, deepspeed) is that of the environment in which torchport is installed.
 
 CUDA calls are redirected while the script runs (`torchport.auto`). At its end stderr says what was redirected, what ran
-on the CPU and what could not be done; -q leaves that out. Ends with the script's own exit status, or with torchrun's.
+on the CPU and what could not be done; -q leaves that out. Ends with the script's own exit status, or with torchrun's;
+with 1 where that is 0 but an operator of the virtual NPU has failed and the script has not waited for it.
 
 With --record the script runs on the GPU where there is one (--on says otherwise), in place and with its own output; its
 random numbers are those of a port. The folder gets loss and weights and the batches of the first 20 steps.
@@ -206,8 +207,8 @@ def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]
             raise TorchportError(
                 "--as-is redirects nothing that --audit could write down", hint="Drop one of them."
             )
-        return {"TORCHPORT_AUTO": "0"} | ({"PYTHONPATH": _started(python_path)} if arguments.record else {})
-    changes = {"TORCHPORT_AUTO": "1", "PYTHONPATH": _started(python_path)}
+        return {"TORCHPORT_AUTO": "0", "TORCHPORT_FAILURES": "1", "PYTHONPATH": _started(python_path)}
+    changes = {"TORCHPORT_AUTO": "1", "TORCHPORT_FAILURES": "1", "PYTHONPATH": _started(python_path)}
     if arguments.quiet:
         changes["TORCHPORT_SUMMARY"] = "0"
     if arguments.audit:

@@ -25,6 +25,7 @@ from pathlib import Path
 from torchport.errors import TorchportError
 from torchport.on_import import before_import
 from torchport.vnpu.backend import BUILD_HINT, Backend, Kind, detect
+from torchport.vnpu.stopped import restart_at_exit
 
 # The module whose import makes the dynamic linker look for CANN.
 EXTENSION = "torch_npu._C"
@@ -155,3 +156,5 @@ def _preload(kind: Kind, folder: Path) -> None:
                 f"torchport cannot load {path}: {error}. `torchport doctor` shows what is missing; if torch "
                 "or torch_npu has changed since the virtual NPU was built, build it again (`make build`)."
             ) from error
+    if kind is Kind.VNPU:
+        restart_at_exit()

@@ -49,6 +49,11 @@ VARIABLES = (
     Variable("TORCHPORT_AUDIT", "", "file that gets one JSON line per redirected place"),
     Variable("TORCHPORT_SUMMARY", "1", "0 = no summary at the end of a redirected script"),
     Variable(
+        "TORCHPORT_FAILURES",
+        "",
+        "1 = a Python that would end with 0 ends with 1 if an operator of the virtual NPU has failed unseen",
+    ),
+    Variable(
         "TORCHPORT_CUDA_CAPABILITY",
         "",
         "what a redirected script is told, such as 8.0; unset = 8.0 for chips with bfloat16, 7.0 for others",
