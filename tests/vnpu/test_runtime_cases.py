@@ -19,6 +19,14 @@ CASES = {
         "tests/vnpu/test_event.py::test_a_reset_forgets_what_was_recorded_before_it_and_nothing_later",
         "tests/vnpu/test_event.py::test_a_reset_keeps_a_later_record_that_ran_before_an_earlier_one",
     ],
+    "ctrlc.py: Ctrl-C while a process waits": [
+        "tests/vnpu/test_interrupt.py::test_the_second_ends_the_process",
+        "tests/vnpu/test_interrupt.py::test_a_program_without_a_handler_ends_at_the_first",
+    ],
+    "exitfail.py: a failed kernel that nobody waited for": [
+        "tests/vnpu/test_unseen_failures.py::test_run_ends_with_1_and_names_the_operator",
+        "tests/vnpu/test_unseen_failures.py::test_plain_python_keeps_its_status",
+    ],
     "fault.py: ranks that die, stop, leave or differ": [
         "tests/vnpu/distributed/test_faults.py::test_every_other_rank_is_told_what_is_wrong",
         "tests/vnpu/distributed/test_group_faults.py::test_every_other_rank_ends_and_says_why",
@@ -34,11 +42,20 @@ CASES = {
         "tests/vnpu/test_live_memory.py::test_past_the_end_names_the_allocation",
         "tests/vnpu/test_live_memory.py::test_freed_memory_is_named",
     ],
+    "opapi_abi.py: a list of 2^64-1 integers": [
+        "tests/vnpu/ops/test_descriptors.py::test_a_list_of_impossible_length_is_refused",
+    ],
     "rel.py: memory that runs out": [
         "tests/vnpu/test_torch_runtime.py::test_out_of_memory_is_torch_s_exception_and_leaves_the_process_usable",
         "tests/vnpu/test_endurance.py::test_memory_that_ran_out_comes_back",
     ],
-    "rel.py: a child of fork()": ["tests/vnpu/test_torch_runtime.py::test_a_forked_child_gets_a_clear_error"],
+    "rel.py: a child of fork()": [
+        "tests/vnpu/test_torch_runtime.py::test_a_forked_child_gets_a_clear_error",
+        "tests/vnpu/test_torch_runtime.py::test_a_forked_child_reads_what_to_do",
+    ],
+    "rel.py: a descriptor that could not be made": [
+        "tests/vnpu/ops/test_descriptors.py::test_the_first_phase_says_why",
+    ],
     "rel.py: ten thousand steps, hundreds of streams and events": [
         "tests/vnpu/test_endurance.py::test_nothing_grows",
     ],
@@ -59,6 +76,9 @@ CASES = {
     ],
     "stress.cpp: threads that call in while one destroys, resets or captures": [
         "tests/vnpu/test_threads.py::test_threads",
+    ],
+    "tls.cpp, tls2.cpp: failing calls from static destructors": [
+        "tests/vnpu/test_last_calls.py::test_a_static_destructor_may_call_and_fail",
     ],
     "any call with any argument": ["tests/vnpu/test_random_calls.py::test_random_calls"],
 }
