@@ -37,9 +37,10 @@ def python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
         }
         worker.stdin.write(json.dumps(job) + "\n")
         worker.stdin.flush()
-        status = int(worker.stdout.readline())
+        status = worker.stdout.readline()
+        assert status, "the process that forks has ended: see what it says above"
         stdout, stderr = ((Path(folder) / name).read_text() for name in ("stdout", "stderr"))
-    return subprocess.CompletedProcess(["python", "-c", program], status, stdout, stderr)
+    return subprocess.CompletedProcess(["python", "-c", program], int(status), stdout, stderr)
 
 
 @functools.cache
