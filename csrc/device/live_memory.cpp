@@ -8,12 +8,13 @@
 namespace vnpu {
 namespace {
 
-// Allocations that the thread has met last. A program works in a few (torch_npu gives many tensors out of one), so most
-// questions end here, without a lock. What was found stays true until something is freed, which the revision tells.
+// Allocations that the thread has met last, by their addresses: torch_npu asks for memory in pieces of 2 MiB and more
+// and gives many tensors out of one, so most questions end here, without a lock. What was found stays true until
+// something is freed, which the revision tells.
 struct Met {
+    static constexpr uint64_t kPiece = 2ull << 20;
     uint64_t revision = 0;
-    size_t next = 0;
-    std::array<Allocation, 8> allocations{};
+    std::array<Allocation, 64> allocations{};
 };
 constinit thread_local Met met;
 
@@ -37,21 +38,16 @@ bool holds(const Allocation &allocation, uintptr_t at, uint64_t size) noexcept {
 void check(Machine &machine, const void *address, uint64_t size, const char *name, int device) {
     const auto at = reinterpret_cast<uintptr_t>(address);
     const uint64_t revision = machine.space().revision();  // before the look: what is freed after it is not missed
-    if (met.revision != revision) met = {revision, 0, {}};
-    const Allocation *found = nullptr;
-    for (const Allocation &known : met.allocations)
-        if (holds(known, at, size)) {
-            found = &known;
-            break;
-        }
-    if (found == nullptr) {
+    if (met.revision != revision) met = {revision, {}};
+    Allocation &found = met.allocations[at / Met::kPiece % met.allocations.size()];
+    if (!holds(found, at, size)) {
         const std::optional<Allocation> live = machine.allocation(address);
         if (!live || !holds(*live, at, size)) refuse(machine, address, size, name);
-        found = &(met.allocations[met.next++ % met.allocations.size()] = *live);
+        found = *live;
     }
-    if (device != kAnyDevice && found->device != device)
+    if (device != kAnyDevice && found.device != device)
         fail(FaultKind::InvalidAddress, "{} ({}) lies in {}, and the stream is one of virtual NPU {}.", name, address,
-             describe(*found), device);
+             describe(found), device);
 }
 
 }  // namespace

@@ -245,7 +245,8 @@ void live(const Operand &operand, int device) {
     const c10::StorageImpl &storage = *operand.storage().unsafeGetStorageImpl();
     if (storage.nbytes() == 0) return;
     // A kernel that has replaced its argument by one of its own reads that.
-    if (!Machine::instance().space().contains(Machine::instance().space().unalias(storage.data()))) return;
+    const AddressSpace &space = Machine::instance().space();
+    if (!space.contains(space.unalias(storage.data()))) return;
     still_live(storage.data(), storage.nbytes(), operand.parameter(), device);
 }
 
