@@ -1,5 +1,5 @@
 """How a process that has trained ends: exit code 0 and nothing of a corrupted heap on standard error, with every task
-queue of torch_npu. TORCHPORT_EXITS says how many processes of each (`make exits`).
+queue of torch_npu, with and without its devices stopped. TORCHPORT_EXITS says how many processes of each (`make exits`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ with torch.npu.stream(side):
 mark = torch.npu.Event()
 mark.record()
 """
+# stop_device has torch_npu's queue end its work; what is launched afterwards is refused.
+STOP = """
+torch_npu.npu.stop_device(0)
+try:
+    (x + 1).sum().item()
+except RuntimeError as error:
+    print("refused", type(error).__name__)
+"""
 
 
 def what_is_wrong(status: int, errors: str) -> str:
@@ -50,11 +58,13 @@ def start(program: str, queue: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 @pytest.mark.parametrize("queue", ["0", "1", "2"])
-def test_a_process_that_has_trained_ends_cleanly(queue: str) -> None:
+def test_a_process_that_has_trained_ends_cleanly(queue: str, stopped: bool) -> None:
+    program = TRAINING + (STOP if stopped else "")
     wrong = []
     for _ in range(0, RUNS, 2):  # two at a time
-        for process in [start(TRAINING, queue), start(TRAINING, queue)]:
+        for process in [start(program, queue), start(program, queue)]:
             _, errors = process.communicate(timeout=110)
             if fault := what_is_wrong(process.returncode, errors):
                 wrong.append(fault)
