@@ -92,8 +92,9 @@ void Machine::reset(int index) {
         std::atomic<bool> &resetting;
         ~End() { resetting.store(false); }
     } const end{which.resetting()};
-    for (const auto &stream : streams_.remove_if([index](const Stream &each) { return each.device() == index; }))
-        stream->close();
+    // In the table until they have run: what frees memory meanwhile waits for them too.
+    for (const auto &stream : streams_of(index)) stream->close();
+    streams_.remove_if([index](const Stream &each) { return each.device() == index; });
     which.heap().clear();
     forget_abandoned(index);
     active_[static_cast<size_t>(index)].store(false, std::memory_order_release);
@@ -116,7 +117,11 @@ std::shared_ptr<Stream> Machine::create_stream(int priority) {
 }
 
 std::shared_ptr<Stream> Machine::stream(void *handle) {
-    if (handle != nullptr) return streams_.find(handle);
+    if (handle != nullptr) {
+        auto found = streams_.find(handle);
+        if (found->closed()) fail(FaultKind::InvalidHandle, "{} is not a live stream.", handle);
+        return found;
+    }
     Device &owner = current();
     auto found = streams_.find_or_add(&owner, [&] { return make_stream(owner.index(), 0); });
     if (owner.resetting().load()) being_reset(owner.index());
@@ -124,8 +129,10 @@ std::shared_ptr<Stream> Machine::stream(void *handle) {
 }
 
 void Machine::destroy_stream(void *handle) {
-    streams_.find(handle)->refuse_own_worker();
-    streams_.remove(handle)->close();
+    const auto last = stream(handle);
+    last->refuse_own_worker();
+    last->close();  // in the table until then, as in reset()
+    streams_.remove(handle);
 }
 
 std::vector<std::shared_ptr<Stream>> Machine::streams_of(int device) {

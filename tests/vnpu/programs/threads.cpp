@@ -97,7 +97,8 @@ class Worker {
         CALL(aclrtDestroyEvent, (event));
         alive = CALL(aclrtSynchronizeStream, (stream_)) && alive;
         if (alive && !loses()) look(memory, value);
-        if (memory != nullptr) CALL(aclrtFree, (memory));
+        // After a reset the address may be that of another thread's memory.
+        if (memory != nullptr && !loses()) CALL(aclrtFree, (memory));
         if (!alive) stream_ = nullptr;  // a handle that is known to be stale is not used again
     }
 
