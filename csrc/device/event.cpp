@@ -71,7 +71,8 @@ void Event::record(Stream &stream) {
         state->bell.ring();
     };
     try {
-        stream.submit(make_task("EventRecord", [reached] { reached(current_worker()->failure()); }, true));
+        stream.submit(
+            make_task("EventRecord", [reached] { reached(current_worker()->failure()); }, true), Stream::By::Either);
     } catch (const Fault &refused) {
         reached(refused);  // nobody must wait for a record that will never run
         throw;

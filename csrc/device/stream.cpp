@@ -46,9 +46,37 @@ void Stream::start() {
     started_.store(true, std::memory_order_release);
 }
 
-void Stream::submit(std::unique_ptr<Task> task) {
-    if (capturing() && capture(*this, task)) [[unlikely]]
+// Waking the worker costs the submitting thread more than a small operator does, and a worker that spins for the next
+// one takes a core from the program's threads where there are two.
+bool Stream::run_here(Task &task) noexcept {
+    if (worker_of != nullptr || elsewhere_.exchange(true, std::memory_order_seq_cst)) return false;
+    // Counted from idle to one more while `elsewhere_` is set, the task is the first in line: what others submit from
+    // now on is popped by a worker that sees `elsewhere_` and waits.
+    uint64_t before = completed_.load(std::memory_order_seq_cst);
+    bool first = submitted_.compare_exchange_strong(before, before + 1, std::memory_order_seq_cst);
+    if (first && closed_.load(std::memory_order_seq_cst)) [[unlikely]] {
+        uncount();
+        first = false;
+    }
+    if (first) {
+        worker_of = this;
+        execute(task);
+        worker_of = nullptr;
+        finish(task);
+    }
+    elsewhere_.store(false, std::memory_order_seq_cst);
+    // Whoever has submitted meanwhile rang for a worker that saw `elsewhere_` and waits for its end.
+    if (!first || submitted_.load(std::memory_order_seq_cst) != before + 1) work_.ring();
+    return first;
+}
+
+void Stream::submit(std::unique_ptr<Task> task, By by) {
+    if (capturing()) [[unlikely]] {
+        if (capture(*this, task)) return;
+    } else if (by == By::Either && run_here(*task)) {
+        task.release();  // finish() has retired it
         return;
+    }
     if (!started_.load(std::memory_order_acquire)) [[unlikely]]
         start();
     // Before the push: a task never completes uncounted. And before the look: close() waits for the tasks that it does
@@ -63,9 +91,13 @@ void Stream::submit(std::unique_ptr<Task> task) {
     work_.ring();
 }
 
-void Stream::refuse() {
+void Stream::uncount() noexcept {
     submitted_.fetch_sub(1, std::memory_order_seq_cst);
     done_.ring();  // close() may have counted it
+}
+
+void Stream::refuse() {
+    uncount();
     fail(FaultKind::InvalidHandle, "Stream {} of virtual NPU {} was destroyed while this call was using it.", id_,
          device_);
 }
@@ -112,11 +144,17 @@ void Stream::work() {
             if (idle()) return;  // stop was asked for, and nothing is left
             continue;            // a task is being pushed
         }
+        if (elsewhere_.load(std::memory_order_seq_cst)) [[unlikely]]
+            work_.wait([&] { return !elsewhere_.load(std::memory_order_seq_cst); });
         execute(*task);
-        task->retire();
-        completed_.fetch_add(1, std::memory_order_seq_cst);
-        done_.ring();
+        finish(*task);
     }
+}
+
+void Stream::finish(Task &task) noexcept {
+    task.retire();
+    completed_.fetch_add(1, std::memory_order_seq_cst);
+    done_.ring();
 }
 
 void Stream::execute(Task &task) noexcept {

@@ -65,8 +65,11 @@ class Stream {
     Stream(const Stream &) = delete;
     Stream &operator=(const Stream &) = delete;
 
+    // Who may run a task: the worker alone, or, where nothing is before it, as well the thread that submits it. Only
+    // for tasks that wait for nothing: the thread may be the one that submits what they would wait for.
+    enum class By { Worker, Either };
     // Fault InvalidHandle once the stream is closed; the task is not run then.
-    void submit(std::unique_ptr<Task> task);
+    void submit(std::unique_ptr<Task> task, By by = By::Worker);
     // Refuses every task from now on and waits for those submitted before: the stream's end, for which the last of the
     // calls that share it need not have returned. Not on its own worker.
     void close();
@@ -91,9 +94,12 @@ class Stream {
 
   private:
     void start();
+    void uncount() noexcept;
     [[noreturn]] void refuse();
     void work();
+    bool run_here(Task &task) noexcept;
     void execute(Task &task) noexcept;
+    void finish(Task &task) noexcept;
     Task *pop() noexcept;
 
     const int device_, id_, priority_;
@@ -113,6 +119,7 @@ class Stream {
     std::atomic<uint64_t> completed_{0};
     alignas(kLine) Doorbell work_;
     alignas(kLine) Doorbell done_;
+    alignas(kLine) std::atomic<bool> elsewhere_{false};  // a thread that submits runs a task itself
     alignas(kLine) std::atomic<bool> stop_{false};
     std::atomic<bool> started_{false};
     std::atomic<bool> closed_{false};

@@ -110,6 +110,19 @@ void live_now(const T &...arguments) {
     (live(arguments, device), ...);
 }
 
+// Elements of all tensors among the arguments.
+inline int64_t elements_of(const at::Tensor &tensor) { return tensor.defined() ? tensor.numel() : 0; }
+inline int64_t elements_of(const ScalarArgument &) { return 0; }
+inline int64_t elements_of(const Operands &list) {
+    int64_t sum = 0;
+    for (const Operand &tensor : list) sum += elements_of(static_cast<const at::Tensor &>(tensor));
+    return sum;
+}
+template <class... T>
+int64_t elements(const T &...arguments) {
+    return (elements_of(arguments) + ... + 0);
+}
+
 // "float32[2, 3]"
 std::string describe(const at::Tensor &tensor);
 

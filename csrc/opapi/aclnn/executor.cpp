@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
+#include <pthread.h>
 
 #include "device/launches.h"
 #include "device/machine.h"
@@ -11,6 +12,20 @@ namespace vnpu::opapi {
 namespace {
 
 std::atomic<Executor *> retired{nullptr};
+
+// Operators with no more elements than this may be run by the thread that launches them: a few microseconds.
+constexpr int64_t kSmall = 4096;
+
+// torch_npu's thread that launches what its task queue holds (TASK_QUEUE_ENABLE 1 and 2), by the name that torch_npu
+// 2.13 gives it. It has nothing else to do, so an operator may take as long as it likes there.
+bool on_queue_thread() noexcept {
+    thread_local const bool is = [] {
+        std::array<char, 16> name{};
+        return pthread_getname_np(pthread_self(), name.data(), name.size()) == 0 &&
+               std::string_view(name.data()) == "acl_thread";
+    }();
+    return is;
+}
 
 constexpr aclnnStatus kFindKernelError = 561003;  // ACLNN_ERR_INNER_FIND_KERNEL_ERROR: no kernel for the operator
 
@@ -34,7 +49,10 @@ void count_run(std::string_view name) noexcept {
     if (name != "aclnnInplaceCopy" && name != "aclnnNpuFormatCast") count_launch();
 }
 
-KernelScope::KernelScope() {
+KernelScope::KernelScope()
+    : below_all_(c10::default_included_set,
+                 c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView),
+      unrecorded_() {
     // ATen keeps the number of OpenMP threads per thread and sets it once; torch.set_num_threads after a worker's
     // first operator would not reach it.
     at::init_num_threads();
@@ -51,10 +69,11 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
         if (task == nullptr)
             fail(FaultKind::NullArgument,
                  "parameter executor is null: the first phase did not succeed or was not called");
+        const Stream::By by = on_queue_thread() || task->elements() <= kSmall ? Stream::By::Either : Stream::By::Worker;
         std::unique_ptr<Task> owned(task);
         if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]
             owned = dumping(static_cast<Executor *>(owned.release()), std::move(dump));
-        Machine::instance().stream(stream)->submit(std::move(owned));
+        Machine::instance().stream(stream)->submit(std::move(owned), by);
     };
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 
 #include <stdexcept>
 #include <string>
@@ -29,14 +30,23 @@ namespace vnpu::opapi {
 
 enum class Phase { Check, Run, Dump };
 
-// Made by the first phase, run by the stream's worker in the second.
+// What the first phase has learned of a call.
+struct Checked {
+    std::string arguments;  // for the trace; empty when it is off
+    int64_t elements = 0;   // of all operands
+};
+
+// Made by the first phase, run by the stream in the second.
 class Executor : public Task {
   public:
-    Executor(const char *name, std::string arguments) : name_(name), arguments_(std::move(arguments)) {}
+    Executor(const char *name, Checked checked)
+        : name_(name), elements_(checked.elements), arguments_(std::move(checked.arguments)) {}
     std::string name() const override { return name_; }
     // Copies the operator's tensors for a dump.
     virtual void snapshot(Snapshot &into) = 0;
     const std::string &arguments() const noexcept { return arguments_; }
+    // Of all operands: how much there is to compute, as far as sizes tell.
+    int64_t elements() const noexcept { return elements_; }
 
     // An executor is a dozen small allocations. They are freed where they were made, by the next first phase: freed by
     // the worker they would leave its caller's thread without a cache of free blocks, which cost a microsecond a call.
@@ -48,24 +58,27 @@ class Executor : public Task {
 
   private:
     Executor *next_retired_ = nullptr;
-    std::string arguments_;  // for the trace; empty when it is off
+    const int64_t elements_;
+    const std::string arguments_;
 };
 
 // Counts the operator that has just run (device/launches.h), unless it only moves bytes.
 void count_run(std::string_view name) noexcept;
 
-// ATen kernels called from our threads run below autograd, with the number of threads the program has set.
+// How ATen's kernels run as a device's: below autograd, with the number of threads the program has set, and, on a
+// thread of the program, unseen by its modes (TorchDispatchMode, functorch) and its profiler.
 class KernelScope {
   public:
     KernelScope();
 
   private:
-    at::AutoDispatchBelowADInplaceOrView below_autograd_;
+    c10::impl::ForceDispatchKeyGuard below_all_;
+    at::DisableRecordFunctionGuard unrecorded_;
 };
 
 // ATen's errors as one sentence: what() carries fifty lines of C++ frames.
 template <class Op>
-std::string in_phase(Phase phase, Op &op, Snapshot *into = nullptr) {
+Checked in_phase(Phase phase, Op &op, Snapshot *into = nullptr) {
     try {
         return op(phase, into);
     } catch (const c10::Error &error) {
@@ -76,8 +89,7 @@ std::string in_phase(Phase phase, Op &op, Snapshot *into = nullptr) {
 template <class Op>
 class OpExecutor final : public Executor {
   public:
-    OpExecutor(const char *name, std::string arguments, Op &&op)
-        : Executor(name, std::move(arguments)), op_(std::move(op)) {}
+    OpExecutor(const char *name, Checked checked, Op &&op) : Executor(name, std::move(checked)), op_(std::move(op)) {}
     void run() override {
         const KernelScope scope;
         in_phase(Phase::Run, op_);
@@ -95,9 +107,9 @@ class OpExecutor final : public Executor {
 template <class Op>
 void plan(const char *name, uint64_t *workspace, aclOpExecutor **executor, Op op) {
     Executor::free_retired();
-    std::string arguments = in_phase(Phase::Check, op);
+    Checked checked = in_phase(Phase::Check, op);
     *workspace = 0;  // ATen allocates what a kernel needs on the host
-    Executor *made = new OpExecutor<Op>(name, std::move(arguments), std::move(op));
+    Executor *made = new OpExecutor<Op>(name, std::move(checked), std::move(op));
     *executor = reinterpret_cast<aclOpExecutor *>(made);
 }
 
@@ -151,12 +163,13 @@ std::string show_call(std::string_view names, const T &...values) {
     OP_EXPORT aclnnStatus NAME##GetWorkspaceSize(PARAMS_##NAME, uint64_t *workspaceSize, aclOpExecutor **executor) { \
         using namespace vnpu::opapi;                                                                                 \
         return VNPU_OPERATOR_API() {                                                                                 \
-            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Snapshot *into) mutable -> std::string {  \
+            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Snapshot *into) mutable -> Checked {      \
                 if (phase == Phase::Check) {                                                                         \
                     CHECK;                                                                                           \
                     required(OPERANDS_##NAME);                                                                       \
                     DTYPES_##NAME;                                                                                   \
-                    return vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string();                         \
+                    return {vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string(),                        \
+                            elements(OPERANDS_##NAME)};                                                              \
                 }                                                                                                    \
                 live_now(OPERANDS_##NAME);                                                                           \
                 if (phase == Phase::Dump) {                                                                          \
