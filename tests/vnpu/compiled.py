@@ -46,9 +46,6 @@ def program(name: str) -> Path:
 def _compiler(libraries: Path) -> list[str]:
     instrumented = (libraries / "libvnpu.so").read_bytes()
     sanitizer = next((flags for runtime, flags in SANITIZERS.items() if runtime in instrumented), [])
-    spec = importlib.util.find_spec("torch_npu")
-    assert spec is not None and spec.origin is not None
-    include = Path(spec.origin).parent / "include"
     return [
         "c++",
         "-std=c++20",
@@ -58,9 +55,16 @@ def _compiler(libraries: Path) -> list[str]:
         "-Wextra",
         "-Werror",
         *sanitizer,
-        "-isystem",
-        str(include),
+        "-DFMT_SHARED",  # libvnpu has fmt's code
+        f"-I{ROOT / 'csrc'}",
+        *(word for package in ("torch_npu", "torch") for word in ("-isystem", str(_headers(package)))),
     ]
+
+
+def _headers(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent / "include"
 
 
 def _libraries(libraries: Path) -> list[str]:

@@ -8,6 +8,7 @@ import threading
 import time
 
 import ascendcl
+import compiled
 import pytest
 from ascendcl import Gate, HostFunction, acl, ask, code, device_memory, event, stream
 
@@ -345,3 +346,10 @@ def test_one_stream_fed_by_many_threads() -> None:
             thread.join()
         acl("aclrtSynchronizeStream", queue)
     assert counter.value == 1000
+
+
+def test_order_where_the_submitting_thread_runs_tasks() -> None:
+    """Small operators are run by the thread that launches them; here with tasks of all kinds, from four threads."""
+    result = compiled.run("stream_order")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert int(result.stdout.split()[2]) > 0
