@@ -130,7 +130,7 @@ def test_the_walk_of_an_operator_is_that_of_the_code() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert len(walk_of_an_operator(text)) >= 10
     # First a walk that leads nowhere.
-    assert gone(walk_of_an_operator(text.replace("`submit`", "`submitted`"))) == [
-        "submitted in csrc/device/stream.cpp"
+    assert gone(walk_of_an_operator(text.replace("`submit`", "`submit_nowhere`"))) == [
+        "submit_nowhere in csrc/device/stream.cpp"
     ]
     assert gone(walk_of_an_operator(text)) == []
