@@ -78,6 +78,10 @@ for _ in range(2): ctypes.CDLL(None).pthread_mutex_lock(lock)""",
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_the_second_ends_the_process(wait: str) -> None:
+    if wait == "other thread" and "libtsan" in os.environ.get("LD_PRELOAD", ""):
+        pytest.skip(
+            "ThreadSanitizer keeps a signal back while its thread hangs in a function that it intercepts"
+        )
     with program(f'print("waiting")\n{WAITS[wait]}\nprint("over")') as process:
         until(process, "waiting")
         interrupt(process)
