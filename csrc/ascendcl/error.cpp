@@ -1,7 +1,6 @@
 // What went wrong, in CANN's terms: one table from kinds of Fault to codes, and what each thread can ask afterwards.
 #include <acl/acl_rt.h>
 #include <acl/error_codes/rt_error_codes.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "ascendcl/call.h"
+#include "ascendcl/queue_thread.h"
 #include "device/abandoned.h"
 #include "device/machine.h"
 
@@ -137,10 +137,7 @@ bool ends_queue(Face face, std::string_view call) {
                                                      "aclrtResetEvent",        "aclrtStreamWaitEvent",
                                                      "aclrtValueWrite",        "aclrtStreamWaitEventWithTimeout",
                                                      "aclrtValueWait"};
-    if (face == Face::Runtime && std::ranges::find(kLaunches, call) == std::end(kLaunches)) return false;
-    std::array<char, 16> name{};
-    pthread_getname_np(pthread_self(), name.data(), name.size());
-    return std::string_view(name.data()) == "acl_thread";  // torch_npu 2.13
+    return (face != Face::Runtime || std::ranges::find(kLaunches, call) != std::end(kLaunches)) && on_queue_thread();
 }
 
 void abandon_device(Face face, const char *call, FaultKind kind, const std::string &sentence) {

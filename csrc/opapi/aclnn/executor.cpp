@@ -1,7 +1,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
-#include <pthread.h>
 
+#include "ascendcl/queue_thread.h"
 #include "device/launches.h"
 #include "device/machine.h"
 #include "opapi/aclnn/footprint.h"
@@ -15,17 +15,6 @@ std::atomic<Executor *> retired{nullptr};
 
 // Operators with no more elements than this may be run by the thread that launches them: a few microseconds.
 constexpr int64_t kSmall = 4096;
-
-// torch_npu's thread that launches what its task queue holds (TASK_QUEUE_ENABLE 1 and 2), by the name that torch_npu
-// 2.13 gives it. It has nothing else to do, so an operator may take as long as it likes there.
-bool on_queue_thread() noexcept {
-    thread_local const bool is = [] {
-        std::array<char, 16> name{};
-        return pthread_getname_np(pthread_self(), name.data(), name.size()) == 0 &&
-               std::string_view(name.data()) == "acl_thread";
-    }();
-    return is;
-}
 
 constexpr aclnnStatus kFindKernelError = 561003;  // ACLNN_ERR_INNER_FIND_KERNEL_ERROR: no kernel for the operator
 
@@ -52,7 +41,7 @@ void count_run(std::string_view name) noexcept {
 KernelScope::KernelScope()
     : below_all_(c10::default_included_set,
                  c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView),
-      unrecorded_() {
+      recorded_(Trace::enabled()) {
     // ATen keeps the number of OpenMP threads per thread and sets it once; torch.set_num_threads after a worker's
     // first operator would not reach it.
     at::init_num_threads();
@@ -69,11 +58,14 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
         if (task == nullptr)
             fail(FaultKind::NullArgument,
                  "parameter executor is null: the first phase did not succeed or was not called");
-        const Stream::By by = on_queue_thread() || task->elements() <= kSmall ? Stream::By::Either : Stream::By::Worker;
+        // torch_npu's queue thread does nothing but launching: an operator may take as long as it likes there. With a
+        // trace the worker runs all: what is noted of ATen's calls (footprint.h) must not be noted of the program's.
+        const bool may_run_here = !Trace::enabled() && (acl::on_queue_thread() || task->elements() <= kSmall);
         std::unique_ptr<Task> owned(task);
         if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]
             owned = dumping(static_cast<Executor *>(owned.release()), std::move(dump));
-        Machine::instance().stream(stream)->submit(std::move(owned), by);
+        Machine::instance().stream(stream)->submit(std::move(owned),
+                                                   may_run_here ? Stream::By::Either : Stream::By::Worker);
     };
 }
 
