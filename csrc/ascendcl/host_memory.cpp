@@ -90,14 +90,13 @@ void *allocate(size_t size) {
     return owner.release();
 }
 
-// Work on any device may still read or write it.
-void settle() {
+}  // namespace
+
+void acl::drain_all() {
     Machine &machine = Machine::instance();
     for (int i = 0; i < machine.settings().devices; ++i)
         if (machine.active(i)) machine.drain(i);
 }
-
-}  // namespace
 
 bool acl::pinned(const void *address, size_t size) { return ranges().covers(address, size); }
 
@@ -113,7 +112,7 @@ aclError aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig *cf
 aclError aclrtFreeHost(void *hostPtr) {
     return VNPU_API(hostPtr) {
         acl::present(hostPtr, "hostPtr");
-        settle();
+        acl::drain_all();
         ranges().take(hostPtr, true);
     };
 }
@@ -142,7 +141,7 @@ aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type,
 aclError aclrtHostUnregister(void *ptr) {
     return VNPU_API(ptr) {
         acl::present(ptr, "ptr");
-        settle();
+        acl::drain_all();
         ranges().take(ptr, false);
     };
 }

@@ -9,4 +9,7 @@ namespace vnpu::acl {
 // Whether all of [address, address + size) is pinned.
 bool pinned(const void *address, size_t size);
 
+// Waits for the work queued on all devices: any of it may still read or write memory that is about to go.
+void drain_all();
+
 }  // namespace vnpu::acl

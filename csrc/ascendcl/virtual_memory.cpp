@@ -5,6 +5,7 @@
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "ascendcl/host_memory.h"
 #include "device/machine.h"
 
 using namespace vnpu;
@@ -78,13 +79,12 @@ aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle
     };
 }
 
-// Runs what is queued on the memory's device first: kernels read and write through the mapping.
+// Runs what is queued on all devices first: kernels read and write through the mapping.
 aclError aclrtUnmapMem(void *virPtr) {
     return VNPU_API(virPtr) {
         acl::present(virPtr, "virPtr");
         Machine &machine = Machine::instance();
-        const int device = machine.mappings().device_at(virPtr);
-        if (device >= 0) machine.drain(device);
+        if (machine.mappings().device_at(virPtr) >= 0) acl::drain_all();
         machine.mappings().unmap(virPtr);
     };
 }

@@ -95,3 +95,43 @@ def test_misuse() -> None:
     assert code("aclrtFreePhysical", handle) == ascendcl.RT_INVALID_HANDLE
     acl("aclrtReleaseMemAddress", address)
     assert code("aclrtReleaseMemAddress", address) == ascendcl.RT_PARAM_INVALID
+
+
+def test_memory_is_unmapped_while_it_is_in_use() -> None:
+    """By a stream of another device, whose work is waited for, and by a call of another thread, which loses."""
+    result = ascendcl.python("""
+import threading, time
+from ascendcl import acl, answer, code
+from test_virtual_memory import PAGE, physical
+acl("aclrtSetDevice", 1)
+other = answer("aclrtCreateStream")
+acl("aclrtSetDevice", 0)
+size = 32 * PAGE
+address = answer("aclrtReserveMemAddress", size, 0, 0, 1)
+memory = physical(size)
+
+def fill():
+    acl("aclrtSetDevice", 0)
+    while not ended:
+        code("aclrtMemset", address, size, 5, size)
+
+for _ in range(10):
+    acl("aclrtMapMem", address, size, 0, memory, 0)
+    for _ in range(3):
+        acl("aclrtMemsetAsync", address, size, 7, size, other)
+    acl("aclrtUnmapMem", address)
+    acl("aclrtSynchronizeStream", other)
+ended = False
+thread = threading.Thread(target=fill)
+thread.start()
+for _ in range(10):
+    acl("aclrtMapMem", address, size, 0, memory, 0)
+    time.sleep(0.01)
+    acl("aclrtUnmapMem", address)
+ended = True
+thread.join()
+acl("aclrtFreePhysical", memory)
+acl("aclrtReleaseMemAddress", address)
+print("survived")
+""")
+    assert result.stdout == "survived\n", result.stderr[-2000:]
