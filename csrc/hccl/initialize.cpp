@@ -115,11 +115,15 @@ HcclComm join(const std::shared_ptr<Segment> &segment, uint32_t ranks, uint32_t 
 
 Deadline connect_deadline() { return Clock::now() + connect_timeout(); }
 
+// Before the rank takes its place among the others, which it keeps when joining fails. Fault NoDevice.
+void need_device() { Machine::instance().current(); }
+
 void join_root(uint32_t ranks, const HcclRootInfo *rootInfo, uint32_t rank, const HcclCommConfig *config,
                HcclComm *comm) {
     HcclComm &out = acl::required(comm, "comm");
     check_rank(ranks, rank);
     const Interruptible waiting;
+    need_device();
     const RootInfo info = read_root_info(rootInfo);
     const Identity &id = info.segment.id;
     if (info.root.port == 0) {
@@ -164,6 +168,7 @@ HcclComm join_part(Communicator &parent, std::span<const uint32_t> members, uint
     if (rank >= members.size() || members[rank] != static_cast<uint32_t>(parent.rank()))
         fail(FaultKind::InvalidArgument, "subCommRankId is {}, but rankIds does not have this rank, {}, there.", rank,
              parent.rank());
+    need_device();
     const Deadline deadline = connect_deadline();
     const auto segment = transport->segment()->part(members, part, deadline);
     return join(segment, static_cast<uint32_t>(members.size()), rank, config, deadline);
@@ -172,6 +177,7 @@ HcclComm join_part(Communicator &parent, std::span<const uint32_t> members, uint
 void join_table(const char *path, uint32_t rank, const HcclCommConfig *config, HcclComm *comm) {
     HcclComm &out = acl::required(comm, "comm");
     acl::present(path, "clusterInfo");
+    need_device();
     const Deadline deadline = connect_deadline();
     const RankTable table(path);
     check_rank(table.ranks(), rank);

@@ -196,6 +196,26 @@ def test_ranks_that_contradict_each_other_are_refused() -> None:
     hccl("HcclCommDestroy", comm)
 
 
+def test_a_thread_without_device_takes_nobodys_place() -> None:
+    info, seen = root_info(), list[str]()
+
+    def join() -> None:
+        comm = ctypes.c_void_p()
+        with pytest.raises(HcclError) as caught:
+            hccl("HcclCommInitRootInfo", 1, ctypes.byref(info), 0, ctypes.byref(comm))
+        seen.append(caught.value.message)
+        acl("aclrtSetDevice", 0)
+        hccl("HcclCommInitRootInfo", 1, ctypes.byref(info), 0, ctypes.byref(comm))
+        hccl("HcclCommDestroy", comm)
+        seen.append("joined")
+
+    thread = threading.Thread(target=join)
+    thread.start()
+    thread.join()
+    assert "has not chosen a device" in seen[0]
+    assert seen[1] == "joined"
+
+
 def test_a_root_info_of_somebody_else_is_refused() -> None:
     info, comm = type(root_info())(), ctypes.c_void_p()
     with pytest.raises(HcclError, match="not one that HcclGetRootInfo of the virtual NPU has made"):
