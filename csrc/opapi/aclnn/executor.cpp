@@ -60,7 +60,7 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
                  "parameter executor is null: the first phase did not succeed or was not called");
         // torch_npu's queue thread does nothing but launching: an operator may take as long as it likes there. With a
         // trace the worker runs all: what is noted of ATen's calls (footprint.h) must not be noted of the program's.
-        const bool may_run_here = !Trace::enabled() && (acl::on_queue_thread() || task->elements() <= kSmall);
+        const bool may_run_here = !Trace::enabled() && (task->elements() <= kSmall || acl::on_queue_thread());
         std::unique_ptr<Task> owned(task);
         if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]
             owned = dumping(static_cast<Executor *>(owned.release()), std::move(dump));

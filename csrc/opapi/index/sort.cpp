@@ -3,6 +3,7 @@
 
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/index/positions.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -98,17 +99,6 @@ void extremes(const Operand &values, const Operand &indices, const Operand &self
     dtype(indices, kIndex);
     same_shape(indices, self);
     dimension(dim, self);
-}
-
-template <class Find>
-void positions(at::Tensor &indices, Find find) {
-    if (indices.scalar_type() == at::kLong) {
-        find(indices);
-        return;
-    }
-    at::Tensor wide = at::empty(indices.sizes(), at::kLong);
-    find(wide);
-    indices.copy_(wide);
 }
 
 // A product in half precision is made in float32 and rounded at each place it is written.

@@ -1,6 +1,7 @@
 // Many values into one: sums, extremes, moments, norms. An empty list of dimensions means all of them.
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/index/positions.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -61,18 +62,6 @@ void with_positions(const Operand &values, const Operand &indices, const Operand
     dtype(indices, {at::kInt, at::kLong});
     reduces(values, self, dim, keep);
     reduces(indices, self, dim, keep);
-}
-
-// ATen writes positions as int64; where CANN is asked for int32 they pass through a temporary.
-template <class Find>
-void positions(at::Tensor &indices, Find find) {
-    if (indices.scalar_type() == at::kLong) {
-        find(indices);
-        return;
-    }
-    at::Tensor wide = at::empty(indices.sizes(), at::kLong);
-    find(wide);
-    indices.copy_(wide);
 }
 
 void finds(const Operand &out, const Operand &self, int64_t dim, bool keep) {
