@@ -13,6 +13,7 @@ namespace vnpu {
 namespace {
 
 thread_local Stream *worker_of = nullptr;
+thread_local bool is_worker = false;
 
 // A worker that just ran a task spins this long for the next before it sleeps: waking costs several microseconds, the
 // gap between two launches of an eager program about five.
@@ -29,6 +30,8 @@ void leave_signals_to_others() noexcept {
 }  // namespace
 
 Stream *current_worker() noexcept { return worker_of; }
+
+bool on_worker_thread() noexcept { return is_worker; }
 
 Stream::Stream(int device, int id, int priority) : device_(device), id_(id), priority_(priority) {}
 
@@ -133,6 +136,7 @@ Task *Stream::pop() noexcept {
 
 void Stream::work() {
     worker_of = this;
+    is_worker = true;
     leave_signals_to_others();
     pthread_setname_np(pthread_self(), fmt::format("vnpu{}/stream{}", device_, id_).substr(0, 15).c_str());
     for (;;) {

@@ -130,7 +130,10 @@ class Stream {
     std::optional<Fault> failure_;
 };
 
-// The stream whose worker is the calling thread; nullptr on any other thread.
+// The stream of which the calling thread runs a task; on a worker, its stream at all times. Otherwise nullptr.
 Stream *current_worker() noexcept;
+
+// Whether the calling thread is a stream's worker: no thread of the program.
+bool on_worker_thread() noexcept;
 
 }  // namespace vnpu

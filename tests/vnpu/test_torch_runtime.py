@@ -148,6 +148,22 @@ print(threads() - alone)
     assert output(program, TASK_QUEUE_ENABLE="0") == "2\n"
 
 
+def test_a_profiler_sees_the_operator_and_not_how_the_device_computes_it() -> None:
+    """Small operators run on the program's thread at TASK_QUEUE_ENABLE=0, and ATen's kernels with them."""
+    program = """
+x = torch.ones(4).npu()
+torch.add(x, x); torch.npu.synchronize()
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    torch.add(x, x)
+    torch.npu.synchronize()
+print([event.name for event in profile.events() if event.name.startswith("aten::add")])
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    torch.add(x.cpu(), 1)
+print([event.name for event in profile.events() if event.name.startswith("aten::add")])
+"""
+    assert output(program, TASK_QUEUE_ENABLE="0") == "['aten::add']\n['aten::add']\n"
+
+
 def test_a_forked_child_gets_a_clear_error() -> None:
     program = """
 import multiprocessing, sys

@@ -219,7 +219,7 @@ void dimension(int64_t dim, const Operand &tensor) {
 }
 
 void require(const Operand &operand) {
-    if (!operand.may_be_null()) present(operand);
+    if (!operand.defined() && !operand.may_be_null()) present(operand);
     if (operand.layout() && !operand.may_have_layout())
         fail(FaultKind::InvalidArgument, "parameter {} has the private format {}, allowed is ND: cast it back",
              operand.parameter(), name_of(operand.layout()));

@@ -40,11 +40,12 @@ void count_run(std::string_view name) noexcept {
 
 KernelScope::KernelScope()
     : below_all_(c10::default_included_set,
-                 c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView),
-      recorded_(Trace::enabled()) {
-    // ATen keeps the number of OpenMP threads per thread and sets it once; torch.set_num_threads after a worker's
-    // first operator would not reach it.
-    at::init_num_threads();
+                 c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView) {
+    // Setting the guard costs as much as a small kernel, and most programs have no profiler that could see one.
+    if (Trace::enabled() || at::hasCallbacks()) recorded_.emplace(Trace::enabled());
+    // ATen keeps the number of OpenMP threads per thread and sets it once; torch.set_num_threads after the first
+    // operator on a thread that is not the program's would not reach it.
+    if (on_worker_thread() || acl::on_queue_thread()) at::init_num_threads();
     if (Trace::enabled()) [[unlikely]]
         footprint::watch();
 }

@@ -73,7 +73,7 @@ class KernelScope {
 
   private:
     c10::impl::ForceDispatchKeyGuard below_all_;
-    at::RecordFunctionGuard recorded_;
+    std::optional<at::RecordFunctionGuard> recorded_;
 };
 
 // ATen's errors as one sentence: what() carries fifty lines of C++ frames.

@@ -9,6 +9,7 @@
 #include <acl/acl_base.h>
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,16 +72,15 @@ at::ScalarType own(aclDataType dtype);
 // What an argument is called, and whether it may be null.
 class Named {
   public:
-    // Of a literal the compiler knows the answer.
-    explicit Named(const char *parameter)
-        : parameter_(parameter), may_be_null_(__builtin_strstr(parameter, "Optional") != nullptr) {}
+    explicit Named(const char *parameter) : parameter_(parameter) {}
     const char *parameter() const noexcept { return parameter_; }
-    bool may_be_null() const noexcept { return may_be_null_; }
-    void allow_null() noexcept { may_be_null_ = true; }
+    // By CANN's name for it, or as the operator says; asked of null arguments only, so not worked out before.
+    bool may_be_null() const noexcept { return null_allowed_ || std::strstr(parameter_, "Optional") != nullptr; }
+    void allow_null() noexcept { null_allowed_ = true; }
 
   private:
     const char *parameter_;
-    bool may_be_null_;
+    bool null_allowed_ = false;
 };
 
 // Throws the descriptor's fault, naming the parameter.
