@@ -23,9 +23,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from mutants import Mutant  # noqa: E402
-
 import build  # noqa: E402
+from mutants import Mutant  # noqa: E402
 
 STATUS, EQUIVALENT, RESULTS = HERE / "status.json", HERE / "equivalent.toml", build.FOLDER / "results.json"
 SEED, PER_FILE, COUNT, THRESHOLD = 2026, 2, 150, 0.85
