@@ -9,13 +9,13 @@
 namespace vnpu::acl {
 
 // Fault NullArgument, naming the parameter.
-inline void present(const void *pointer, const char *name) {
+inline void not_null(const void *pointer, const char *name) {
     if (pointer == nullptr) fail(FaultKind::NullArgument, "{} is null.", name);
 }
 
 template <class T>
 T &required(T *pointer, const char *name) {
-    present(pointer, name);
+    not_null(pointer, name);
     return *pointer;
 }
 

@@ -165,7 +165,7 @@ aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
 // With ACL_CALLBACK_BLOCK the stream goes on when the function has returned, else when it was handed over.
 aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream) {
     return VNPU_API(fn, userData, blockType, stream) {
-        acl::present(reinterpret_cast<void *>(fn), "fn");
+        acl::not_null(reinterpret_cast<void *>(fn), "fn");
         const auto queue = stream_of(stream);
         const bool block = blockType == ACL_CALLBACK_BLOCK;
         queue->submit(make_task("Callback", [fn, userData, block, mailbox = subscriptions().of(*queue)] {
@@ -193,7 +193,7 @@ aclError aclrtProcessReport(int32_t timeout) {
 // Runs `fn` on the stream's own thread; the stream goes on when it has returned.
 aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args) {
     return VNPU_API(stream, fn, args) {
-        acl::present(reinterpret_cast<void *>(fn), "fn");
+        acl::not_null(reinterpret_cast<void *>(fn), "fn");
         stream_of(stream)->submit(make_task("HostFunc", [fn, args] { fn(args); }));
     };
 }

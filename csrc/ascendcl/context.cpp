@@ -41,7 +41,7 @@ void choose(aclrtContext context, int device) {
 
 aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId) {
     return VNPU_API(context, deviceId) {
-        acl::present(context, "context");
+        acl::not_null(context, "context");
         Machine::instance().device(deviceId);
         *context = created.add(std::make_shared<Context>(deviceId));
         choose(*context, deviceId);
@@ -50,7 +50,7 @@ aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId) {
 
 aclError aclrtDestroyContext(aclrtContext context) {
     return VNPU_API(context) {
-        acl::present(context, "context");
+        acl::not_null(context, "context");
         created.remove(context);
         if (chosen == context) chosen = nullptr;
     };
@@ -58,7 +58,7 @@ aclError aclrtDestroyContext(aclrtContext context) {
 
 aclError aclrtSetCurrentContext(aclrtContext context) {
     return VNPU_API(context) {
-        acl::present(context, "context");
+        acl::not_null(context, "context");
         choose(context, device_of(context));
     };
 }

@@ -84,8 +84,8 @@ struct Copy {
 };
 
 Copy check(void *dst, size_t room, const void *src, size_t count, aclrtMemcpyKind kind) {
-    acl::present(dst, "dst");
-    acl::present(src, "src");
+    acl::not_null(dst, "dst");
+    acl::not_null(src, "src");
     if (count > room)
         fail(FaultKind::OutOfBounds, "{} bytes were to be copied to dst, which has room for {} (destMax).", count,
              room);
@@ -118,7 +118,7 @@ void enqueue(const Copy &copy, Stream &stream, bool finished) {
 }
 
 std::byte *check_fill(void *address, size_t room, size_t count) {
-    acl::present(address, "devPtr");
+    acl::not_null(address, "devPtr");
     if (count > room)
         fail(FaultKind::OutOfBounds, "{} bytes were to be set at devPtr, which has room for {} (maxCount).", count,
              room);
@@ -136,10 +136,10 @@ struct Batch {
     // All copies, checked before the first runs. On failure *fail_index says which one is wrong.
     std::vector<Copy> check_all() const {
         host_range(dsts, bytes::product(count, sizeof *dsts, "numBatches"), "dsts");
-        acl::present(dsts, "dsts");
-        acl::present(rooms, "destMaxs");
-        acl::present(srcs, "srcs");
-        acl::present(sizes, "sizes");
+        acl::not_null(dsts, "dsts");
+        acl::not_null(rooms, "destMaxs");
+        acl::not_null(srcs, "srcs");
+        acl::not_null(sizes, "sizes");
         if (fail_index != nullptr) *fail_index = SIZE_MAX;
         std::vector<Copy> copies;
         for (size_t i = 0; i < count; ++i) {
@@ -208,7 +208,7 @@ aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t c
 // to do. The range is checked all the same.
 aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream) {
     return VNPU_API(src, size, cmoType, stream) {
-        acl::present(src, "src");
+        acl::not_null(src, "src");
         live_range(src, size, "src");
         Machine::instance().stream(stream)->submit(make_task("CmoAsync", [src, size, cmoType] {
             const std::byte *from = live_range(src, size, "src");

@@ -128,7 +128,7 @@ aclError aclmdlInitDump() {
 aclError aclmdlSetDump(const char *dumpCfgPath) {
     return VNPU_API(dumpCfgPath) {
         report_failure([&] {
-            acl::present(dumpCfgPath, "dumpCfgPath");
+            acl::not_null(dumpCfgPath, "dumpCfgPath");
             require_initialized();
             std::shared_ptr<acl::Dump> dump = dump_of(dumpCfgPath);
             acl::Dump::end();

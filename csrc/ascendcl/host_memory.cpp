@@ -111,7 +111,7 @@ aclError aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig *cf
 // Waits for the work queued on all devices first, as aclrtFree does for its device.
 aclError aclrtFreeHost(void *hostPtr) {
     return VNPU_API(hostPtr) {
-        acl::present(hostPtr, "hostPtr");
+        acl::not_null(hostPtr, "hostPtr");
         acl::drain_all();
         ranges().take(hostPtr, true);
     };
@@ -119,7 +119,7 @@ aclError aclrtFreeHost(void *hostPtr) {
 
 aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag) {
     return VNPU_API(ptr, size, flag) {
-        acl::present(ptr, "ptr");
+        acl::not_null(ptr, "ptr");
         if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
         if ((flag & (ACL_HOST_REG_MAPPED | ACL_HOST_REG_IOMEMORY)) != 0)
             fail(FaultKind::Unsupported, "Host memory cannot be mapped into the virtual NPU's addresses (flag {:#x}).",
@@ -140,7 +140,7 @@ aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type,
 
 aclError aclrtHostUnregister(void *ptr) {
     return VNPU_API(ptr) {
-        acl::present(ptr, "ptr");
+        acl::not_null(ptr, "ptr");
         acl::drain_all();
         ranges().take(ptr, false);
     };
@@ -148,7 +148,7 @@ aclError aclrtHostUnregister(void *ptr) {
 
 aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes) {
     return VNPU_API(ptr, attributes) {
-        acl::present(ptr, "ptr");
+        acl::not_null(ptr, "ptr");
         Machine &machine = Machine::instance();
         aclrtPtrAttributes answer{};
         if (const auto live = machine.allocation(ptr)) {

@@ -36,7 +36,7 @@ acl::LegacyExecutor find_executor() {
 void execute(const char *type, int input_count, const aclTensorDesc *const *input_descs,
              const aclDataBuffer *const *inputs, int output_count, aclTensorDesc *const *output_descs,
              aclDataBuffer *const *outputs, const aclopAttr *attributes, aclrtStream stream, bool shapes_wanted) {
-    acl::present(type, "opType");
+    acl::not_null(type, "opType");
     if (input_count < 0 || output_count < 0)
         fail(FaultKind::InvalidArgument, "{}: {} inputs and {} outputs were announced.", type, input_count,
              output_count);
@@ -106,7 +106,7 @@ aclError aclopCompileAndExecuteV2(const char *opType, int numInputs, aclTensorDe
 
 aclError aclSetCompileopt(aclCompileOpt opt, const char *value) {
     return VNPU_API(opt, value) {
-        acl::present(value, "value");
+        acl::not_null(value, "value");
         const std::lock_guard lock(options().mutex);
         options().values[opt] = value;
     };
@@ -123,7 +123,7 @@ size_t aclGetCompileoptSize(aclCompileOpt opt) {
 
 aclError aclGetCompileopt(aclCompileOpt opt, char *value, size_t length) {
     return VNPU_API(opt, length) {
-        acl::present(value, "value");
+        acl::not_null(value, "value");
         const std::lock_guard lock(options().mutex);
         const auto it = options().values.find(opt);
         if (it == options().values.end())

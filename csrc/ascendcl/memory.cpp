@@ -32,7 +32,7 @@ void *allocate(size_t size, size_t padding = 0) {
 // policy can therefore not fail where hardware has run out of huge pages.
 aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
     return VNPU_API(devPtr, size, policy) {
-        acl::present(devPtr, "devPtr");
+        acl::not_null(devPtr, "devPtr");
         *devPtr = allocate(size);
     };
 }
@@ -40,14 +40,14 @@ aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
 // What torch_npu takes all its memory with.
 aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
     return VNPU_API(devPtr, size, policy) {
-        acl::present(devPtr, "devPtr");
+        acl::not_null(devPtr, "devPtr");
         *devPtr = allocate(size, kPadding);
     };
 }
 
 aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
     return VNPU_API(devPtr, size, policy) {
-        acl::present(devPtr, "devPtr");
+        acl::not_null(devPtr, "devPtr");
         *devPtr = allocate(size);
     };
 }
@@ -55,7 +55,7 @@ aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy poli
 // Runs what is queued on the memory's device before the pages go back.
 aclError aclrtFree(void *devPtr) {
     return VNPU_API(devPtr) {
-        acl::present(devPtr, "devPtr");
+        acl::not_null(devPtr, "devPtr");
         Machine &machine = Machine::instance();
         const int device = machine.space().in_window(devPtr) ? -1 : machine.device_of(devPtr);
         Heap *heap = machine.heap(device);
@@ -79,7 +79,7 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total) {
 // One entry: all memory of the device, which only this process uses.
 aclError aclrtGetMemUsageInfo(int32_t deviceId, aclrtMemUsageInfo *memUsageInfo, size_t inputNum, size_t *outputNum) {
     return VNPU_API(deviceId, inputNum, outputNum) {
-        acl::present(memUsageInfo, "memUsageInfo");
+        acl::not_null(memUsageInfo, "memUsageInfo");
         if (inputNum == 0) fail(FaultKind::InvalidArgument, "inputNum is 0.");
         const Heap &heap = Machine::instance().device(deviceId).heap();
         aclrtMemUsageInfo answer{};

@@ -24,7 +24,7 @@ std::unordered_map<uint32_t, ProfCommandHandle> callbacks;  // by module; called
 
 int32_t MsprofRegisterCallback(uint32_t moduleId, ProfCommandHandle handle) {
     return VNPU_API(moduleId, handle) {
-        acl::present(reinterpret_cast<void *>(handle), "handle");
+        acl::not_null(reinterpret_cast<void *>(handle), "handle");
         const std::lock_guard lock(mutex);
         callbacks[moduleId] = handle;
     };
@@ -45,7 +45,7 @@ int32_t MsprofReportAdditionalInfo(uint32_t nonPersistantFlag, const VOID_PTR da
 // A number for a name, the same throughout the process.
 uint64_t MsprofGetHashId(const char *hashInfo, size_t length) {
     return VNPU_API(length) {
-        acl::present(hashInfo, "hashInfo");
+        acl::not_null(hashInfo, "hashInfo");
         return static_cast<uint64_t>(std::hash<std::string_view>()({hashInfo, length}));
     };
 }

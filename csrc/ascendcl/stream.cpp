@@ -61,7 +61,7 @@ aclrtStream create(uint32_t priority, uint32_t flags) {
 }
 
 void destroy(aclrtStream handle) {
-    acl::present(handle, "stream");
+    acl::not_null(handle, "stream");
     const int id = stream_of(handle)->id();
     Machine::instance().destroy_stream(handle);
     attributes().forget(id);

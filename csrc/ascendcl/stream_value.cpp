@@ -16,7 +16,7 @@ using namespace vnpu;
 namespace {
 
 uint64_t *value_at(const void *address) {
-    acl::present(address, "devAddr");
+    acl::not_null(address, "devAddr");
     if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
         fail(FaultKind::InvalidArgument, "devAddr is {}; it must be a multiple of 8.", address);
     return reinterpret_cast<uint64_t *>(live_range(address, sizeof(uint64_t), "devAddr"));

@@ -9,14 +9,14 @@
 #include "ascendcl/legacy_op.h"
 
 using namespace vnpu;
-using acl::present;
+using acl::not_null;
 using acl::required;
 
 namespace {
 
 std::vector<int64_t> shape(int count, const int64_t *dims) {
     if (count < 0) fail(FaultKind::InvalidArgument, "numDims is {}; it must not be negative.", count);
-    if (count > 0) present(dims, "dims");
+    if (count > 0) not_null(dims, "dims");
     return {dims, dims + count};
 }
 
@@ -31,7 +31,7 @@ template <class Element, class Source>
 aclError set_list(const char *call, aclopAttr *attr, const char *name, int count, const Source *values) {
     return acl::call<acl::Face::Runtime>(call, attr, name, count) << [&] {
         if (count < 0) fail(FaultKind::InvalidArgument, "numValues is {}; it must not be negative.", count);
-        if (count > 0) present(values, "values");
+        if (count > 0) not_null(values, "values");
         required(attr, "attr")
             .values.insert_or_assign(&required(name, "attrName"), std::vector<Element>(values, values + count));
     };
@@ -125,7 +125,7 @@ aclError aclSetTensorOriginShape(aclTensorDesc *desc, int numDims, const int64_t
 aclError aclSetTensorConst(aclTensorDesc *desc, void *dataBuffer, size_t length) {
     return VNPU_API(desc, dataBuffer, length) {
         const auto *bytes = static_cast<const std::byte *>(dataBuffer);
-        if (length > 0) present(dataBuffer, "dataBuffer");
+        if (length > 0) not_null(dataBuffer, "dataBuffer");
         required(desc, "desc").constant.assign(bytes, bytes + length);
     };
 }
@@ -186,8 +186,8 @@ aclError aclopSetAttrListListInt(aclopAttr *attr, const char *attrName, int numL
                                  const int64_t *const values[]) {
     return VNPU_API(attr, attrName, numLists) {
         if (numLists > 0) {
-            present(numValues, "numValues");
-            present(values, "values");
+            not_null(numValues, "numValues");
+            not_null(values, "values");
         }
         std::vector<std::vector<int64_t>> lists;
         for (int i = 0; i < numLists; ++i) lists.push_back(shape(numValues[i], values[i]));

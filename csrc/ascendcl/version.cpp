@@ -57,8 +57,8 @@ aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *ve
 // versionStr has room for ACL_PKG_VERSION_MAX_SIZE characters.
 aclError aclsysGetVersionStr(char *pkgName, char *versionStr) {
     return VNPU_API(versionStr) {
-        acl::present(pkgName, "pkgName");
-        acl::present(versionStr, "versionStr");
+        acl::not_null(pkgName, "pkgName");
+        acl::not_null(versionStr, "versionStr");
         const std::string_view version = version_of(pkgName);
         std::memcpy(versionStr, version.data(), version.size());
         versionStr[version.size()] = '\0';

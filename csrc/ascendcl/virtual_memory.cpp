@@ -26,7 +26,7 @@ Handles<PhysicalMemory> memories("physical memory handle");
 
 aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags) {
     return VNPU_API(virPtr, size, alignment, expectPtr, flags) {
-        acl::present(virPtr, "virPtr");
+        acl::not_null(virPtr, "virPtr");
         if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
         if (expectPtr != nullptr)
             fail(FaultKind::Unsupported, "The virtual NPU chooses addresses itself; expectPtr must be null.");
@@ -38,7 +38,7 @@ aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, vo
 
 aclError aclrtReleaseMemAddress(void *virPtr) {
     return VNPU_API(virPtr) {
-        acl::present(virPtr, "virPtr");
+        acl::not_null(virPtr, "virPtr");
         Machine &machine = Machine::instance();
         const size_t size = machine.space().reserved_from(virPtr);
         if (machine.mappings().any(virPtr, size))
@@ -49,7 +49,7 @@ aclError aclrtReleaseMemAddress(void *virPtr) {
 
 aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop, uint64_t flags) {
     return VNPU_API(handle, size, prop, flags) {
-        acl::present(handle, "handle");
+        acl::not_null(handle, "handle");
         if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
         aligned(size, "size");
         const aclrtMemLocation where = required(prop, "prop").location;
@@ -64,14 +64,14 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrt
 // The memory stays until its last mapping is gone.
 aclError aclrtFreePhysical(aclrtDrvMemHandle handle) {
     return VNPU_API(handle) {
-        acl::present(handle, "handle");
+        acl::not_null(handle, "handle");
         memories.remove(handle);
     };
 }
 
 aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags) {
     return VNPU_API(virPtr, size, offset, handle, flags) {
-        acl::present(virPtr, "virPtr");
+        acl::not_null(virPtr, "virPtr");
         if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
         aligned(size, "size");
         aligned(offset, "offset");
@@ -82,7 +82,7 @@ aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle
 // Runs what is queued on all devices first: kernels read and write through the mapping.
 aclError aclrtUnmapMem(void *virPtr) {
     return VNPU_API(virPtr) {
-        acl::present(virPtr, "virPtr");
+        acl::not_null(virPtr, "virPtr");
         Machine &machine = Machine::instance();
         if (machine.mappings().device_at(virPtr) >= 0) acl::drain_all();
         machine.mappings().unmap(virPtr);

@@ -34,7 +34,7 @@ class Draft {
     // The kernels' view of `count` elements at a device address, from `offset` elements on.
     std::byte *elements(const void *address, uint64_t offset, uint64_t count, HcclDataType type, const char *name) {
         if (count == 0) return nullptr;
-        acl::present(address, name);
+        acl::not_null(address, name);
         const uint64_t size = bytes::product(count, size_of(type), name);
         const uintptr_t start =
             bytes::sum(reinterpret_cast<uintptr_t>(address), bytes::product(offset, size_of(type), name), name);
@@ -83,8 +83,8 @@ struct Parts {
     const uint64_t *counts, *offsets;
     Parts(const void *counts, const void *offsets, const char *counts_name, const char *offsets_name)
         : counts(static_cast<const uint64_t *>(counts)), offsets(static_cast<const uint64_t *>(offsets)) {
-        acl::present(counts, counts_name);
-        acl::present(offsets, offsets_name);
+        acl::not_null(counts, counts_name);
+        acl::not_null(offsets, offsets_name);
     }
 };
 
@@ -356,7 +356,7 @@ HcclResult HcclAlltoAllVC(const void *sendBuf, const void *sendCountMatrix, Hccl
         VNPU_COLLECTIVE_API(sendBuf, sendCountMatrix, sendType, recvBuf, recvType, comm, stream) {
             Draft draft(comm, "HcclAlltoAllVC", HCCL_CMD_ALLTOALLVC);
             draft.says(0, sendType);
-            acl::present(sendCountMatrix, "sendCountMatrix");
+            acl::not_null(sendCountMatrix, "sendCountMatrix");
             const auto *matrix = static_cast<const uint64_t *>(sendCountMatrix);
             const auto ranks = static_cast<size_t>(draft.size()), mine = static_cast<size_t>(draft.rank());
             OwnParts out, in;
@@ -393,7 +393,7 @@ HcclResult HcclRecv(void *recvBuf, uint64_t count, HcclDataType dataType, uint32
 
 HcclResult HcclBatchSendRecv(HcclSendRecvItem *sendRecvInfo, uint32_t itemNum, HcclComm comm, aclrtStream stream) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(sendRecvInfo, itemNum, comm, stream) {
-        acl::present(sendRecvInfo, "sendRecvInfo");
+        acl::not_null(sendRecvInfo, "sendRecvInfo");
         if (itemNum == 0) fail(FaultKind::InvalidArgument, "itemNum is 0: there is nothing to send or receive.");
         deliver(Draft(comm, "HcclBatchSendRecv", HCCL_CMD_BATCH_SEND_RECV), {sendRecvInfo, itemNum}, stream);
     });

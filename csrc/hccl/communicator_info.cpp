@@ -22,7 +22,7 @@ HcclResult HcclCommResume(HcclComm comm) {
 
 HcclResult HcclGetCommName(HcclComm comm, char *commName) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(comm) {
-        acl::present(commName, "commName");
+        acl::not_null(commName, "commName");
         const std::string name = communicators.find(comm)->options().name;
         std::memcpy(commName, name.c_str(),
                     name.size() + 1);  // shorter than COMM_NAME_MAX_LENGTH, as options() made it

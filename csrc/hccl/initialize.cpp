@@ -140,8 +140,8 @@ void join_root(uint32_t ranks, const HcclRootInfo *rootInfo, uint32_t rank, cons
 
 // All ranks of one process: one after another takes its place, then none has to wait.
 void join_all(uint32_t count, const int32_t *devices, HcclComm *comms) {
-    acl::present(devices, "devices");
-    acl::present(comms, "comms");
+    acl::not_null(devices, "devices");
+    acl::not_null(comms, "comms");
     check_rank(count, 0);
     const auto segment = Segment::create();
     segment->lay_out(static_cast<int>(count));
@@ -176,7 +176,7 @@ HcclComm join_part(Communicator &parent, std::span<const uint32_t> members, uint
 
 void join_table(const char *path, uint32_t rank, const HcclCommConfig *config, HcclComm *comm) {
     HcclComm &out = acl::required(comm, "comm");
-    acl::present(path, "clusterInfo");
+    acl::not_null(path, "clusterInfo");
     need_device();
     const Deadline deadline = connect_deadline();
     const RankTable table(path);
@@ -244,7 +244,7 @@ HcclResult HcclCreateSubCommConfig(HcclComm *comm, uint32_t rankNum, uint32_t *r
             HcclComm &out = acl::required(subComm, "subComm");
             out = nullptr;
             if (rankIds == nullptr && subCommId == kNotMember) return;
-            acl::present(rankIds, "rankIds");
+            acl::not_null(rankIds, "rankIds");
             out = join_part(*parent, {rankIds, rankNum}, subCommId, subCommRankId, config);
         });
 }

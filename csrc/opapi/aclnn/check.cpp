@@ -13,7 +13,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void present(const Operand &tensor) {
+void not_null(const Operand &tensor) {
     if (!tensor.defined()) fail(FaultKind::NullArgument, "parameter {} is null", tensor.parameter());
 }
 
@@ -58,18 +58,18 @@ std::string describe(const at::Tensor &tensor) {
 }
 
 void shape(const Operand &tensor, at::IntArrayRef expected) {
-    present(tensor);
+    not_null(tensor);
     if (tensor.sizes() != expected) wrong_shape(tensor, expected, "");
 }
 
 void same_shape(const Operand &out, const Operand &in) {
-    present(out);
-    present(in);
+    not_null(out);
+    not_null(in);
     if (out.sizes() != in.sizes()) wrong_shape(out, in.sizes(), fmt::format(", the shape of {}", in.parameter()));
 }
 
 void broadcasts(const Operand &out, std::initializer_list<const Operand *> inputs) {
-    present(out);
+    not_null(out);
     at::DimVector sizes;
     bool first = true;
     for (const Operand *in : inputs) {
@@ -90,16 +90,16 @@ void broadcasts(const Operand &out, std::initializer_list<const Operand *> input
 }
 
 void expands(const Operand &out, const Operand &in) {
-    present(out);
-    present(in);
+    not_null(out);
+    not_null(in);
     if (out.sizes() != in.sizes() && !at::is_expandable_to(in.sizes(), out.sizes()))
         fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast to {} of {}",
              in.parameter(), text(in.sizes()), text(out.sizes()), out.parameter());
 }
 
 void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool keepdim) {
-    present(out);
-    present(in);
+    not_null(out);
+    not_null(in);
     std::vector<bool> reduced(static_cast<size_t>(in.dim()), dims.empty());
     for (const int64_t dim : dims) {
         dimension(dim, in);
@@ -121,7 +121,7 @@ void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool k
 }
 
 void rank(const Operand &tensor, std::initializer_list<int64_t> allowed) {
-    present(tensor);
+    not_null(tensor);
     for (const int64_t rank : allowed)
         if (tensor.dim() == rank) return;
     fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are {}", tensor.parameter(), tensor.dim(),
@@ -129,7 +129,7 @@ void rank(const Operand &tensor, std::initializer_list<int64_t> allowed) {
 }
 
 void matrices(const Operand &tensor) {
-    present(tensor);
+    not_null(tensor);
     if (tensor.dim() < 2)
         fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are 2 and more", tensor.parameter(),
              tensor.dim());
@@ -153,12 +153,12 @@ void examine(const Operand &tensor, DTypes allowed) {
 }
 
 void dtype(const Operand &tensor, DTypes allowed) {
-    present(tensor);
+    not_null(tensor);
     offered(allowed, tensor);
 }
 
 void promotes(const Operand &out, std::initializer_list<const at::Tensor *> inputs) {
-    present(out);
+    not_null(out);
     at::native::ResultTypeState state{};
     bool equal = true;
     for (const at::Tensor *in : inputs) {
@@ -186,8 +186,8 @@ void promotes(const Operand &out, const Operand &tensor, const ScalarArgument &n
 }
 
 void same_dtype(const Operand &a, const Operand &b) {
-    present(a);
-    present(b);
+    not_null(a);
+    not_null(b);
     if (a.scalar_type() != b.scalar_type())
         fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, expected {}, the dtype of {}", a.parameter(),
              name_of(a.scalar_type()), name_of(b.scalar_type()), b.parameter());
@@ -204,14 +204,14 @@ void same_dtypes(const Operands &list) {
 }
 
 void one_element(const Operand &tensor) {
-    present(tensor);
+    not_null(tensor);
     if (tensor.numel() != 1)
         fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected one element", tensor.parameter(),
              text(tensor.sizes()));
 }
 
 void dimension(int64_t dim, const Operand &tensor) {
-    present(tensor);
+    not_null(tensor);
     const int64_t rank = std::max<int64_t>(tensor.dim(), 1);
     if (dim < -rank || dim >= rank)
         fail(FaultKind::InvalidArgument, "parameter dim is {}, allowed for {} with {} dimensions is [{}, {}]", dim,
@@ -219,7 +219,7 @@ void dimension(int64_t dim, const Operand &tensor) {
 }
 
 void require(const Operand &operand) {
-    if (!operand.defined() && !operand.may_be_null()) present(operand);
+    if (!operand.defined() && !operand.may_be_null()) not_null(operand);
     if (operand.layout() && !operand.may_have_layout())
         fail(FaultKind::InvalidArgument, "parameter {} has the private format {}, allowed is ND: cast it back",
              operand.parameter(), name_of(operand.layout()));

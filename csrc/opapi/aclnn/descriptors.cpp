@@ -82,7 +82,7 @@ void listed(const void *values, uint64_t size, uint64_t most, const char *name) 
     if (size > most)
         fail(FaultKind::InvalidArgument, "parameter {} is announced with {} elements, allowed are {}", name, size,
              most);
-    if (size > 0) acl::present(values, name);
+    if (size > 0) acl::not_null(values, name);
 }
 
 template <class List, class T>
@@ -123,7 +123,7 @@ OP_EXPORT aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsN
                 made.layout = layout_of(format, storage);
                 if (made.layout) stored = storage;
             }
-            made.view = view(viewDims, viewDimsNum, own(dataType), stride, offset, tensorData, stored);
+            made.view = view(viewDims, viewDimsNum, aten_dtype(dataType), stride, offset, tensorData, stored);
         });
     };
 }
@@ -131,8 +131,8 @@ OP_EXPORT aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsN
 OP_EXPORT aclScalar *aclCreateScalar(void *value, aclDataType dataType) {
     return VNPU_OPERATOR_API() {
         return described<aclScalar>("aclCreateScalar", [&](aclScalar &made) {
-            acl::present(value, "value");
-            made.dtype = own(dataType);
+            acl::not_null(value, "value");
+            made.dtype = aten_dtype(dataType);
             made.value = scalar_at(value, made.dtype);
         });
     };

@@ -100,7 +100,7 @@ def bare(kind: str) -> str:
 def owning(kind: str, name: str) -> str:
     """The init-capture that keeps a parameter beyond the call."""
     if bare(kind) == "aclDataType":
-        return f"{name} = own({name})"
+        return f"{name} = aten_dtype({name})"
     return f'{name} = own({name}, "{name}")' if bare(kind) in OWNED else f"{name} = {name}"
 
 

@@ -9,7 +9,7 @@
 
 namespace vnpu::opapi {
 
-at::ScalarType own(aclDataType dtype) {
+at::ScalarType aten_dtype(aclDataType dtype) {
     switch (static_cast<int>(dtype) & 0xffffffff) {
         case ACL_FLOAT:
             return at::kFloat;

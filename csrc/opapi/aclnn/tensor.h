@@ -67,7 +67,7 @@ struct aclScalarList {
 namespace vnpu::opapi {
 
 // ATen's dtype for CANN's; Fault InvalidArgument for those that ATen lacks (INT4, HIFLOAT8 ...).
-at::ScalarType own(aclDataType dtype);
+at::ScalarType aten_dtype(aclDataType dtype);
 
 // What an argument is called, and whether it may be null.
 class Named {

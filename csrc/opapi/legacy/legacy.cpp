@@ -47,7 +47,7 @@ struct Buffers {
 at::Tensor view(const aclTensorDesc &desc, at::IntArrayRef sizes, const aclDataBuffer &buffer, size_t number,
                 Buffers &all) {
     if (desc.dtype == ACL_DT_UNDEFINED) return {};  // an optional input that was left out
-    const at::TensorOptions options = at::TensorOptions().dtype(own(desc.dtype));
+    const at::TensorOptions options = at::TensorOptions().dtype(aten_dtype(desc.dtype));
     const uint64_t bytes = whole(sizes, options.dtype().itemsize());
     if (!desc.constant.empty() && desc.constant.size() < bytes)
         fail(FaultKind::InvalidArgument, "a constant has {} bytes, its descriptor needs {}", desc.constant.size(),
@@ -70,7 +70,7 @@ at::Tensor operand(const aclTensorDesc &desc, const aclDataBuffer &buffer, size_
     if (!layout || desc.dtype == ACL_DT_UNDEFINED) return view(desc, desc.dims, buffer, number, all);
     at::Tensor storage = view(desc, c10::multiply_integers(storage_shape(layout, desc.dims)), buffer, number, all);
     all.packed.push_back(
-        {std::move(storage), layout, at::empty(desc.dims, at::TensorOptions().dtype(own(desc.dtype)))});
+        {std::move(storage), layout, at::empty(desc.dims, at::TensorOptions().dtype(aten_dtype(desc.dtype)))});
     return all.packed.back().rows;
 }
 

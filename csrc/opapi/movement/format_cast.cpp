@@ -58,7 +58,8 @@ std::pair<std::vector<int64_t>, aclFormat> plan_cast(const aclTensor &source, ac
     if (!kCastable.has(source.view.scalar_type()) || source.view.numel() == 0)
         fail(FaultKind::InvalidArgument, "srcTensor is {}, which is not cast", describe(source.view));
     if (!source.layout) {
-        const at::ScalarType dtype = wanted == -1 ? source.view.scalar_type() : own(static_cast<aclDataType>(wanted));
+        const at::ScalarType dtype =
+            wanted == -1 ? source.view.scalar_type() : aten_dtype(static_cast<aclDataType>(wanted));
         const auto block = static_cast<int64_t>(32 / c10::elementSize(dtype));
         const bool matrices = format != ACL_FORMAT_FRACTAL_NZ || source.format == ACL_FORMAT_ND ||
                               source.format == ACL_FORMAT_NCL || dtype == source.view.scalar_type();
