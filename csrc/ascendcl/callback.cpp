@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -50,33 +49,39 @@ class Mailbox {
             if (closed_) unread();
             reports_.push_back(std::move(report));
         }
-        arrived_.notify_one();
+        arrived_.ring();
     }
 
     // Null when none has come by the deadline.
     std::optional<Report> take(Deadline deadline) {
-        std::unique_lock lock(mutex_);
-        const auto ready = [&] { return closed_ || !reports_.empty(); };
-        if (!deadline)
-            arrived_.wait(lock, ready);
-        else if (!arrived_.wait_until(lock, *deadline, ready))
-            return std::nullopt;
-        if (reports_.empty())
+        std::optional<Report> taken;
+        bool closed = false;
+        arrived_.wait(
+            [&] {
+                const std::lock_guard lock(mutex_);
+                closed = closed_;
+                if (reports_.empty()) return closed;
+                taken = std::move(reports_.front());
+                reports_.pop_front();
+                return true;
+            },
+            deadline);
+        if (!taken && closed)
             throw acl::Error(ACL_ERROR_RT_THREAD_SUBSCRIBE,
                              "The thread was unsubscribed while it waited for a report.");
-        Report report = std::move(reports_.front());
-        reports_.pop_front();
-        return report;
+        return taken;
     }
 
     // Nobody will take reports from here any more. Streams that wait for one of them fail, and do not wait for ever.
     void close() {
-        const std::lock_guard lock(mutex_);
-        closed_ = true;
-        for (const Report &report : reports_)
-            if (report.outcome) report.outcome->set(Outcome::Dropped);
-        reports_.clear();
-        arrived_.notify_all();
+        {
+            const std::lock_guard lock(mutex_);
+            closed_ = true;
+            for (const Report &report : reports_)
+                if (report.outcome) report.outcome->set(Outcome::Dropped);
+            reports_.clear();
+        }
+        arrived_.ring();
     }
 
     [[noreturn]] static void unread() {
@@ -85,7 +90,7 @@ class Mailbox {
 
   private:
     std::mutex mutex_;
-    std::condition_variable arrived_;
+    Doorbell arrived_;
     std::deque<Report> reports_;
     bool closed_ = false;
 };

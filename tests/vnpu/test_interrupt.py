@@ -68,6 +68,8 @@ WAITS = {
     "time-out": 'code("aclrtSynchronizeStreamWithTimeout", queue, 100_000)',
     "end of a stream": 'code("aclrtDestroyStream", queue)',
     "end of memory": 'code("aclrtFree", word)',
+    "report": """acl("aclrtSubscribeReport", ctypes.c_uint64(threading.get_ident()), queue)
+code("aclrtProcessReport", 100_000)""",
     "missing rank": "import hccl; hccl.rank_of(hccl.root_info(), 0, 2).__enter__()",
     # As torch_npu's main thread waits for its task queue, where no signal is looked for.
     "other thread": """threading.Thread(target=lambda: code("aclrtSynchronizeStream", queue)).start()
