@@ -13,6 +13,8 @@ import torchport.vnpu; torchport.vnpu.activate(force=True)
 import json, os, threading, torch, torch_npu
 from torch import nn
 
+kept = []
+
 def size():
     resident = int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
     return resident, len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
@@ -27,6 +29,10 @@ def train(steps):
         loss.backward()
         optimizer.step()
     torch.npu.synchronize()
+    return size()
+
+def hoard(count):
+    kept.extend(torch.ones(1 << 16).npu() for _ in range(count))
     return size()
 
 def streams(count):
@@ -74,6 +80,7 @@ def exhausted():
     return blocks, torch.ones(10, device="npu").sum().item()
 
 print(json.dumps({
+    "hoarding": [size(), hoard(STEPS)],
     "training": [train(60), train(STEPS)],
     "streams": [streams(40), streams(STEPS // 2)],
     "threads": threads(), "across": across(), "exhausted": exhausted(),
@@ -94,10 +101,18 @@ def outcome() -> Any:
     return json.loads(result.stdout.splitlines()[-1])
 
 
+GROWTH = 12  # MiB resident
+
+
+def test_a_tensor_kept_in_each_step_is_noticed(outcome: Any) -> None:
+    early, late = outcome["hoarding"]
+    assert late[0] - early[0] > 2 * GROWTH
+
+
 @pytest.mark.parametrize("what", ["training", "streams"])
 def test_nothing_grows(outcome: Any, what: str) -> None:
     early, late = outcome[what]
-    assert late[0] - early[0] <= 12, "MiB resident"  # a tensor kept in each step would be far more
+    assert late[0] - early[0] <= GROWTH, "MiB resident"
     assert late[1:] == early[1:], "threads, files"
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from torchport import vnpu
 
-pytestmark = pytest.mark.device
 SECONDS = float(os.environ.get("TORCHPORT_RANDOM_SECONDS", "3"))
 SEED = int(os.environ.get("TORCHPORT_RANDOM_SEED", "1"))
 THREAD_SANITIZER = "libtsan" in os.environ.get("LD_PRELOAD", "")
@@ -20,30 +19,56 @@ THREAD_SANITIZER = "libtsan" in os.environ.get("LD_PRELOAD", "")
 ASAN = "detect_leaks=1:allocator_may_return_null=1:max_allocation_size_mb=512:quarantine_size_mb=16"
 
 
-@pytest.mark.skipif(
-    THREAD_SANITIZER, reason="random calls race for the same bytes, as they may; test_threads is for this"
-)
-@pytest.mark.timeout(SECONDS + 240)
-@pytest.mark.parametrize("threads", [1, 4])
-def test_random_calls(threads: int) -> None:
+pytestmark = [
+    pytest.mark.device,
+    pytest.mark.skipif(
+        THREAD_SANITIZER, reason="random calls race for the same bytes, as they may; test_threads is for this"
+    ),
+]
+
+
+def run(seconds: float, threads: int, *words: str) -> subprocess.CompletedProcess[str]:
     options = os.environ.get("ASAN_OPTIONS", "")
-    result = compiled.run(
+    return compiled.run(
         "random_calls",
         str(SEED),
-        str(SECONDS / 2),
+        str(seconds),
         str(threads),
-        timeout=SECONDS + 200,
+        *words,
+        timeout=seconds + 200,
         ASAN_OPTIONS=f"{options}:{ASAN}",
         VNPU_HOST_LIMIT="256MiB",
         VNPU_DEVICES="2",
         HCCL_EXEC_TIMEOUT="1",
         HCCL_CONNECT_TIMEOUT="1",
     )
+
+
+@pytest.mark.timeout(SECONDS + 240)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_random_calls(threads: int) -> None:
+    result = run(SECONDS / 2, threads)
     assert result.returncode == 0, result.stderr[-6000:]
     outcome = json.loads(result.stdout.splitlines()[-1])
     # Most draws are wrong on purpose; far fewer right ones would mean that nothing is reached any more.
     assert outcome["calls"] > 100 * SECONDS
     assert 0.15 < outcome["succeeded"] / outcome["calls"] < 0.9
+
+
+PLANTED = {
+    "hang": "hang, has not returned",
+    "silence": "silence answered 1 without a message",
+    "memory": "MiB resident",
+    "file": "files",
+    "thread": "threads",
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_fault_is_noticed(fault: str) -> None:
+    result = run(3 if fault == "memory" else 0.5, 1, fault)
+    assert result.returncode != 0
+    assert PLANTED[fault] in result.stderr
 
 
 def test_every_exported_function_is_called() -> None:

@@ -18,6 +18,8 @@ std::vector<Call> memory_calls();      // memory of all kinds, copies
 std::vector<Call> descriptor_calls();  // the old operators, dumps, profiling
 std::vector<Call> collective_calls();
 std::vector<Call> refused_calls();  // those that only say that they are not offered
+// A function with that fault: hang, silence, memory, file, thread; none for another word.
+std::vector<Call> planted_calls(const char *fault);
 
 // For functions that give no code: a pointer, a size, nothing.
 template <class Answer>

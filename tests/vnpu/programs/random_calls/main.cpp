@@ -1,6 +1,7 @@
-// random_calls SEED SECONDS THREADS [show]: call random functions of libascendcl and libhccl with random arguments, for
-// so long. With one thread a seed makes the same calls each time; `show` names each before it is made. Ends with 0 and
-// one line of JSON, or with 1 and what is wrong: a call that did not return, memory, files or threads that grew.
+// random_calls SEED SECONDS THREADS [show | FAULT]: call random functions of libascendcl and libhccl with random
+// arguments, for so long. With one thread a seed makes the same calls each time; `show` names each before it is made,
+// FAULT adds a function that has it (planted_calls.cpp). Ends with 0 and one line of JSON, or with another status and
+// what is wrong: a call that did not return or refused without a word, memory, files or threads that grew.
 // random_calls names: the functions that are called.
 #include <dirent.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ using namespace random_calls;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPatience = std::chrono::seconds(60);
+std::chrono::seconds patience{60};
 constexpr long kGrowth = 64;  // MiB that the process may grow by in the second half of its time
 
 std::vector<Call> all_calls() {
@@ -55,9 +56,10 @@ int entries(const char *folder) {
 
 class Caller {
   public:
-    Caller(uint64_t seed, Pools &pools, bool show) : draw_(seed, pools), show_(show) {
-        for (const Call &call : all_calls())
-            for (int i = 0; i < call.weight; ++i) calls_.push_back(call);
+    Caller(uint64_t seed, Pools &pools, const std::string &word) : draw_(seed, pools), show_(word == "show") {
+        for (const auto &part : {all_calls(), planted_calls(word.c_str())})
+            for (const Call &call : part)
+                for (int i = 0; i < call.weight; ++i) calls_.push_back(call);
     }
 
     ~Caller() {
@@ -103,7 +105,7 @@ void serve(Pools &pools, const std::atomic<bool> &over) {
         if (aclrtProcessReport(20) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-// Returns when all callers have ended; a call that takes longer than kPatience ends the process.
+// Returns when all callers have ended; a call that takes longer than patience ends the process.
 void watch(const std::vector<std::unique_ptr<Caller>> &callers, Clock::time_point half, long &resident) {
     std::vector<uint64_t> seen(callers.size());
     std::vector<Clock::time_point> moved(callers.size(), Clock::now());
@@ -119,7 +121,7 @@ void watch(const std::vector<std::unique_ptr<Caller>> &callers, Clock::time_poin
             if (const uint64_t made = progress.made; made != seen[i]) {
                 seen[i] = made;
                 moved[i] = now;
-            } else if (now - moved[i] > kPatience) {
+            } else if (now - moved[i] > patience) {
                 std::fprintf(stderr, "random_calls: call %llu of thread %zu, %s, has not returned\n",
                              static_cast<unsigned long long>(made), i, progress.call.load());
                 std::abort();
@@ -141,9 +143,14 @@ int main(int count, char **words) {
         for (const Call &call : all_calls()) std::puts(call.name);
         return 0;
     }
-    if (count < 4) return std::fputs("usage: random_calls SEED SECONDS THREADS [show] | names\n", stderr), 2;
+    if (count < 4) return std::fputs("usage: random_calls SEED SECONDS THREADS [show | FAULT] | names\n", stderr), 2;
     const uint64_t seed = std::strtoull(words[1], nullptr, 10);
     const auto time = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::atof(words[2])));
+    const std::string word = count > 4 ? words[4] : "";
+    if (word != "" && word != "show") {
+        if (planted_calls(word.c_str()).empty()) return std::fprintf(stderr, "no fault %s\n", words[4]), 2;
+        patience = std::chrono::seconds(2);
+    }
     const auto start = Clock::now();
 
     aclInit(nullptr);
@@ -157,7 +164,7 @@ int main(int count, char **words) {
     std::thread servant([&] { serve(pools, over); });
     std::vector<std::unique_ptr<Caller>> callers;
     for (int i = 0; i < std::atoi(words[3]); ++i)
-        callers.push_back(std::make_unique<Caller>(seed + static_cast<uint64_t>(i) * 1'000'003, pools, count > 4));
+        callers.push_back(std::make_unique<Caller>(seed + static_cast<uint64_t>(i) * 1'000'003, pools, word));
     std::vector<std::thread> runners;
     for (const auto &caller : callers) runners.emplace_back([&] { caller->run(start + time); });
     long resident = resident_mib();
