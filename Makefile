@@ -28,8 +28,9 @@ DEVICE_TESTS = $(shell grep -l 'mark[.]device' tests/vnpu/test_*.py tests/vnpu/d
 # Crashes are the sanitizer's to report. Without that plugin its options are unknown, which --strict-config refuses.
 SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
+# One process more than cores: a quarter of the time a test waits for its program, which waits for a clock or another.
 # A test that ends its process ends the run, as without -n; pytest-xdist 3.8 loses what failed before when it restarts one.
-WORKERS = --maxprocesses 8 --max-worker-restart 0
+WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help setup build demo test install-check models distributed kills exits libraries conformance mutation verdict corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
@@ -45,7 +46,7 @@ demo: setup ## port examples/digits/train.py: convert, run on CPU and NPU, compa
 
 test: setup lint types ## every check and test that CI runs
 	$(call say,pytest)
-	$(BIN)/python -m pytest -n $(JOBS) $(WORKERS) tests/unit tests/vnpu
+	$(BIN)/python -m pytest $(WORKERS) tests/unit tests/vnpu
 
 install-check: setup ## `pip install` of this checkout into an environment of its own, compiled as users do it (minutes)
 	$(BIN)/python -m pytest tests/vnpu/test_installation.py -m slow -o faulthandler_timeout=0

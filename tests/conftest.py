@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# Before anything imports torch. Threads of one computation that share the cores with other tests wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What takes longest goes first and files of seconds last, so that the processes end together. What starts programs goes
 # before what computes on the device: from then on torch_npu 2.13 polls in a thread, which takes a tenth of a core.

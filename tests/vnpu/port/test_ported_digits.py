@@ -1,7 +1,6 @@
 """`torchport port` on the example: the bounds that a port of it has to hold."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,13 +23,11 @@ def port(out, *arguments):
         "--timeout",
         "100",
     ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     run = subprocess.run(
         [*command, "--", *arguments],
         capture_output=True,
         text=True,
         check=False,
-        env=environment,
         timeout=300,
     )
     assert run.stdout, run.stderr
