@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "ascendcl/configuration.h"
 #include "ascendcl/visible_devices.h"
 #include "device/abort.h"
 #include "device/machine.h"
@@ -38,15 +40,17 @@ void reset_all() {
 
 }  // namespace
 
-// The configuration file's only widely used entry, "dump", asks for files on an AI Core exception, which has no
-// counterpart here (a failed kernel's message says what happened): the file is checked, not interpreted.
+// Of the configuration file "defaultDevice" is taken. "dump" asks for files on an AI Core exception, which has no
+// counterpart here: a failed kernel's message says what happened.
 aclError aclInit(const char *configPath) {
     return VNPU_API(configPath) {
         machine();
-        if (configPath != nullptr && *configPath != '\0' && access(configPath, R_OK) != 0)
-            throw acl::Error(ACL_ERROR_INVALID_FILE, fmt::format("{} cannot be read.", configPath));
+        std::optional<int> device;
+        if (configPath != nullptr && *configPath != '\0')
+            device = acl::default_device(acl::read_configuration(configPath), configPath);
         if (initialized.exchange(true))
             throw acl::Error(ACL_ERROR_REPEAT_INITIALIZE, "aclInit was called before in this process.");
+        machine().set_default(device);
     };
 }
 
@@ -55,6 +59,7 @@ aclError aclFinalize() {
     return VNPU_API() {
         if (!initialized.exchange(false))
             throw acl::Error(ACL_ERROR_REPEAT_FINALIZE, "aclFinalize was called without a preceding aclInit.");
+        machine().set_default(std::nullopt);
         reset_all();
     };
 }
@@ -72,7 +77,7 @@ aclError aclrtResetDeviceForce(int32_t deviceId) {
 }
 
 aclError aclrtGetDevice(int32_t *deviceId) {
-    return VNPU_API(deviceId) { required(deviceId, "deviceId") = machine().current().index(); };
+    return VNPU_API(deviceId) { required(deviceId, "deviceId") = machine().chosen(); };
 }
 
 aclError aclrtGetDeviceCount(uint32_t *count) {

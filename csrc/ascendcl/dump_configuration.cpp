@@ -3,14 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "ascendcl/configuration.h"
 #include "ascendcl/dump.h"
-#include "ascendcl/json.h"
 
 using namespace vnpu;
 using acl::Error;
@@ -20,22 +18,11 @@ namespace {
 
 std::atomic<bool> initialized{false};  // between aclmdlInitDump and aclmdlFinalizeDump
 
-std::string contents(const std::string &path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file || !std::filesystem::is_regular_file(path))
-        throw Error(ACL_ERROR_INVALID_FILE, fmt::format("The dump's configuration {} cannot be read.", path));
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // The object "dump" of a configuration file, whose members are asked for by name.
 class Configuration {
   public:
     explicit Configuration(const char *path) : path_(path) {
-        try {
-            document_ = acl::parse_json(contents(path_));
-        } catch (const Fault &fault) {
-            throw Error(ACL_ERROR_PARSE_FILE, fmt::format("{}: {}.", path, fault.what()));
-        }
+        document_ = acl::read_configuration(path_);
         const auto *all = std::get_if<Json::Object>(&document_);
         const auto found = all == nullptr ? Json::Object::const_iterator() : all->find("dump");
         const bool given = all != nullptr && found != all->end();

@@ -76,12 +76,20 @@ void Machine::set_current(int index) {
     current_device = index;
 }
 
-Device &Machine::current() {
-    if (current_device < 0)
+int Machine::chosen() {
+    const int index = current_device >= 0 ? current_device : default_.load();
+    if (index < 0)
         fail(FaultKind::NoDevice,
              "This thread has not chosen a device: call aclrtSetDevice (torch.npu.set_device) first.");
+    return index;
+}
+
+Device &Machine::current() {
+    if (current_device < 0) set_current(chosen());
     return device(current_device);
 }
+
+void Machine::set_default(std::optional<int> index) noexcept { default_.store(index.value_or(-1)); }
 
 void Machine::reset(int index) {
     if (!active(index)) fail(FaultKind::InvalidDevice, "Device {} is not in use, so it cannot be reset.", index);

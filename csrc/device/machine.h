@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "device/address_space.h"
@@ -52,10 +53,15 @@ class Machine {
 
     // The device of that number, made at its first use. Fault InvalidDevice.
     Device &device(int index);
-    // The calling thread's device. Fault NoDevice when it has chosen none.
+    // The calling thread's device; the default device, which the thread has chosen from then on, where it had none.
+    // Fault NoDevice without either.
     Device &current();
     int current_index() const noexcept;  // -1: none
-    void set_current(int index);         // Fault InvalidDevice
+    // The number of the device that current() would give, without choosing it.
+    int chosen();
+    // What a thread uses that has chosen no device: acl.json's defaultDevice.
+    void set_default(std::optional<int> index) noexcept;
+    void set_current(int index);  // Fault InvalidDevice
     // Takes away the device's streams, once what is queued on them has run, and its memory. Fault InvalidDevice when it
     // is not in use or being reset already, InvalidArgument in a host function on one of those streams.
     void reset(int index);
@@ -96,6 +102,7 @@ class Machine {
     std::mutex devices_mutex_;
     std::vector<std::unique_ptr<Device>> devices_;
     std::vector<std::atomic<bool>> active_;
+    std::atomic<int> default_{-1};       // -1: none
     Handles<Stream> streams_{"stream"};  // a device's default stream has the address of its Device as its handle
     std::atomic<int> next_stream_{0};
 };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from pathlib import Path
 
 import ascendcl
 import pytest
@@ -181,6 +182,72 @@ print(code("aclrtFree", address))
 """
     )
     assert result.stdout == "0 100002\n3 0 0 100037\n107002\n207002\n", result.stderr
+
+
+CONFIGURED = """
+import ctypes, sys, threading, ascendcl
+from ascendcl import answer, ask, code
+print(code("aclInit", ctypes.c_char_p(sys.argv[1].encode())), ascendcl.message())
+number = ctypes.c_int32(-1)
+state = lambda device: ask("aclrtGetPrimaryCtxState", device, None, kind=ctypes.c_int32)
+print(code("aclrtGetDevice", ctypes.byref(number)), number.value)
+"""
+
+
+def configured(tmp_path: Path, text: str, program: str = "") -> list[str]:
+    """What a program says that was configured by a file of this text."""
+    path = tmp_path / "acl.json"
+    path.write_text(text)
+    program = CONFIGURED.replace("sys.argv[1]", repr(str(path))) + program
+    result = python(program, VNPU_DEVICES="3")
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_the_default_device_is_that_of_threads_that_choose_none(tmp_path: Path) -> None:
+    said = configured(
+        tmp_path,
+        '{"dump": {"dump_scene": "lite_exception"}, "defaultDevice": {"default_device": "1"}}',
+        """
+free, total = ctypes.c_size_t(), ctypes.c_size_t()
+memory = lambda: code("aclrtGetMemInfo", 1, ctypes.byref(free), ctypes.byref(total))
+print(state(1), memory(), state(1), state(0))
+thread = threading.Thread(target=lambda: print(memory()))
+thread.start(); thread.join()
+print(code("aclrtResetDevice", 1), state(1), code("aclFinalize"), memory())
+""",
+    )
+    # Asking for the number begins nothing; after the end there is no default device any more.
+    assert said == ["0 ", "0 1", "0 0 1 0", "0", "0 0 0 107002"]
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("{}", "0 "),
+        ('{"defaultDevice": {}}', "0 "),
+        ('{"defaultDevice": {"default_device": "01"}}', "500001 "),
+        ('{"defaultDevice": {"default_device": "-1"}}', "500001 "),
+        ('{"defaultDevice": {"default_device": "1x"}}', "500001 "),
+        ('{"defaultDevice": {"default_device": 1}}', "500001 "),
+        ("{", "100006 "),
+    ],
+)
+def test_without_a_default_device_a_thread_must_choose(tmp_path: Path, text: str, starts: str) -> None:
+    said = configured(tmp_path, text)
+    assert said[0].startswith(starts)
+    assert (said[0] == starts) == (starts == "0 ")
+    assert said[-1] == "107002 -1"
+
+
+def test_a_default_device_that_is_not_there_is_named_when_it_is_needed(tmp_path: Path) -> None:
+    said = configured(
+        tmp_path,
+        '{"defaultDevice": {"default_device": "3"}}',
+        'print(code("aclrtSynchronizeDevice"), ascendcl.message())',
+    )
+    assert said[:2] == ["0 ", "0 3"]
+    assert said[2].startswith("107001 ") and "There is no device 3" in said[2]
 
 
 def test_resetting_an_unused_device() -> None:

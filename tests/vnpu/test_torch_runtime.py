@@ -204,6 +204,41 @@ print(os.read(read, 65536).decode())
     assert "is null" not in printed
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "get_device_properties(0).total_memory > 2**34",
+        "mem_get_info()[1] > 2**34",
+        "get_device_name() == NAME",
+    ],
+)
+def test_a_fresh_process_may_ask_before_it_uses_the_device(question: str) -> None:
+    """torch_npu tells aclInit a default device (acl_default.json), which the first call that needs one chooses."""
+    program = f"NAME = 'Ascend910B1'\nprint(torch.npu.{question})"
+    assert output(program) == "True\n"
+
+
+def test_a_forked_process_of_multiprocessing_gets_torch_npu_s_error() -> None:
+    program = """
+import torch.multiprocessing
+def child(queue):
+    try:
+        torch.npu.set_device(1)
+        queue.put("set")
+    except RuntimeError as error:
+        queue.put(str(error))
+torch.npu.set_device(0)
+torch.npu.init()
+context = torch.multiprocessing.get_context("fork")
+queue = context.SimpleQueue()
+process = context.Process(target=child, args=(queue,))
+process.start()
+print(queue.get())
+process.join()
+"""
+    assert "Cannot re-initialize NPU in forked subprocess" in output(program)
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_data_loader_workers_with_pinned_memory(method: str) -> None:
     program = f"""
