@@ -17,11 +17,11 @@ import ctypes, signal
 import torch
 signal.signal(signal.SIGINT, signal.default_int_handler)
 word = torch.zeros(8, dtype=torch.int64, device="npu")
+other = torch.ones(4).npu()
 torch.npu.synchronize()
 acl = ctypes.CDLL("libascendcl.so")
 stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
 assert acl.aclrtValueWait(ctypes.c_void_p(word.data_ptr()), ctypes.c_uint64(1), ctypes.c_uint32(1), stream) == 0
-other = torch.ones(4).npu()
 print("waiting", flush=True)
 WAIT
 print("over", flush=True)
