@@ -23,7 +23,7 @@ from torchport.knowledge.environment import variables as environment_variables
 from torchport.knowledge.libraries import libraries
 from torchport.knowledge.support import How
 from torchport.rules.catalogue import catalogue
-from torchport.vnpu.chips import chips
+from torchport.vnpu.chips import chips, lacking
 from torchport.vnpu.variables import VARIABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +64,8 @@ def chip_profiles() -> str:
             f"`{name}`",
             f"{chip['cube_cores']} / {chip['vector_cores']}",
             chip["clock_ghz"],
-            chip["memory_gib"],
+            f"{chip['memory_gib']:g}",
+            chip.get("usable_gib", "not known"),
             f"{chip['bandwidth_gbs']:g}",
             chip["l2_mib"],
             "yes" if chip["bf16"] else "no",
@@ -78,13 +79,21 @@ def chip_profiles() -> str:
         "cube / vector cores",
         "GHz",
         "GiB",
+        "of these usable",
         "GB/s",
         "L2 MiB",
         "bfloat16",
         "out of range",
         "source of the constants",
     ]
-    return page("Chips", "`src/torchport/knowledge/devices.toml`", table(head, rows))
+    without = ([f"`{name}...`", why] for name, why in lacking().items())
+    return page(
+        "Chips",
+        "`src/torchport/knowledge/devices.toml`",
+        table(head, rows),
+        "## Without a profile",
+        table(["VNPU_SOC", "why"], without),
+    )
 
 
 def operators() -> str:

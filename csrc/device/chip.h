@@ -11,15 +11,16 @@ struct Chip {
     const char *name;  // what aclrtGetSocName answers
     int64_t cube_cores;
     int64_t vector_cores;
-    uint64_t memory_bytes;  // HBM (LPDDR on 310P)
+    uint64_t memory_bytes;  // what programs get of HBM (LPDDR on 310P)
     double bandwidth_gbs;   // memory bandwidth, GB/s
     double clock_ghz;
     uint64_t l2_bytes;
-    bool bf16;     // has bfloat16 arithmetic
-    bool inf_nan;  // results out of range can become inf and nan; false: they saturate, always
+    bool bf16;            // has bfloat16 arithmetic
+    bool inf_nan;         // results out of range can become inf and nan; false: they saturate, always
+    const char *lacking;  // of names that begin with this one: why there is no profile; otherwise null
 };
 
-// The profile of that name; Fault InvalidArgument, naming those there are, when there is none.
+// The profile of that name. Fault InvalidArgument when there is none: why, where that is known, and which there are.
 const Chip &find_chip(std::string_view name);
 
 // All names, separated by ", ".

@@ -194,6 +194,22 @@ def test_unknown_chip(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     assert "VNPU_SOC=H100" in capsys.readouterr().err
 
 
+def test_a_family_without_a_profile_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VNPU_SOC", "Ascend950PR_9599")
+    assert cli.main(["vnpu", "info"]) == 2
+    said = capsys.readouterr().err
+    assert "Ascend950PR_9599 is not a chip profile" in said and "fp8" in said
+    assert "Ascend910_9391" in said
+
+
+def test_a_chip_that_is_not_there_is_named_before_torch_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VNPU_SOC", "H100")
+    with pytest.raises(TorchportError, match="VNPU_SOC=H100 is not a chip profile"):
+        vnpu.environment()
+
+
 def test_vnpu_ops_filters(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["vnpu", "ops", "--status", "gap", "--json"]) == 0
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["aclnnFoo"]

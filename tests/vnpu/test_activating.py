@@ -165,11 +165,15 @@ def test_doctor_is_content() -> None:
     assert report["checks"][-1]["detail"] == "1+1 on npu:0 of 8 (Ascend910B1)"
 
 
-@pytest.mark.parametrize("soc", ["Ascend910B4", "Ascend910B3"])
+CHIPS = {"Ascend910B4": "32.0", "Ascend910B3": "61.0", "Ascend910_9391": "61.3", "Ascend310P7": "22.4"}
+
+
+@pytest.mark.parametrize("soc", CHIPS)
 def test_chip_is_the_selected_one(soc: str) -> None:
     output = python(
-        "import torchport.vnpu; torchport.vnpu.activate(); import torch; torch.npu.set_device(0)\n"
-        "print(torch.npu.get_device_name(), torch.npu.get_device_properties().total_memory >> 30)",
+        "import torchport.vnpu; torchport.vnpu.activate(); import torch\n"
+        "print(torch.npu.get_device_name(), f'{torch.npu.get_device_properties(0).total_memory / 2**30:.1f}')\n"
+        "print((torch.ones(2).npu() + 1).tolist())",
         VNPU_SOC=soc,
     )
-    assert output == {"Ascend910B4": "Ascend910B4 32\n", "Ascend910B3": "Ascend910B3 64\n"}[soc]
+    assert output == f"{soc} {CHIPS[soc]}\n[2.0, 2.0]\n"

@@ -58,7 +58,8 @@ def _info(arguments: argparse.Namespace) -> None:
     print(f"enabled    {'yes' if data['enabled'] else 'no'}, for plain python ({persistence.pth_file()})")
     print(
         f"chip       {name}: {chip['cube_cores']} cube and {chip['vector_cores']} vector cores at "
-        f"{chip['clock_ghz']} GHz, {chip['memory_gib']} GiB at {chip['bandwidth_gbs']:g} GB/s, "
+        f"{chip['clock_ghz']} GHz, {chip.get('usable_gib', chip['memory_gib']):.2f} GiB "
+        f"at {chip['bandwidth_gbs']:g} GB/s, "
         f"bfloat16 {'yes' if chip['bf16'] else 'no'}, results out of range "
         f"{'become inf and nan' if chip['inf_nan'] else 'saturate'}"
     )

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from torchport.errors import TorchportError
 from torchport.on_import import before_import
+from torchport.vnpu import chips
 from torchport.vnpu.backend import BUILD_HINT, Backend, Kind, detect
 from torchport.vnpu.stopped import restart_at_exit
 
@@ -75,7 +76,7 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     what it holds. For CANN these are what its set_env.sh exports; none if that has been sourced already (its
     libraries are in LD_LIBRARY_PATH).
 
-    Raises `TorchportError` if there is no backend.
+    Raises `TorchportError` if there is no backend, or no chip as VNPU_SOC wants it.
     """
     environ = os.environ if environ is None else environ
     backend = detect(environ)
@@ -87,6 +88,8 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]:
     if backend.kind is Kind.CANN:
         return _cann_environment(backend, environ)
+    if environ.get("VNPU_SOC"):
+        chips.selected(environ)  # raises here: torch_npu would only say that the device id is invalid
     home, libraries = str(backend.home), str(backend.libraries)
     inherited = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path and path != libraries]
     return {
