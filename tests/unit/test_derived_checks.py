@@ -100,7 +100,7 @@ def test_there_is_a_row_per_signature_with_its_source() -> None:
 
 
 # What is measured: not a decision less.
-@pytest.mark.parametrize(("chip", "least"), [("910B", 0.987), ("910A", 1.0), ("310P", 0.986)])
+@pytest.mark.parametrize(("chip", "least"), [("910B", 0.999), ("910A", 1.0), ("310P", 0.999)])
 def test_dtypes_are_those_read_by_hand(chip: str, least: float) -> None:
     part, wrong = agreement(TABLE, chip)
     print(f"{chip}: {part:.2%} of the decisions agree", *wrong, sep="\n")
@@ -108,8 +108,8 @@ def test_dtypes_are_those_read_by_hand(chip: str, least: float) -> None:
 
 
 def test_ranks_are_those_read_by_hand() -> None:
-    # Views of views in a checker that many operators share: not followed yet.
-    assert [wrong for wrong in wrong_ranks(TABLE) if "aclnnFusedQuantMatmulWeightNz" not in wrong] == []
+    # Its limit is one of the storage's rank, which the tool does not translate into one of the view's.
+    assert wrong_ranks(TABLE) == ["aclnnFusedQuantMatmulWeightNz x2: derived None, read 6"]
 
 
 def test_a_wrong_row_is_noticed() -> None:
@@ -202,6 +202,15 @@ REFUSES = {
         "struct Given { const aclTensor *x; aclTensor *y; };",
         f"Given given = {{self, out}}; REFUSE_OTHERS(given.x, HALVES, {INVALID})",
     ),
+    "a parameter whose type has a comma": (
+        """static bool Dtypes(const std::map<int64_t, std::string> &names, const aclTensor *t) {
+               REFUSE_OTHERS(t, HALVES, return false) return true; }""",
+        f"if (!Dtypes(NAMES, self)) {{ {INVALID} }}",
+    ),
+    "a pointer that a function changes": (
+        "static void Ready(const aclTensor *&t) { t = l0op::Contiguous(t, nullptr); }",
+        f"Ready(self); REFUSE_OTHERS(self, HALVES, {INVALID})",
+    ),
     "a checker with a method": (
         """class Checker { public: explicit Checker(const aclTensor *t) : t_(t) {}
                bool Ok() const { return std::find(HALVES.begin(), HALVES.end(), t_->GetDataType()) != HALVES.end(); }
@@ -233,10 +242,21 @@ REFUSES_NOTHING = {
         "if (Fast(self)) { return ACLNN_SUCCESS; }",
     ),
     "a check of another tensor": ("", f"REFUSE_OTHERS(out, HALVES, {INVALID})"),
+    "a comparison with what a loop counts": (
+        "",
+        f"std::vector<int> seen; for (int i = 0; i < 3; i++) {{ seen.push_back(i); }}"
+        f"if (self->GetViewShape().GetDimNum() != seen.size()) {{ {INVALID} }}",
+    ),
+    "a check of a tensor in its place": ("", f"aclTensor *self = out; REFUSE_OTHERS(self, HALF, {INVALID})"),
     "a check of an empty tensor": ("", f"if (self->IsEmpty()) {{ REFUSE_OTHERS(self, HALF, {INVALID}) }}"),
     "the dtype after a cast": (
         "",
         f"self = l0op::Cast(self, DataType::DT_BF16, *executor); REFUSE_OTHERS(self, HALVES, {INVALID})",
+    ),
+    "a refusal of two together": (
+        "",
+        f"auto bad = DataType::DT_BOOL; if (self->GetDataType() == bad && out->GetDataType() == bad) {{ {INVALID} }}"
+        f"if (out->GetDataType() == bad && self->GetDataType() == bad) {{ {INVALID} }}",
     ),
     "a refusal by the flag": ("", f"if (self->GetDataType() == DataType::DT_INT8 && flag) {INVALID}"),
     "a message only": ("", 'if (!CheckType(self->GetDataType(), HALF)) { OP_LOGW("slow"); }'),

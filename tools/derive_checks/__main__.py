@@ -13,8 +13,9 @@ csrc/opapi/aclnn/signatures.json a line says:
   page        the page of the operator
   parameters  per tensor and scalar: dtypes that the first phase takes on a 910B ("" for none at all, null where no
               list checks them), 910A and 310P where they take others; except, the dtypes refused where there is no
-              list; max_rank; page, what the page lists where that is something else; differs, where both list
-              something and the page is not what is executed: the code counts
+              list; max_rank; sometimes, where it depends on an attribute or another tensor whether the list is
+              looked at; page, what the page lists where that is something else; differs, where both list something
+              and the page is not what is executed: the code counts
   same        pairs that are refused when their dtypes differ; promotable: pairs that need a common dtype
   incomplete  the walk was too long and what is missing may be checked all the same
 

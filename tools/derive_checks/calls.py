@@ -268,7 +268,7 @@ class Calls(Evaluation):
         if name in ("end", "cend"):
             return [(("end",), state)]
         if name in ("size", "length"):
-            return [(("number", len(owner[1])), state)]
+            return [(("positive",) if len(owner) > 2 else ("number", len(owner[1])), state)]
         if name in ("data", "c_str"):
             return [(owner, state)]
         if name == "empty":

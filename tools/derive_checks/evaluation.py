@@ -69,7 +69,10 @@ class Evaluation:
                 else:
                     on.append(after)
             for after in on if len(on) < 12 else meeting(on):
-                found += self.condition(tree[3], after)
+                for held, last in self.condition(tree[3], after):
+                    # Two tensors together are refused: neither is for its own sake.
+                    together = held != stops and limits_another(state, after) and limits_another(after, last)
+                    found.append((held, last.blameless() if together else last))
             return found
         found = []
         for value, after in self.evaluate(tree, state):
@@ -267,3 +270,8 @@ def calculated(sign: str, a: Value, b: Value) -> Value:
     if a[0] == "number" and b[0] == "rank" and sign == "+":
         return ("rank", b[1], b[2] + a[1])
     return NOTHING
+
+
+def limits_another(before: State, after: State) -> bool:
+    """Whether a condition limited a tensor that the one before it did not."""
+    return after.blame is not None and after.blame != before.blame and after.blame[0] != "null"

@@ -104,7 +104,8 @@ class Walk(Calls):
             return ways
         if head is not None:
             states = [after.having(head[2], NOTHING) if head[0] == "declare" else after for after in states]
-        return self.body(body, states)
+        ways = self.body(body, states)
+        return Ways([repeated(one, state) for one in ways.on], ways.returned)
 
     def body(self, body: Tree | None, states: list[State]) -> Ways:
         ways = self.block([body], states) if body else Ways(states)
@@ -171,6 +172,16 @@ class Walk(Calls):
             (group[0], joined(states).within(state.locals), dict(zip(shared, group[1], strict=True)))
             for group, states in groups.items()
         ]
+
+
+def repeated(after: State, before: State) -> State:
+    """The state after a loop that was walked once: what it counts and how much it collects is not known."""
+    changed: dict[str, Value] = {}
+    for name, value in after.locals.items():
+        if name in before.locals and before.locals[name] != value and value[0] in ("number", "list"):
+            # A list keeps what is in it, for what is said of each item.
+            changed[name] = NOTHING if value[0] == "number" else (*value[:2], "more")
+    return after.within({**after.locals, **changed}) if changed else after
 
 
 @dataclass

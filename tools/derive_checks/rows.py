@@ -16,12 +16,14 @@ PAIRED = {"dtype": "same", "rank": "ranks"}
 class Limits:
     """What a first phase accepts of one parameter on one chip.
 
-    dtypes: None where no list checks them, "" where all are refused; except_for: what is refused without a list.
+    dtypes: None where no list checks them, "" where all are refused; except_for: what is refused without a list;
+    sometimes: an attribute or another tensor decides whether it is checked.
     """
 
     dtypes: str | None
     max_rank: int | None
     except_for: str = ""
+    sometimes: bool = False
 
 
 def known_of(state: State, kind: str, parameter: str) -> Known:
@@ -68,7 +70,10 @@ def limits(outcome: Outcome, parameters: Sequence[str]) -> dict[str, Limits]:
         listed = not dtypes & (EVERY_DTYPE ^ NAMED_DTYPES) and (dtypes != 0 or not end.fact(name).may_be_null)
         rank = highest(ranks) if ranks != EVERY_RANK else None
         found[name] = Limits(
-            words(dtypes) if listed else None, rank, "" if listed else words(~dtypes & NAMED_DTYPES)
+            dtypes=words(dtypes) if listed else None,
+            max_rank=rank,
+            except_for="" if listed or not dtypes else words(~dtypes & NAMED_DTYPES),
+            sometimes=listed and end.fact(name).dtypes.possible & ~dtypes != 0,
         )
     return found
 

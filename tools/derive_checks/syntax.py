@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from expressions import NAME_START, Parser, Tree
-from tokens import OPENING, closing, separated
+from tokens import OPENING, closing, separated, without_templates
 
 QUALIFIERS = {
     "const",
@@ -85,7 +85,7 @@ class Declarations:
 def parameters_of(tokens: list[str]) -> list[Parameter]:
     """The parameters between the brackets of a function."""
     found = []
-    for part in separated(tokens):
+    for part in separated(without_templates(tokens)):
         default = "=" in part
         words = part[: part.index("=")] if default else part
         while words and words[-1] == "]":
@@ -95,7 +95,8 @@ def parameters_of(tokens: list[str]) -> list[Parameter]:
             continue
         name = names[-1] if len(names) > 1 else ""
         kinds = [word for word in names[:-1] if word.startswith("acl")] or names[:-1] or names
-        shared = "&" in words and "const" not in words
+        # A reference to a pointer is assigned to even where what it points to is const.
+        shared = "&" in words and ("const" not in words or words[words.index("&") - 1] == "*")
         found.append(Parameter(name, kinds[-1], shared, default))
     return found
 

@@ -115,6 +115,8 @@ def of_chips(found: dict[str, Limits]) -> dict[str, Any]:
         told = {chip: value for chip, value in values.items() if found[chip].dtypes != ""}
         if any(value is not None for value in told.values()):
             result[key] = next(iter(told.values())) if len(set(told.values())) == 1 else told
+    if any(limit.sometimes for limit in found.values()):
+        result["sometimes"] = True
     return result
 
 

@@ -98,6 +98,20 @@ def separated(tokens: list[str]) -> list[list[str]]:
     return parts if parts != [[]] else []
 
 
+def without_templates(tokens: list[str]) -> list[str]:
+    """Types without what stands between < and >, whose commas separate no parameters."""
+    found = []
+    depth = 0
+    for place, token in enumerate(tokens):
+        if token == "<" and (depth or (tokens[place - 1 : place] and tokens[place - 1].isidentifier())):
+            depth += 1
+        elif token == ">" and depth:
+            depth -= 1
+        elif not depth:
+            found.append(token)
+    return found
+
+
 def expand(tokens: list[str], macros: dict[str, Macro], within: frozenset[str] = frozenset()) -> list[str]:
     """The tokens after the preprocessor; a macro is not expanded within itself."""
     result: list[str] = []
