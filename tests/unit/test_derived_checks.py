@@ -259,6 +259,7 @@ REFUSES_NOTHING = {
         f"if (out->GetDataType() == bad && self->GetDataType() == bad) {{ {INVALID} }}",
     ),
     "a refusal by the flag": ("", f"if (self->GetDataType() == DataType::DT_INT8 && flag) {INVALID}"),
+    "a success written as a number": ("", "int ret = 0; return ret;"),
     "a message only": ("", 'if (!CheckType(self->GetDataType(), HALF)) { OP_LOGW("slow"); }'),
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from calls import Calls
-from conditions import NOTHING, constant, truth
+from conditions import NOTHING, truth
 from expressions import Tree
 from sources import Unit
 from states import State, Value, joined, meeting
@@ -206,6 +206,7 @@ def outcome(unit: Unit, function: Function, chip: str) -> Outcome:
     accepted: list[State] = []
     refused: list[State] = []
     for value, state, _ in walk.run(function, values, None, State({}, {})):
-        success = truth(value) is not False and constant(value) != "failure"
+        # A code of 0 is that of success, and false is none.
+        success = value == ("number", 0) or (value[0] != "number" and truth(value) is not False)
         (accepted if success else refused).append(state)
     return Outcome(accepted, refused, walk.promoted, walk.steps < walk.most_steps)
