@@ -135,6 +135,17 @@ void matrices(const Operand &tensor) {
              tensor.dim());
 }
 
+void at_most(int64_t rank, const Operand &tensor) {
+    // CANN's own words (opbase: op_error_check.h, OP_CHECK_MAX_DIM), so that a search for them finds this too.
+    if (tensor.defined() && tensor.dim() > rank)
+        fail(FaultKind::InvalidArgument, "The {} tensor cannot be larger than {} dimensions; it has {}",
+             tensor.parameter(), rank, tensor.dim());
+}
+
+void at_most(int64_t rank, const Operands &list) {
+    for (const Operand &tensor : list) at_most(rank, tensor);
+}
+
 void examine(const Operand &tensor, DTypes allowed) {
     const at::ScalarType found = tensor.scalar_type();
     const Settings &settings = Machine::instance().settings();

@@ -87,6 +87,9 @@ void offered(const DTypes (&allowed)[N], const T &...tensors) {
     size_t i = 0;
     (offered(allowed[i++], tensors), ...);
 }
+// The most dimensions that CANN's own check lets pass (checks.json); null passes.
+void at_most(int64_t rank, const Operand &tensor);
+void at_most(int64_t rank, const Operands &list);
 // dim in [-rank, rank) (a 0-dim tensor counts as 1-dim).
 void dimension(int64_t dim, const Operand &tensor);
 // Throws NullArgument for the first argument that is null and not optional.

@@ -1,12 +1,13 @@
 """Turn the table of aclnn signatures into C++: generate.py SOURCE_DIR OUTPUT_DIR
 
 Reads the tables of SOURCE_DIR/aclnn: signatures.json (what torch_npu can ask libopapi for), dtypes.json (what CANN's
-documentation offers for each parameter on Ascend 910B; where it lists none, nothing is checked), unexported.toml (what
-we leave out, and why); and the operator lines of SOURCE_DIR/*/*.cpp: a macro in capitals at the start of a line whose
-first argument is the operator, `OP(aclnnAdd, ...)`. Writes
+documentation offers for each parameter on Ascend 910B; where it lists none, nothing is checked), checks.json (what
+CANN's own checks refuse, by tools/derive_checks: of it the general limit of dimensions), unexported.toml (what we leave
+out, and why); and the operator lines of SOURCE_DIR/*/*.cpp: a macro in capitals at the start of a line whose first
+argument is the operator, `OP(aclnnAdd, ...)`. Writes
 
-    aclnn.h          per operator its parameters, how they are owned, their dtypes and what it reads and writes, used
-                     by the macros of op.h
+    aclnn.h          per operator its parameters, how they are owned, their dtypes and ranks and what it reads and
+                     writes, used by the macros of op.h
     dtypes.cpp       the dtypes
     gaps.cpp         an entry point for every operator without a line, which answers that it is missing
     operators.json   the support table: name, tier, status, family, reason, torch_ops
@@ -125,6 +126,26 @@ def dtype_rows(
     return rows
 
 
+GENERAL_RANK = 8  # MAX_SUPPORT_DIMS_NUMS of CANN's checks
+
+
+def rank_limited(signatures: dict[str, Any], checks: dict[str, Any]) -> dict[str, list[str]]:
+    """Per operator the tensor parameters that CANN refuses with more than GENERAL_RANK dimensions.
+
+    Tighter limits depend on what an operator computes: they are checked in its line.
+
+    Raises ValueError for a parameter that the operator does not have.
+    """
+    limited = {}
+    for name, check in checks.items():
+        found = {param for param, row in check["parameters"].items() if row.get("max_rank") == GENERAL_RANK}
+        if found and name in signatures and signatures[name]["params"] is not None:
+            if strangers := found - {param for _, param, _ in signatures[name]["params"]}:
+                raise ValueError(f"checks.json: {name} has no parameter {', '.join(sorted(strangers))}")
+            limited[name] = [param for param in tensors(signatures[name]) if param in found]
+    return limited
+
+
 def dtype_table(rows: dict[str, dict[str, list[str]]]) -> str:
     """Raises KeyError for an unknown dtype."""
     lines = [
@@ -143,7 +164,12 @@ def dtype_table(rows: dict[str, dict[str, list[str]]]) -> str:
     return "\n".join([*lines, "}  // namespace vnpu::opapi", ""])
 
 
-def header(signatures: dict[str, Any], rows: dict[str, dict[str, list[str]]], files: dict[str, str]) -> str:
+def header(
+    signatures: dict[str, Any],
+    rows: dict[str, dict[str, list[str]]],
+    limited: dict[str, list[str]],
+    files: dict[str, str],
+) -> str:
     lines = ["// Generated from signatures.json; do not edit.", "#pragma once", ""]
     # The table itself is a source of its own, so that a change of it compiles one file.
     lines += ['#include "opapi/aclnn/check.h"', "", "namespace vnpu::opapi {"]
@@ -156,6 +182,7 @@ def header(signatures: dict[str, Any], rows: dict[str, dict[str, list[str]]], fi
         checked = [param for kind, param in params if bare(kind) in CHECKED_FOR_NULL]
         names = [param for _, param in params]
         offered = f"offered(kOffered_{name}, {', '.join(rows[name])})" if name in rows else "(void)0"
+        ranks = "; ".join(f"at_most({GENERAL_RANK}, {param})" for param in limited.get(name, []))
         file = files.get(name, "")
         moves = not MOVING.isdisjoint((file, family(file)))
         results = [param for param, way in tensors(row).items() if way != "in" and not moves]
@@ -164,6 +191,7 @@ def header(signatures: dict[str, Any], rows: dict[str, dict[str, list[str]]], fi
             f"#define OWN_{name} {', '.join(owning(kind, param) for kind, param in params)}",
             f"#define OPERANDS_{name} {', '.join(checked)}",
             f"#define DTYPES_{name} {offered}",
+            f"#define RANKS_{name} {ranks or '(void)0'}",
             f"#define RESULTS_{name} {', '.join(results)}",
             f"#define INPUTS_{name} {', '.join(param for param, way in tensors(row).items() if way != 'out')}",
             f"#define OUTPUTS_{name} {', '.join(param for param, way in tensors(row).items() if way != 'in')}",
@@ -185,6 +213,7 @@ def main(source: Path, output: Path) -> None:
     tables = source / "aclnn"
     signatures = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
     rows = dtype_rows(signatures, json.loads((tables / "dtypes.json").read_text(encoding="utf-8")))
+    limited = rank_limited(signatures, json.loads((tables / "checks.json").read_text(encoding="utf-8")))
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
     lines = implemented(source)
     check_names(lines, signatures, unexported)
@@ -209,7 +238,7 @@ def main(source: Path, output: Path) -> None:
             }
         )
     outputs = {
-        "aclnn.h": header(signatures, rows, files),
+        "aclnn.h": header(signatures, rows, limited, files),
         "dtypes.cpp": dtype_table(rows),
         "gaps.cpp": gaps(missing),
         "operators.json": json.dumps(table, indent=0) + "\n",

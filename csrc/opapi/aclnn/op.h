@@ -5,7 +5,7 @@
 // The name is CANN's; the parameters have CANN's names and come from signatures.json. The second argument is what
 // the first phase (aclnnAddGetWorkspaceSize) checks, the rest is what runs on the stream. Both see each parameter
 // as an ATen value it owns (tensor.h). That line is all: entry points, the support table, the trace, the check of the
-// dtypes that CANN documents (dtypes.json) and of the memory behind each operand come from it.
+// dtypes that CANN documents (dtypes.json), of ranks (checks.json) and of the memory behind each operand come from it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -165,6 +165,7 @@ std::string show_call(std::string_view names, const T &...values) {
         return VNPU_OPERATOR_API() {                                                                                 \
             plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Snapshot *into) mutable -> Checked {      \
                 if (phase == Phase::Check) {                                                                         \
+                    RANKS_##NAME;                                                                                    \
                     CHECK;                                                                                           \
                     required(OPERANDS_##NAME);                                                                       \
                     DTYPES_##NAME;                                                                                   \
