@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from calls import Calls
 from conditions import NOTHING, truth
 from expressions import Tree
+from functions import Calls
 from sources import Unit
 from states import State, Value, joined, meeting
 from syntax import Function
