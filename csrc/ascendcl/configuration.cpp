@@ -10,17 +10,13 @@
 #include "ascendcl/call.h"
 
 namespace vnpu::acl {
-namespace {
 
-// The member of an object; null where `parent` is none or has none of that name.
 const Json *member(const Json *parent, const std::string &name) {
     const auto *object = parent == nullptr ? nullptr : std::get_if<Json::Object>(parent);
     if (object == nullptr) return nullptr;
     const auto found = object->find(name);
     return found == object->end() ? nullptr : &found->second;
 }
-
-}  // namespace
 
 Json read_configuration(const std::string &path) {
     std::ifstream file(path, std::ios::binary);

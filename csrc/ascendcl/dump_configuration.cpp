@@ -23,10 +23,8 @@ class Configuration {
   public:
     explicit Configuration(const char *path) : path_(path) {
         document_ = acl::read_configuration(path_);
-        const auto *all = std::get_if<Json::Object>(&document_);
-        const auto found = all == nullptr ? Json::Object::const_iterator() : all->find("dump");
-        const bool given = all != nullptr && found != all->end();
-        members_ = given ? std::get_if<Json::Object>(&found->second) : nullptr;
+        const Json *dump = acl::member(&document_, "dump");
+        members_ = dump == nullptr ? nullptr : std::get_if<Json::Object>(dump);
         if (members_ == nullptr) refuse("has no object \"dump\"");
     }
 

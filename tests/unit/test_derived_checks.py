@@ -15,34 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from read_by_hand import DTYPES, READ, SIGNATURES
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools/derive_checks"
 TABLE: dict[str, Any] = json.loads((ROOT / "csrc/opapi/aclnn/checks.json").read_text(encoding="utf-8"))
-SIGNATURES = json.loads((ROOT / "csrc/opapi/aclnn/signatures.json").read_text(encoding="utf-8"))
-READ: dict[str, Any] = json.loads(
-    Path(__file__).with_name("data").joinpath("checks_read_by_hand.json").read_text(encoding="utf-8")
-)["operators"]
-DTYPES = {
-    *[
-        "bool",
-        "u8",
-        "i8",
-        "u16",
-        "i16",
-        "u32",
-        "i32",
-        "u64",
-        "i64",
-        "f16",
-        "bf16",
-        "f32",
-        "f64",
-        "c32",
-        "c64",
-        "c128",
-    ]
-}
 
 
 def on(parameter: dict[str, Any], chip: str) -> str | None:

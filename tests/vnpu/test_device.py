@@ -191,9 +191,9 @@ print(code("aclrtFree", address))
 
 
 CONFIGURED = """
-import ctypes, sys, threading, ascendcl
-from ascendcl import answer, ask, code
-print(code("aclInit", ctypes.c_char_p(sys.argv[1].encode())), ascendcl.message())
+import ctypes, threading, ascendcl
+from ascendcl import ask, code
+print(code("aclInit", ctypes.c_char_p(PATH.encode())), ascendcl.message())
 number = ctypes.c_int32(-1)
 state = lambda device: ask("aclrtGetPrimaryCtxState", device, None, kind=ctypes.c_int32)
 print(code("aclrtGetDevice", ctypes.byref(number)), number.value)
@@ -204,7 +204,7 @@ def configured(tmp_path: Path, text: str, program: str = "") -> list[str]:
     """What a program says that was configured by a file of this text."""
     path = tmp_path / "acl.json"
     path.write_text(text)
-    program = CONFIGURED.replace("sys.argv[1]", repr(str(path))) + program
+    program = CONFIGURED.replace("PATH", repr(str(path))) + program
     result = python(program, VNPU_DEVICES="3")
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ def obj(kind: str, fields: dict[str, Value]) -> Value:
     return ("object", kind, tuple(sorted(fields.items())))
 
 
-class Evaluation:
+class Evaluation(ABC):
     """Evaluates expressions of one unit on one chip."""
 
     most_steps = 400_000
@@ -46,13 +47,13 @@ class Evaluation:
         self.promoted: set[tuple[str, str]] = set()
         self.constants: dict[str, Value] = {}
 
+    @abstractmethod
     def call(self, tree: Tree, state: State) -> Evaluated:
         """A call of a function or a method."""
-        raise NotImplementedError
 
+    @abstractmethod
     def made(self, kind: str, arguments: Sequence[Tree], state: State) -> Evaluated:
         """An object of a class, a list, or a copy of what is given."""
-        raise NotImplementedError
 
     def condition(self, tree: Tree, state: State) -> Tested:
         """An expression as a condition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from conditions import FALSE, NOTHING, TRUE, Tested, among, dtype_among, rank_where
@@ -49,11 +50,11 @@ DEEPEST = 24
 class Calls(Evaluation):
     """Evaluates calls; what walking a function does is left to the walk."""
 
+    @abstractmethod
     def run(
         self, function: Function, values: list[Value], this: Value | None, state: State
     ) -> list[tuple[Value, State, dict[str, Value]]]:
         """Walk a function."""
-        raise NotImplementedError
 
     def made(self, kind: str, arguments: Sequence[Tree], state: State) -> Evaluated:
         """An object of a class, a list, or a copy of what is given."""

@@ -29,8 +29,8 @@ def limits() -> Iterator[tuple[str, str, int]]:
                 yield name, parameter, row["max_rank"]
 
 
-def ones(rank: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.ones([1] * rank).to(dtype).to(DEVICE)
+def ones(rank: int) -> torch.Tensor:
+    return torch.ones([1] * rank).to(DEVICE)
 
 
 def only(name: str, parameter: str, tensor: torch.Tensor) -> list[Any]:
