@@ -22,8 +22,9 @@ TORCH := $(or $(TORCH_WHEEL),$(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pypr
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 # Folders too, so that a removed source is noticed.
-SOURCES := CMakeLists.txt src/torchport/knowledge/devices.toml $(shell find csrc -not -name '*.pyc' -not -name __pycache__)
-# These use the C API alone: no torch, which is not instrumented and would drown a report.
+SOURCES := CMakeLists.txt $(addprefix src/torchport/knowledge/,devices.toml errors.toml cann.toml) $(shell find csrc -not -name '*.pyc' -not -name __pycache__)
+# These use the C API alone: no torch, which is not instrumented and would drown a report. A file may have others beside
+# them, which `-m device` leaves out.
 DEVICE_TESTS = $(shell grep -l 'mark[.]device' tests/vnpu/test_*.py tests/vnpu/distributed/test_*.py)
 # Crashes are the sanitizer's to report. Without that plugin its options are unknown, which --strict-config refuses.
 SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
@@ -118,13 +119,13 @@ asan: build/address/.built ## operator and device tests under AddressSanitizer a
 micro: micro-address micro-thread ## the sanitizers' small set, which CI runs: device tests under both (-j2: at the same time)
 
 micro-address: build/address-device/.built
-	tools/sanitized address-device $(SANITIZED_PYTEST) $(DEVICE_TESTS)
+	tools/sanitized address-device $(SANITIZED_PYTEST) -m device $(DEVICE_TESTS)
 
 micro-thread: build/thread/.built
-	tools/sanitized thread $(SANITIZED_PYTEST) $(DEVICE_TESTS)
+	tools/sanitized thread $(SANITIZED_PYTEST) -m device $(DEVICE_TESTS)
 
 tsan: build/thread/.built ## device tests under ThreadSanitizer
-	tools/sanitized thread $(SANITIZED_PYTEST) $(DEVICE_TESTS)
+	tools/sanitized thread $(SANITIZED_PYTEST) -m device $(DEVICE_TESTS)
 
 bench: setup ## all benchmarks; each prints ratios measured in one run
 	for file in benchmarks/*.py; do $(BIN)/python $$file; done

@@ -20,6 +20,7 @@ from torchport import vnpu
 from torchport.knowledge import support
 from torchport.knowledge.api import Status, apis
 from torchport.knowledge.environment import variables as environment_variables
+from torchport.knowledge.errors import FACES, kinds
 from torchport.knowledge.libraries import libraries
 from torchport.knowledge.support import How
 from torchport.rules.catalogue import catalogue
@@ -108,9 +109,13 @@ def operators() -> str:
             for tier in sorted({row["tier"] for row in rows})
         ),
     )
+    gaps = json.loads((TESTS / "vnpu/ops/dtype_gaps.json").read_text(encoding="utf-8"))
+    implemented = [row for row in rows if row["status"] == "implemented"]
+    known = Counter(row["checks"] for row in implemented)
+    checks = table(["checks read from", "operators"], known.most_common())
     done = table(
-        ["operator", "tier", "family"],
-        ([f"`{row['name']}`", row["tier"], row["family"]] for row in rows if row["status"] == "implemented"),
+        ["operator", "tier", "family", "checks read from"],
+        ([f"`{row['name']}`", row["tier"], row["family"], row["checks"]] for row in implemented),
     )
     return page(
         "Operators of the virtual NPU",
@@ -119,6 +124,14 @@ def operators() -> str:
         "*unexported*: left out on purpose, so that torch_npu takes its other path. "
         "`torchport vnpu ops` lists everything, with reasons.",
         summary,
+        "What an implemented operator refuses is what CANN's own checks refuse, as far as they can be read: from the "
+        "*code* that is executed (and the *page* where it has no list), from the *definition* that the interface is "
+        "generated from, or not at all (*unknown*), where a call that hardware refuses may pass. *incomplete*: a part "
+        "of the code was not followed.",
+        checks,
+        "Dtypes that hardware takes and the virtual NPU does not compute yet (`tests/vnpu/ops/dtype_gaps.json`): it "
+        "refuses them.",
+        table(["operator and parameter", "dtypes"], gaps.items()),
         done,
     )
 
@@ -199,6 +212,63 @@ def interfaces() -> str:
         "*review*: exists and differs. *missing*: there is none. *keep*: harmless, left as it is. "
         "`torchport explain NAME` says the same in the terminal.",
         *parts,
+    )
+
+
+def errors() -> str:
+    """How what goes wrong is told, here and on hardware."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for kind in kinds():
+        for face in FACES:
+            answer = kind.answers[face]
+            row = (
+                str(answer.code),
+                f"`{answer.name}`",
+                f"`{answer.report}`",
+                answer.text or "its own for each case",
+            )
+            groups.setdefault(row, []).append(f"{kind.name} ({face})")
+    by_code = (
+        [*row, ", ".join(names)] for row, names in sorted(groups.items(), key=lambda group: int(group[0][0]))
+    )
+    meanings = (
+        [
+            kind.name,
+            ", ".join(str(kind.answers[face].code) for face in FACES),
+            kind.here,
+            kind.hardware,
+            kind.source,
+        ]
+        for kind in kinds()
+    )
+    engines = json.loads((ROOT / "csrc/opapi/aclnn/engines.json").read_text(encoding="utf-8"))
+    units = Counter(row["engine"] for row in engines.values())
+    on_cpu = ([f"`{name}`", row["device_cpu"]] for name, row in engines.items() if "device_cpu" in row)
+    only = ", ".join(f"`{name}`" for name, row in engines.items() if row["engine"] == "device_cpu")
+    return page(
+        "Errors",
+        "`src/torchport/knowledge/errors.toml` and `csrc/opapi/aclnn/engines.json`",
+        "What `aclGetRecentErrMsg` answers, and torch_npu shows, has the form of CANN: process, time, title and report "
+        "code, CANN's words for the case as far as they are fixed; behind them ours in brackets, and the function: "
+        "`[PID: 1] 2026-01-01-00:00:00.000.000 AclNN_Parameter_Error(EZ1001): Tensor self not implemented for "
+        "DT_INT32, should be in dtype support list [DT_FLOAT16,DT_FLOAT,DT_BFLOAT16,]. [parameter self has dtype "
+        "int32, allowed are ...] [virtual NPU, aclnnGeluGetWorkspaceSize]`. So a search for either finds the other. "
+        "An inner error (E?9999) begins with a line of its own; with TORCH_NPU_COMPACT_ERROR_OUTPUT=1 torch_npu "
+        "replaces it, here as on hardware.",
+        "## By code",
+        table(["code", "name", "report", "CANN's words", "kind of fault (whose answer)"], by_code),
+        "## By kind of fault",
+        "Codes are those of acl, aclnn and Hccl functions.",
+        table(["kind", "codes", "here", "on hardware", "source"], meanings),
+        "## Which unit runs an operator",
+        "A kernel that fails is told by the unit that runs it on a 910B: 507015 by the cube units, 507035 by the "
+        "vector cores, 507018 by the device's own CPU (AICPU). "
+        "`tools/derive_checks --engines` derives it from the kernels that CANN's first phases add: "
+        f"{units['cube']} operators are run by the cube units, {units['vector']} by the vector cores, "
+        f"{units['device_cpu']} by the CPU; of {units['unknown']} it is not known, and 507035 is assumed.",
+        f"Always run by the device's CPU: {only}.",
+        "Run by the device's CPU when the first tensor that is read has one of these dtypes:",
+        table(["operator", "dtypes"], on_cpu),
     )
 
 
@@ -307,6 +377,7 @@ PAGES = {
     "variables": variables,
     "chips": chip_profiles,
     "operators": operators,
+    "errors": errors,
     "workspace": workspace,
 }
 

@@ -14,11 +14,16 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 OPAPI, BUILD = ROOT / "csrc/opapi", ROOT / "build/release"
+sys.path.insert(0, str(OPAPI / "aclnn"))
+
+import check_rows  # noqa: E402
+
 MARKER = re.compile(r'# (\d+) "([^"]*)"')
 
 
@@ -41,9 +46,7 @@ def show(name: str) -> str:
     if row["params"] is not None:
         params = (f"{kind} {param} ({way})" for kind, param, way in row["params"])
         head.append(f"signatures.json: {', '.join(params)}")
-        offered = json.loads((tables / "dtypes.json").read_text(encoding="utf-8")).get(name)
-        rows = [f"{tensors.replace(' ', ', ')}: {dtypes}" for dtypes, tensors in (offered or {}).items()]
-        head += [f"dtypes.json: {each}" for each in rows or ["not listed, nothing is checked"]]
+        head += checked(name, tables, signatures)
     head = [part for each in head for part in textwrap.wrap(each, 117, subsequent_indent="    ")]
     if place is None:
         return comment(head)
@@ -52,6 +55,19 @@ def show(name: str) -> str:
     return (
         comment([*head, "", *text, "", "is for the compiler:"]) + "\n" + expansion(path, first, last) + "\n"
     )
+
+
+def checked(name: str, tables: Path, signatures: dict[str, Any]) -> Iterator[str]:
+    """What the first phase checks on Ascend 910B before anything else."""
+    row = check_rows.rows(tables, signatures)[name]
+    yield f"checks, from {row.evidence}:" + ("" if row.parameters or row.same else " none")
+    for parameter, limits in row.parameters.items():
+        taken = limits["910B"]
+        dtypes = "any dtype" if taken.dtypes is None else " ".join(taken.dtypes) or "refused"
+        most = f", at most {taken.max_rank} dimensions" if taken.max_rank else ""
+        yield f"{parameter}: {dtypes}{most} ({taken.evidence or 'not known'})"
+    for a, b in row.same:
+        yield f"{a} and {b} have one dtype"
 
 
 def state(place: tuple[Path, int, int] | None, unexported: dict[str, str] | None) -> str:

@@ -60,7 +60,7 @@ ON_CPU = re.compile(
     r"fall ?back to (?:run on )?the CPU|running on CPU|fallback to run on the CPU", re.IGNORECASE
 )
 # What the virtual NPU answers where it, and not the hardware, lacks something; and how a refusal by torch_npu looks.
-LACKS = re.compile(r"virtual NPU (?:does not|offers|takes|has no)|not in libopapi\.so|507015")
+LACKS = re.compile(r"virtual NPU (?:does not|offers|takes|has no)|not in libopapi\.so|507015|507018|507035")
 REFUSES = re.compile(r"ERR0\d{4}|Could not run 'aten::|error code is 161002")
 NATIVE, FALLBACK, REFUSED, UNKNOWN = "native", "fallback", "refused", "unknown"
 
@@ -204,7 +204,7 @@ def _measured(call: Callable[[], Any], stderr: Stderr) -> dict[str, Any]:
         "is": word,
         "failed": watch.failed if word is REFUSED else None,
         "why": text.split("\n[ERROR]")[0].strip()[:200],
-        "lost": "507015" in text,
+        "lost": re.search("507015|507018|507035", text) is not None,
     }
 
 

@@ -33,8 +33,8 @@ struct Direction {
 const char *place(bool device) { return device ? "device" : "host"; }
 
 Direction direction(void *dst, const void *src, aclrtMemcpyKind kind) {
-    const AddressSpace &space = Machine::instance().space();
-    const Direction actual{space.contains(src), space.contains(dst)};
+    const Machine &machine = Machine::instance();
+    const Direction actual{machine.on_device(src), machine.on_device(dst)};
     Direction asked = actual;
     switch (kind) {
         case ACL_MEMCPY_HOST_TO_HOST:
@@ -122,7 +122,7 @@ std::byte *check_fill(void *address, size_t room, size_t count) {
     if (count > room)
         fail(FaultKind::OutOfBounds, "{} bytes were to be set at devPtr, which has room for {} (maxCount).", count,
              room);
-    return view(address, count, Machine::instance().space().contains(address), "devPtr");
+    return view(address, count, Machine::instance().on_device(address), "devPtr");
 }
 
 struct Batch {

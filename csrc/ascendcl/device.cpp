@@ -10,6 +10,7 @@
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "ascendcl/configuration.h"
+#include "ascendcl/version.h"
 #include "ascendcl/visible_devices.h"
 #include "device/abort.h"
 #include "device/machine.h"
@@ -45,6 +46,7 @@ void reset_all() {
 aclError aclInit(const char *configPath) {
     return VNPU_API(configPath) {
         machine();
+        acl::cann_version();  // torch_npu, which asks for it first, takes an error for a CANN that has no version
         std::optional<int> device;
         if (configPath != nullptr && *configPath != '\0')
             device = acl::default_device(acl::read_configuration(configPath), configPath);

@@ -1,10 +1,12 @@
-// What went wrong, in CANN's terms: one table from kinds of Fault to codes, and what each thread can ask afterwards.
+// What went wrong, in CANN's terms: one table from kinds of Fault to codes and words (errors.toml), and what each
+// thread can ask afterwards.
 #include <acl/acl_rt.h>
 #include <acl/error_codes/rt_error_codes.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <new>
@@ -18,77 +20,25 @@
 namespace vnpu::acl {
 namespace {
 
-// Codes of the operator API (aclnn) and of the collectives, which no header of the wheel defines by number.
-enum { NN_NULL = 161001, NN_INVALID = 161002, NN_INNER = 561000, NN_NO_KERNEL = 561003, NN_RUNTIME = 361001 };
-enum {
-    HCCL_PARAMETER = 1,
-    HCCL_POINTER = 2,
-    HCCL_MEMORY = 3,
-    HCCL_INNER = 4,
-    HCCL_UNSUPPORTED = 5,
-    HCCL_TIMEOUT = 9,
-    HCCL_RUNTIME = 15
+struct Answer {
+    aclError code;
+    const char *report;  // title and report code, as CANN writes them
+    const char *text;    // CANN's words; torch_npu and people search logs for them
 };
 
 struct Row {
-    FaultKind kind;
-    aclError runtime, operation, collective;
-    const char *report;  // the code that CANN's own sentence would start with
-    const char *title;   // CANN's words for it; torch_npu and people search logs for them
+    Answer runtime, operation, collective;
 };
 
-// Unsupported is 200006, not 207000: torch_npu prints a warning for the latter and goes on as if the call had worked.
-// "EL0004" and "Failed to allocate memory" are what turns an error into torch.npu.OutOfMemoryError. The report codes
-// E?9999 are avoided: with TORCH_NPU_COMPACT_ERROR_OUTPUT torch_npu replaces such a text by "CANN Inner Error".
-constexpr Row kRows[] = {
-    {FaultKind::InvalidArgument, ACL_ERROR_RT_PARAM_INVALID, NN_INVALID, HCCL_PARAMETER, "EE1001", "Invalid argument."},
-    {FaultKind::NullArgument, ACL_ERROR_INVALID_PARAM, NN_NULL, HCCL_POINTER, "EH0002", "A pointer argument is null."},
-    {FaultKind::InvalidDevice, ACL_ERROR_RT_INVALID_DEVICEID, NN_RUNTIME, HCCL_PARAMETER, "EE1001",
-     "The device ID is invalid."},
-    {FaultKind::NoDevice, ACL_ERROR_RT_CONTEXT_NULL, NN_RUNTIME, HCCL_RUNTIME, "EE1001", "The context is null."},
-    {FaultKind::InvalidHandle, ACL_ERROR_RT_INVALID_HANDLE, NN_RUNTIME, HCCL_PARAMETER, "EE1001", "Invalid handle."},
-    {FaultKind::InvalidAddress, ACL_ERROR_RT_PARAM_INVALID, NN_INVALID, HCCL_PARAMETER, "EE1001",
-     "Invalid memory address."},
-    {FaultKind::DoubleFree, ACL_ERROR_RT_MEMORY_FREE, NN_RUNTIME, HCCL_MEMORY, "EE1001", "Memory free error."},
-    {FaultKind::OutOfBounds, ACL_ERROR_RT_PARAM_INVALID, NN_INVALID, HCCL_PARAMETER, "EE1001",
-     "A range runs past its memory."},
-    {FaultKind::WrongDirection, ACL_ERROR_RT_PARAM_INVALID, NN_INVALID, HCCL_PARAMETER, "EE1001",
-     "The copy kind does not match its pointers."},
-    {FaultKind::OutOfMemory, ACL_ERROR_RT_MEMORY_ALLOCATION, NN_RUNTIME, HCCL_MEMORY, "EL0004",
-     "Failed to allocate memory."},
-    {FaultKind::HostLimit, ACL_ERROR_RT_MEMORY_ALLOCATION, NN_RUNTIME, HCCL_MEMORY, "EL0004",
-     "Failed to allocate memory."},
-    {FaultKind::HostOutOfMemory, ACL_ERROR_RT_MEMORY_ALLOCATION, NN_RUNTIME, HCCL_MEMORY, "EL0004",
-     "Failed to allocate memory."},
-    {FaultKind::Timeout, ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, NN_RUNTIME, HCCL_TIMEOUT, "EE1002",
-     "Stream synchronize timeout."},
-    {FaultKind::EventTimeout, ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, NN_RUNTIME, HCCL_TIMEOUT, "EE1002",
-     "Event synchronize timeout."},
-    {FaultKind::KernelFailure, ACL_ERROR_RT_AICORE_EXCEPTION, NN_INNER, HCCL_RUNTIME, "EZ1002",
-     "The aicore execution is abnormal."},
-    {FaultKind::NotReady, ACL_ERROR_RT_EVENT_NOT_COMPLETE, NN_RUNTIME, HCCL_RUNTIME, "EE1001",
-     "The event is not complete."},
-    {FaultKind::Unsupported, ACL_ERROR_FEATURE_UNSUPPORTED, NN_NO_KERNEL, HCCL_UNSUPPORTED, "EE1006",
-     "The virtual NPU does not support this."},
-    {FaultKind::ForkedProcess, ACL_ERROR_RT_DEV_SETUP_ERROR, NN_RUNTIME, HCCL_RUNTIME, "EE1003", "Device setup error."},
-};
+#include "errors.inc"
 
-constexpr Row kInternal = {FaultKind::KernelFailure,
-                           ACL_ERROR_INTERNAL_ERROR,
-                           NN_INNER,
-                           HCCL_INNER,
-                           "EZ1003",
-                           "Internal error of the virtual NPU."};
-
-const Row &row_of(FaultKind kind) {
-    for (const Row &row : kRows)
-        if (row.kind == kind) return row;
-    return kInternal;
-}
-
-aclError code_of(const Row &row, Face face) {
+const Answer &answer_of(const Row &row, Face face) {
     return face == Face::Runtime ? row.runtime : face == Face::Operator ? row.operation : row.collective;
 }
+
+// What a code without a kind of Fault is told as.
+constexpr Answer kOwnCode = {0, "Invalid_Argument(EE1001)", "The argument is invalid. Reason:"};
+constexpr Answer kMissing = {0, "Not_Supported(EE1006)", ""};
 
 // Characters of one message: fixed, so that what a thread remembers has no destructor. Static destructors and other
 // libraries call in after the main thread's own variables are gone.
@@ -144,8 +94,21 @@ void abandon_device(Face face, const char *call, FaultKind kind, const std::stri
     if (ends_queue(face, call)) abandon(Machine::instance().current_index(), {kind, call + (": " + sentence)});
 }
 
-// CANN's form: code, process, time, sentence. torch_npu takes what follows the time when it shortens an error.
-std::string compose(const char *report, const char *title, std::string_view sentence, const char *call) {
+std::string filled(std::string text) {
+    static std::atomic<int> serial{0};
+    const auto fill = [&text](std::string_view what, int (*value)()) {
+        if (const size_t place = text.find(what); place != std::string::npos)
+            text.replace(place, what.size(), std::to_string(value()));
+    };
+    fill("{device}", [] { return std::max(Machine::instance().current_index(), 0); });
+    fill("{serial}", [] { return serial.fetch_add(1) + 1; });
+    return text;
+}
+
+// CANN's form (runtime: error_manager.cc): process, time, title and report code, text. What CANN calls an inner error,
+// E?9999, has a line of its own before; with TORCH_NPU_COMPACT_ERROR_OUTPUT torch_npu replaces such a message, as it
+// does on hardware, and takes of others what follows the time.
+std::string compose(const Answer &answer, std::string_view sentence, const char *call) {
     const auto now = std::chrono::system_clock::now();
     const auto micros =
         std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count() % 1'000'000;
@@ -154,8 +117,13 @@ std::string compose(const char *report, const char *title, std::string_view sent
     localtime_r(&seconds, &local);
     std::array<char, 32> stamp{};
     const size_t length = std::strftime(stamp.data(), stamp.size(), "%Y-%m-%d-%H:%M:%S", &local);
-    return fmt::format("{}: [PID: {}] {}.{:03}.{:03} {} {} [virtual NPU, {}]", report, getpid(),
-                       std::string_view(stamp.data(), length), micros / 1000, micros % 1000, title, sentence, call);
+    const std::string_view report = answer.report;
+    const std::string_view code = report.substr(report.rfind('(') + 1, 6);
+    const std::string head = code.ends_with("9999") ? fmt::format("{}: Inner Error!\n{}", code, code) : "";
+    const std::string text =
+        *answer.text == 0 ? std::string(sentence) : fmt::format("{} [{}]", filled(answer.text), sentence);
+    return fmt::format("{}[PID: {}] {}.{:03}.{:03} {}: {} [virtual NPU, {}]", head, getpid(),
+                       std::string_view(stamp.data(), length), micros / 1000, micros % 1000, report, text, call);
 }
 
 }  // namespace
@@ -180,39 +148,38 @@ void set_error(aclError code, std::string_view message) {
 }
 
 aclError caught(Face face, const char *call) noexcept {
-    const Row *row = &kInternal;
+    FaultKind kind = FaultKind::KernelFailure;
+    Answer answer = answer_of(kInternal, face);
     std::string sentence;
-    aclError code = ACL_ERROR_INTERNAL_ERROR;
     try {
         try {
             throw;
         } catch (const Fault &fault) {
-            row = &row_of(fault.kind());
-            code = code_of(*row, face);
+            kind = fault.kind();
+            answer = answer_of(row_of(kind), face);
             sentence = fault.what();
         } catch (const Error &error) {
-            code = error.code();
-            set_error(code, compose("EE1001", "Invalid use of the API.", error.what(), call));
-            abandon_device(face, call, FaultKind::Unsupported, error.what());
-            return code;
+            kind = FaultKind::Unsupported;
+            answer = face == Face::Operator ? kMissing : kOwnCode;
+            answer.code = error.code();
+            sentence = error.what();
         } catch (const std::bad_alloc &) {
-            row = &row_of(FaultKind::HostOutOfMemory);
-            code = face == Face::Runtime ? ACL_ERROR_BAD_ALLOC : code_of(*row, face);
+            kind = FaultKind::HostOutOfMemory;
+            answer = answer_of(row_of(kind), face);
+            if (face == Face::Runtime) answer.code = ACL_ERROR_BAD_ALLOC;
             sentence = "This machine's memory is exhausted.";
         } catch (const std::exception &error) {
-            code = code_of(*row, face);
             sentence = error.what();
         } catch (...) {
-            code = code_of(*row, face);
             sentence = "An exception that is not a std::exception.";
         }
-        set_error(code, compose(row->report, row->title, sentence, call));
-        abandon_device(face, call, row->kind, sentence);
+        set_error(answer.code, compose(answer, sentence, call));
+        abandon_device(face, call, kind, sentence);
     } catch (...) {
         // No memory for the sentence: the code must do.
-        recent.code = code;
+        recent.code = answer.code;
     }
-    return code;
+    return answer.code;
 }
 
 }  // namespace vnpu::acl

@@ -98,7 +98,11 @@ void acl::drain_all() {
         if (machine.active(i)) machine.drain(i);
 }
 
-bool acl::pinned(const void *address, size_t size) { return ranges().covers(address, size); }
+bool acl::pinned(const void *address, size_t size) {
+    Machine &machine = Machine::instance();
+    return ranges().covers(address, size) ||
+           (machine.space().in_window(address) && machine.mappings().on_host(address, size));
+}
 
 aclError aclrtMallocHost(void **hostPtr, size_t size) {
     return VNPU_API(hostPtr, size) { required(hostPtr, "hostPtr") = allocate(size); };

@@ -53,8 +53,14 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrt
         if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
         aligned(size, "size");
         const aclrtMemLocation where = required(prop, "prop").location;
+        // torch_npu's pinned segments (pin_memory_expandable_segments), from CANN 8.5.0 on
+        if (where.type == ACL_MEM_LOCATION_TYPE_HOST) {
+            *handle = memories.add(std::make_shared<PhysicalMemory>(size));
+            return;
+        }
         if (where.type != ACL_MEM_LOCATION_TYPE_DEVICE)
-            fail(FaultKind::Unsupported, "Physical memory exists on devices only; location type {} was asked for.",
+            fail(FaultKind::Unsupported,
+                 "Physical memory is made on a device (1) or the host (0); location type {} was asked for.",
                  static_cast<int>(where.type));
         Device &device = Machine::instance().device(static_cast<int>(where.id));
         *handle = memories.add(std::make_shared<PhysicalMemory>(device.heap(), device.index(), size));
@@ -84,7 +90,7 @@ aclError aclrtUnmapMem(void *virPtr) {
     return VNPU_API(virPtr) {
         acl::not_null(virPtr, "virPtr");
         Machine &machine = Machine::instance();
-        if (machine.mappings().device_at(virPtr) >= 0) acl::drain_all();
+        if (machine.mappings().any(virPtr, 1)) acl::drain_all();
         machine.mappings().unmap(virPtr);
     };
 }

@@ -48,7 +48,7 @@ void refuse_aborted() {
 }
 
 void fail_aborted(int device) {
-    fail(FaultKind::KernelFailure, "The tasks of virtual NPU {} were aborted (aclrtDeviceTaskAbort).", device);
+    fail(FaultKind::Aborted, "The tasks of virtual NPU {} were aborted (aclrtDeviceTaskAbort).", device);
 }
 
 }  // namespace vnpu

@@ -89,6 +89,18 @@ void AddressSpace::unmap(void *address, size_t size) {
         fail(FaultKind::HostOutOfMemory, "Unmapping {} bytes of device memory failed: {}.", size, std::strerror(errno));
 }
 
+void AddressSpace::map_for_host(void *address, size_t size, int file, uint64_t offset) {
+    if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, static_cast<off_t>(offset)) ==
+        MAP_FAILED)
+        fail(FaultKind::HostOutOfMemory, "Mapping {} bytes of host memory failed: {}.", size, std::strerror(errno));
+}
+
+void AddressSpace::unmap_for_host(void *address, size_t size) {
+    if (mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        fail(FaultKind::HostOutOfMemory, "Unmapping {} bytes of host memory failed: {}.", size, std::strerror(errno));
+    madvise(address, size, MADV_DONTDUMP);
+}
+
 void AddressSpace::protect(void *address, size_t size, bool usable) {
     if (mprotect(alias(address), size, usable ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
         fail(FaultKind::HostOutOfMemory,

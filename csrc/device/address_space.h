@@ -62,6 +62,9 @@ class AddressSpace {
     // Shows `size` bytes of the file at `offset` behind the device address; and takes them away.
     void map(void *address, size_t size, int file, uint64_t offset);
     void unmap(void *address, size_t size);
+    // The same for host memory, which the program reads and writes at the address itself.
+    void map_for_host(void *address, size_t size, int file, uint64_t offset);
+    void unmap_for_host(void *address, size_t size);
 
     // Lets kernels touch mapped device memory, or not: whoever does all the same crashes.
     void protect(void *address, size_t size, bool usable);

@@ -40,6 +40,18 @@ uint32_t next_id() noexcept {
     return ++last;
 }
 
+// Of a task that has failed in a replay: what failed on the way to a core is that elsewhere as well.
+FaultKind in_replay(FaultKind kind) noexcept {
+    switch (kind) {
+        case FaultKind::KernelFailure:
+        case FaultKind::VectorFailure:
+        case FaultKind::DeviceCpuFailure:
+            return FaultKind::GraphFailure;
+        default:
+            return kind;
+    }
+}
+
 }  // namespace
 
 Graph::Graph() : id_(next_id()) {}
@@ -59,9 +71,10 @@ void Graph::execute(Stream &stream) {
             try {
                 task->run();
             } catch (const Fault &fault) {
-                throw Fault(fault.kind(), fmt::format("{} of graph {}: {}", task->name(), self->id_, fault.what()));
+                throw Fault(in_replay(task->failure(fault.kind())),
+                            fmt::format("{} of graph {}: {}", task->name(), self->id_, fault.what()));
             } catch (const std::exception &error) {
-                fail(FaultKind::KernelFailure, "{} of graph {} failed: {}", task->name(), self->id_, error.what());
+                fail(FaultKind::GraphFailure, "{} of graph {} failed: {}", task->name(), self->id_, error.what());
             }
             if (Trace::enabled()) Trace::task(*current_worker(), task->name(), "");
         }

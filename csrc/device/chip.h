@@ -1,11 +1,16 @@
 // Chip profiles: the rows of knowledge/devices.toml, compiled in (chips.inc is generated from it).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace vnpu {
+
+// Whose operators a chip has, as CANN's checks tell them apart. A3 has those of 910B.
+enum class Generation : uint8_t { k910B, k910A, k310P };
+inline constexpr size_t kGenerations = 3;
 
 struct Chip {
     const char *name;  // what aclrtGetSocName answers
@@ -15,8 +20,9 @@ struct Chip {
     double bandwidth_gbs;   // memory bandwidth, GB/s
     double clock_ghz;
     uint64_t l2_bytes;
-    bool bf16;            // has bfloat16 arithmetic
-    bool inf_nan;         // results out of range can become inf and nan; false: they saturate, always
+    bool bf16;     // has bfloat16 arithmetic
+    bool inf_nan;  // results out of range can become inf and nan; false: they saturate, always
+    Generation generation;
     const char *lacking;  // of names that begin with this one: why there is no profile; otherwise null
 };
 

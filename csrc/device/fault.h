@@ -1,5 +1,5 @@
 // What can go wrong on the virtual device. Vendor codes are somebody else's business:
-// csrc/ascendcl/error.cpp maps each kind to CANN's code in one table.
+// src/torchport/knowledge/errors.toml maps each kind to CANN's codes and words.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,24 +11,33 @@
 namespace vnpu {
 
 enum class FaultKind {
-    InvalidArgument,  // a value outside what the call allows
-    NullArgument,     // a required pointer is null
-    InvalidDevice,    // no such device
-    NoDevice,         // the calling thread has not chosen a device
-    InvalidHandle,    // not a live stream, event, context or memory handle
-    InvalidAddress,   // not an address of live memory of the expected kind
-    DoubleFree,       // memory that was freed before
-    OutOfBounds,      // a range that runs past the end of its allocation
-    WrongDirection,   // a copy whose kind does not match its pointers
-    OutOfMemory,      // device memory is full
-    HostLimit,        // VNPU_HOST_LIMIT: this machine's memory would be exhausted
-    HostOutOfMemory,  // the host allocator failed
-    Timeout,          // a wait for a stream or device ran out of time
-    EventTimeout,     // a wait for an event did
-    KernelFailure,    // an operator threw while it ran on its stream
-    NotReady,         // asked for a result that is not there yet
-    Unsupported,      // the virtual NPU does not offer this
-    ForkedProcess,    // used in a child made by fork()
+    InvalidArgument,   // a value outside what the call allows
+    NullArgument,      // a required pointer is null
+    InvalidDevice,     // no such device
+    NoDevice,          // the calling thread has not chosen a device
+    InvalidHandle,     // not a live stream, event, context or memory handle
+    InvalidAddress,    // not an address of live memory of the expected kind
+    DoubleFree,        // memory that was freed before
+    OutOfBounds,       // a range that runs past the end of its allocation
+    WrongDirection,    // a copy whose kind does not match its pointers
+    OutOfMemory,       // device memory is full
+    HostLimit,         // VNPU_HOST_LIMIT: this machine's memory would be exhausted
+    HostOutOfMemory,   // the host allocator failed
+    Timeout,           // a wait for a stream or device ran out of time
+    EventTimeout,      // a wait for an event did
+    KernelFailure,     // a task threw while it ran on its stream
+    VectorFailure,     // likewise, an operator of the vector cores
+    DeviceCpuFailure,  // likewise, an operator of the device's own CPU
+    GraphFailure,      // likewise, while its graph was replayed
+    Aborted,           // the device's tasks were dropped during the call
+    RankSilent,        // another rank does not take part in a collective
+    RankGone,          // another rank has ended
+    RanksDisagree,     // ranks called different collectives
+    NotReady,          // asked for a result that is not there yet
+    Unsupported,       // the virtual NPU does not offer this
+    TilingRefused,     // right parameters that the kernel of an operator that is one kernel has no plan for
+    PartRefused,       // the same of one of the kernels that an operator is made of
+    ForkedProcess,     // used in a child made by fork()
 };
 
 class Fault : public std::runtime_error {

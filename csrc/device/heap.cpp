@@ -59,14 +59,15 @@ Heap::Heap(int device, uint64_t capacity, AddressSpace &space, HostBudget &budge
 }
 
 Heap::~Heap() {
-    budget_.give(used_);
+    for (const auto &[offset, block] : live_)
+        if (block.kind != Kind::Reserved) budget_.give(block.size - block.guard);
     close(file_);
 }
 
-uint64_t Heap::take(size_t size, bool physical) {
+uint64_t Heap::take(size_t size, Kind kind) {
     if (size == 0) fail(FaultKind::InvalidArgument, "An allocation of 0 bytes of device memory was asked for.");
     const std::lock_guard lock(mutex_);
-    const uint64_t guard = checked_ && !physical ? kPage : 0;
+    const uint64_t guard = checked_ && kind == Kind::Addressed ? kPage : 0;
     const uint64_t pages = size > capacity_ ? size : bytes::round_up(size, kPage, "size");
     const uint64_t need = bytes::sum(pages, guard, "size");
     const auto find = [&] {
@@ -85,11 +86,11 @@ uint64_t Heap::take(size_t size, bool physical) {
              device_, gib(size), gib(used_), gib(capacity_));
     const uint64_t offset = it->first;
     if (guard != 0) space_.protect(space_.device_base(device_) + offset, pages, true);
-    budget_.take(pages);
+    if (kind != Kind::Reserved) budget_.take(pages);
     const uint64_t rest = it->second - need;
     free_.erase(it);
     if (rest != 0) free_.emplace(offset + need, rest);
-    live_.emplace(offset, Block{need, size, physical ? 0 : lead(size), guard, physical, false});
+    live_.emplace(offset, Block{need, size, kind == Kind::Addressed ? lead(size) : 0, guard, kind, false});
     auto overlapped = freed_.upper_bound(offset);
     if (overlapped != freed_.begin() && std::prev(overlapped)->first + std::prev(overlapped)->second.size > offset)
         --overlapped;
@@ -108,8 +109,8 @@ void Heap::give(Blocks::iterator block) {
         fail(FaultKind::HostOutOfMemory, "Giving device memory back to the machine failed: {}.", std::strerror(errno));
     if (quarantined) space_.protect(space_.device_base(device_) + start, pages, false);
     used_ -= pages;
-    budget_.give(pages);
-    if (!block->second.physical) freed_.insert(*block);
+    if (block->second.kind != Kind::Reserved) budget_.give(pages);
+    if (block->second.kind == Kind::Addressed) freed_.insert(*block);
     live_.erase(block);
     space_.revise();
     if (quarantined)
@@ -147,7 +148,7 @@ uint64_t Heap::lead(size_t size) const {
 }
 
 void *Heap::allocate(size_t size) {
-    const uint64_t offset = take(size, false);
+    const uint64_t offset = take(size, Kind::Addressed);
     return space_.device_base(device_) + offset + lead(size);
 }
 
@@ -162,7 +163,8 @@ void Heap::free(void *address) {
     const std::lock_guard lock(mutex_);
     if (!owns(address)) fail(FaultKind::InvalidAddress, "{} is not an address of virtual NPU {}.", address, device_);
     const uint64_t offset = offset_of(address);
-    if (const auto it = starting_at(live_, offset); it != live_.end() && !it->second.physical) return give(it);
+    if (const auto it = starting_at(live_, offset); it != live_.end() && it->second.kind == Kind::Addressed)
+        return give(it);
     const auto before = starting_at(freed_, offset);
     if (before != freed_.end() && std::exchange(before->second.cleared, false)) return;
     // An address inside live memory may have been the start of an allocation once; that is not what is wrong now.
@@ -185,7 +187,9 @@ const Heap::Blocks::value_type *Heap::holding(uint64_t offset) const noexcept {
     const auto after = live_.upper_bound(offset);
     if (after == live_.begin()) return nullptr;
     const auto &found = *std::prev(after);
-    return !found.second.physical && offset - found.first - found.second.lead < found.second.length ? &found : nullptr;
+    return found.second.kind == Kind::Addressed && offset - found.first - found.second.lead < found.second.length
+               ? &found
+               : nullptr;
 }
 
 std::optional<Allocation> Heap::allocation(const void *address) const {
@@ -202,7 +206,7 @@ std::string Heap::why_dead(const void *address) const {
             return describe(describe_block(block)) + " has been freed";
     for (auto before = live_.upper_bound(offset); before != live_.begin();) {
         const auto &block = *--before;
-        if (block.second.physical) continue;
+        if (block.second.kind != Kind::Addressed) continue;
         const uint64_t start = block.first + block.second.lead;
         return offset < start
                    ? fmt::format("{} begins {} bytes behind", describe(describe_block(block)), start - offset)
@@ -212,13 +216,19 @@ std::string Heap::why_dead(const void *address) const {
     return fmt::format("virtual NPU {} has never given it out", device_);
 }
 
-uint64_t Heap::allocate_physical(size_t size) { return take(size, true); }
+uint64_t Heap::allocate_physical(size_t size) { return take(size, Kind::Physical); }
 
-void Heap::free_physical(uint64_t offset) {
+void Heap::free_physical(uint64_t offset) { give_unaddressed(offset, Kind::Physical, "physical memory"); }
+
+uint64_t Heap::reserve(size_t size) { return take(size, Kind::Reserved); }
+
+void Heap::release(uint64_t offset) { give_unaddressed(offset, Kind::Reserved, "reserved memory"); }
+
+void Heap::give_unaddressed(uint64_t offset, Kind kind, const char *what) {
     const std::lock_guard lock(mutex_);
     const auto it = live_.find(offset);
-    if (it == live_.end() || !it->second.physical)
-        fail(FaultKind::InvalidHandle, "Offset {:#x} is not physical memory of virtual NPU {}.", offset, device_);
+    if (it == live_.end() || it->second.kind != kind)
+        fail(FaultKind::InvalidHandle, "Offset {:#x} is not {} of virtual NPU {}.", offset, what, device_);
     give(it);
 }
 
@@ -236,7 +246,7 @@ void Heap::clear() {
     const std::lock_guard lock(mutex_);
     for (auto it = live_.begin(); it != live_.end();) {
         const auto block = it++;
-        if (block->second.physical) continue;
+        if (block->second.kind != Kind::Addressed) continue;
         block->second.cleared = true;
         give(block);
     }

@@ -55,23 +55,31 @@ class Heap {
     void free_physical(uint64_t offset);
     int file() const noexcept { return file_; }
 
+    // Room that is taken and never touched: what a library keeps for itself on hardware. It takes none of this
+    // machine's memory, nor of HostBudget. Fault OutOfMemory.
+    uint64_t reserve(size_t size);
+    void release(uint64_t offset);
+
     uint64_t capacity() const noexcept { return capacity_; }
     uint64_t used() const;
     uint64_t peak() const;  // the most that was ever in use
-    // Frees what is still allocated at an address (device reset). Physical memory belongs to its PhysicalMemory.
+    // Frees what is still allocated at an address (device reset). Physical memory belongs to its PhysicalMemory, and
+    // what is reserved to who has reserved it.
     void clear();
 
   private:
+    enum class Kind { Addressed, Physical, Reserved };
     struct Block {
         uint64_t size;    // whole pages
         uint64_t length;  // what was asked for
         uint64_t lead;    // bytes before its address
         uint64_t guard;   // bytes that nothing can touch, the last
-        bool physical;
+        Kind kind;
         bool cleared;  // freed by clear()
     };
     using Blocks = std::map<uint64_t, Block>;  // by offset
-    uint64_t take(size_t size, bool physical);
+    uint64_t take(size_t size, Kind kind);
+    void give_unaddressed(uint64_t offset, Kind kind, const char *what);
     void give(Blocks::iterator block);
     void merge(uint64_t start, uint64_t size);
     static Blocks::iterator starting_at(Blocks &blocks, uint64_t offset);

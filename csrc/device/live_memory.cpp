@@ -71,7 +71,9 @@ int running_device() noexcept {
 void host_range(const void *address, uint64_t size, const char *name) {
     const auto start = reinterpret_cast<uintptr_t>(address);
     const uintptr_t end = bytes::sum(start, size, name);
-    const AddressSpace &space = Machine::instance().space();
+    Machine &machine = Machine::instance();
+    const AddressSpace &space = machine.space();
+    if (space.in_window(address) && machine.mappings().on_host(address, size)) return;
     const auto device = reinterpret_cast<uintptr_t>(space.device_base(0));
     if (space.contains(address) || (start < device && end > device))
         fail(FaultKind::OutOfBounds, "{} bytes at {} ({}) are not host memory: the device's addresses begin at {:#x}.",

@@ -18,11 +18,12 @@
 namespace vnpu {
 
 struct Settings {
-    int devices;          // VNPU_DEVICES, 1 to 64; default 8
-    const Chip *chip;     // VNPU_SOC; default Ascend910B1
-    uint64_t host_limit;  // VNPU_HOST_LIMIT, bytes or with a unit (GiB, GB, MiB ...); default 80 % of this machine's
-    bool check_memory;    // VNPU_CHECK_MEMORY=1: guard pages and a quarantine for freed blocks; default 0
-    bool any_dtype;       // VNPU_DTYPES=any: operators compute in dtypes that the chip lacks; default chip
+    int devices;           // VNPU_DEVICES, 1 to 64; default 8
+    const Chip *chip;      // VNPU_SOC; default Ascend910B1
+    uint64_t host_limit;   // VNPU_HOST_LIMIT, bytes or with a unit (GiB, GB, MiB ...); default 80 % of this machine's
+    bool check_memory;     // VNPU_CHECK_MEMORY=1: guard pages and a quarantine for freed blocks; default 0
+    bool hardware_checks;  // VNPU_CHECKS: operators refuse what hardware refuses; any = what the CPU can do as well
+    bool hidden_bugs;      // VNPU_HIDDEN_BUGS=hardware: what hardware does not notice gives a value; default error
     static Settings from_environment();  // Fault InvalidArgument names the variable, the value and what is allowed
 };
 
@@ -89,6 +90,11 @@ class Machine {
     std::string why_dead(const void *address);
     // Device that holds the address; -1 when it is not device memory.
     int device_of(const void *address);
+    // Whether the address is one of the devices', live or not: it lies in their range, and no host memory is mapped
+    // there.
+    bool on_device(const void *address) const {
+        return space_.contains(address) && !(space_.in_window(address) && mappings_.on_host(address, 1));
+    }
 
   private:
     Machine();

@@ -1,8 +1,34 @@
 #include "device/mapping.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "device/fault.h"
 
 namespace vnpu {
+namespace {
+
+int host_file(size_t size) {
+    const int file = memfd_create("vnpu-pinned", MFD_CLOEXEC);
+    if (file >= 0 && ftruncate(file, static_cast<off_t>(size)) == 0) return file;
+    const int why = errno;
+    if (file >= 0) close(file);
+    fail(FaultKind::HostOutOfMemory, "{} bytes of host memory could not be made: {}.", size, std::strerror(why));
+}
+
+}  // namespace
+
+PhysicalMemory::PhysicalMemory(size_t size) : size_(size), file_(host_file(size)) {}
+
+PhysicalMemory::~PhysicalMemory() {
+    if (on_host())
+        close(file_);
+    else
+        heap_->free_physical(offset_);
+}
 
 void Mappings::map(void *address, size_t size, size_t offset, std::shared_ptr<PhysicalMemory> memory) {
     const std::lock_guard lock(mutex_);
@@ -17,7 +43,10 @@ void Mappings::map(void *address, size_t size, size_t offset, std::shared_ptr<Ph
     const bool overlaps_before = next != live_.begin() && std::prev(next)->first + std::prev(next)->second.size > at;
     if (overlaps_next || overlaps_before)
         fail(FaultKind::InvalidArgument, "Memory is mapped in the {} bytes at {} already.", size, address);
-    space_.map(address, size, memory->heap().file(), memory->offset() + offset);
+    if (memory->on_host())
+        space_.map_for_host(address, size, memory->file(), offset);
+    else
+        space_.map(address, size, memory->file(), memory->offset() + offset);
     live_.emplace(at, Mapping{size, std::move(memory)});
 }
 
@@ -25,7 +54,10 @@ void Mappings::unmap(void *address) {
     const std::lock_guard lock(mutex_);
     const auto it = live_.find(reinterpret_cast<uintptr_t>(address));
     if (it == live_.end()) fail(FaultKind::InvalidAddress, "No mapping starts at {}.", address);
-    space_.unmap(address, it->second.size);
+    if (it->second.memory->on_host())
+        space_.unmap_for_host(address, it->second.size);
+    else
+        space_.unmap(address, it->second.size);
     live_.erase(it);
     space_.revise();
 }
@@ -62,17 +94,30 @@ Allocation Mappings::run(Table::const_iterator first) const {
 std::optional<Allocation> Mappings::allocation(const void *address) const {
     const std::lock_guard lock(mutex_);
     const auto it = find(address);
-    return it == live_.end() ? std::nullopt : std::optional(run(it));
+    return it == live_.end() || it->second.memory->on_host() ? std::nullopt : std::optional(run(it));
 }
 
 std::string Mappings::why_dead(const void *address) const {
     const std::lock_guard lock(mutex_);
     const auto at = reinterpret_cast<uintptr_t>(address);
     const auto after = live_.upper_bound(at);
-    if (after == live_.begin()) return "nothing is mapped there";
+    if (const auto here = find(address); here != live_.end() && here->second.memory->on_host())
+        return "host memory is mapped there";
+    if (after == live_.begin() || std::prev(after)->second.memory->on_host()) return "nothing is mapped there";
     const Allocation before = run(std::prev(after));
     return fmt::format("nothing is mapped there, and {} ends {} bytes before", describe(before),
                        at - before.start - before.size);
+}
+
+bool Mappings::on_host(const void *address, size_t size) const {
+    const std::lock_guard lock(mutex_);
+    auto at = reinterpret_cast<uintptr_t>(address);
+    const uintptr_t end = at + size;
+    for (auto it = find(address); it != live_.end() && it->first <= at && it->second.memory->on_host(); ++it) {
+        at = it->first + it->second.size;
+        if (at >= end) return true;
+    }
+    return false;
 }
 
 int Mappings::device_at(const void *address) const {

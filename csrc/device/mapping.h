@@ -18,21 +18,25 @@ namespace vnpu {
 class PhysicalMemory {
   public:
     PhysicalMemory(Heap &heap, int device, size_t size)
-        : heap_(heap), device_(device), size_(size), offset_(heap.allocate_physical(size)) {}
-    ~PhysicalMemory() { heap_.free_physical(offset_); }
+        : heap_(&heap), device_(device), size_(size), offset_(heap.allocate_physical(size)), file_(heap.file()) {}
+    // The host's, pinned. Fault HostOutOfMemory.
+    explicit PhysicalMemory(size_t size);
+    ~PhysicalMemory();
     PhysicalMemory(const PhysicalMemory &) = delete;
     PhysicalMemory &operator=(const PhysicalMemory &) = delete;
 
-    Heap &heap() const noexcept { return heap_; }
-    int device() const noexcept { return device_; }
+    bool on_host() const noexcept { return heap_ == nullptr; }
+    int device() const noexcept { return device_; }  // -1: the host
     size_t size() const noexcept { return size_; }
     uint64_t offset() const noexcept { return offset_; }
+    int file() const noexcept { return file_; }
 
   private:
-    Heap &heap_;
-    const int device_;
+    Heap *const heap_ = nullptr;
+    const int device_ = -1;
     const size_t size_;
-    const uint64_t offset_;
+    const uint64_t offset_ = 0;
+    const int file_;
 };
 
 class Mappings {
@@ -46,12 +50,14 @@ class Mappings {
     void unmap(void *address);
     // Whether anything is mapped in the `size` bytes at `address`.
     bool any(const void *address, size_t size) const;
-    // The mapped run that holds the address: mappings that touch count as one.
+    // The mapped run of a device's memory that holds the address: mappings that touch count as one.
     std::optional<Allocation> allocation(const void *address) const;
     // Why none does: what is mapped before it.
     std::string why_dead(const void *address) const;
     // Device whose memory is mapped at `address`; -1 when none is.
     int device_at(const void *address) const;
+    // Whether the host's memory is mapped in all of the `size` bytes at `address`.
+    bool on_host(const void *address, size_t size) const;
 
   private:
     struct Mapping {

@@ -73,11 +73,15 @@ Settings Settings::from_environment() {
     settings.chip = &find_chip(variable("VNPU_SOC", "Ascend910B1"));
     const std::string_view limit = variable("VNPU_HOST_LIMIT", "");
     settings.host_limit = limit.empty() ? default_host_limit() : bytes(limit);
-    const std::string_view dtypes = variable("VNPU_DTYPES", "chip");
-    settings.any_dtype = dtypes == "any";
-    if (!settings.any_dtype && dtypes != "chip")
-        fail(FaultKind::InvalidArgument, "VNPU_DTYPES={} is neither chip (the dtypes that the chip has) nor any.",
-             dtypes);
+    const std::string_view checks = variable("VNPU_CHECKS", "hardware");
+    settings.hardware_checks = checks == "hardware";
+    if (!settings.hardware_checks && checks != "any")
+        fail(FaultKind::InvalidArgument, "VNPU_CHECKS={} is neither hardware (what it refuses is refused) nor any.",
+             checks);
+    const std::string_view bugs = variable("VNPU_HIDDEN_BUGS", "error");
+    settings.hidden_bugs = bugs == "hardware";
+    if (!settings.hidden_bugs && bugs != "error")
+        fail(FaultKind::InvalidArgument, "VNPU_HIDDEN_BUGS={} is neither error nor hardware.", bugs);
     const std::string_view check = variable("VNPU_CHECK_MEMORY", "0");
     settings.check_memory = check == "1";
     if (!settings.check_memory && check != "0")

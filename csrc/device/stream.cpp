@@ -168,10 +168,11 @@ void Stream::execute(Task &task) noexcept {
     try {
         task.run();
     } catch (const Fault &fault) {
-        failure.emplace(fault.kind(), fmt::format("{}: {}", task.name(), fault.what()));
+        failure.emplace(task.failure(fault.kind()), fmt::format("{}: {}", task.name(), fault.what()));
     } catch (const std::exception &error) {
-        failure.emplace(FaultKind::KernelFailure, fmt::format("{} failed on stream {} of virtual NPU {}: {}",
-                                                              task.name(), id_, device_, error.what()));
+        failure.emplace(
+            task.failure(FaultKind::KernelFailure),
+            fmt::format("{} failed on stream {} of virtual NPU {}: {}", task.name(), id_, device_, error.what()));
     }
     if (Trace::enabled()) Trace::task(*this, task.name(), failure ? failure->what() : "");
     if (failure && !aborting(device_)) {

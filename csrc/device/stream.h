@@ -26,6 +26,8 @@ class Task {
 
     virtual void run() = 0;                // on the worker; what it throws becomes the stream's failure
     virtual std::string name() const = 0;  // the operator's name, for messages and the trace
+    // What it counts as that run() has thrown a Fault of this kind, or KernelFailure for any other exception.
+    virtual FaultKind failure(FaultKind thrown) noexcept { return thrown; }
     // Whether it runs on a stream that a failure has stopped: others wait for what it signals.
     virtual bool always() const noexcept { return false; }
 

@@ -8,6 +8,7 @@
 #include "device/live_memory.h"
 #include "device/machine.h"
 #include "hccl/communicator.h"
+#include "hccl/group.h"
 
 using namespace vnpu;
 using namespace vnpu::hccl;
@@ -72,6 +73,15 @@ class Draft {
     void submit(aclrtStream stream) {
         Communicator::submit(comm_, *Machine::instance().stream(stream), std::move(plan_));
     }
+    // The same; between HcclGroupStart and HcclGroupEnd of this thread, at the end of it.
+    void submit_grouped(aclrtStream stream) {
+        if (!in_group()) return submit(stream);
+        auto queue = Machine::instance().stream(stream);
+        const auto plan = std::make_shared<Plan>(std::move(plan_));
+        keep(comm_, plan->call, stream,
+             [comm = comm_, queue = std::move(queue), plan] { Communicator::submit(comm, *queue, std::move(*plan)); });
+    }
+    const std::shared_ptr<Communicator> &communicator() const { return comm_; }
 
   private:
     const std::shared_ptr<Communicator> comm_;
@@ -199,6 +209,14 @@ void deliver(Draft draft, std::span<const HcclSendRecvItem> items, aclrtStream s
     draft.submit(stream);
 }
 
+// The same for one; between HcclGroupStart and HcclGroupEnd it becomes part of a batch.
+void deliver_grouped(Draft draft, const HcclSendRecvItem &item, aclrtStream stream) {
+    if (!in_group()) return deliver(std::move(draft), {&item, 1}, stream);
+    draft.peer(item.remoteRank, "remoteRank");
+    draft.elements(item.buf, 0, item.count, item.dataType, "buf");
+    keep(draft.communicator(), item, stream);
+}
+
 }  // namespace
 
 // Each rank reduces one slice and tells all others the result.
@@ -225,7 +243,7 @@ HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataT
         }
         draft.round() = std::move(reduce);
         draft.round() = std::move(spread);
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -242,7 +260,7 @@ HcclResult HcclReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType
             round.fold = Fold{&how, from, draft.elements(recvBuf, 0, count, dataType, "recvBuf"), count * how.element};
         else
             round.sends.push_back({to, from, count * how.element});
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -258,7 +276,7 @@ HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint3
             send_to_all(draft, round, at, count * size_of(dataType));
         else
             round.receives.push_back({from, at, count * size_of(dataType)});
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -278,7 +296,7 @@ HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDat
         } else {
             round.receives.push_back({from, to, recvCount * size_of(dataType)});
         }
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -288,7 +306,7 @@ HcclResult HcclAllGather(void *sendBuf, void *recvBuf, uint64_t sendCount, HcclD
         Draft draft(comm, "HcclAllGather", HCCL_CMD_ALLGATHER);
         draft.says(sendCount, dataType);
         all_gather(draft, sendBuf, sendCount, recvBuf, EvenParts(draft.size(), sendCount), dataType);
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -299,7 +317,7 @@ HcclResult HcclAllGatherV(void *sendBuf, uint64_t sendCount, void *recvBuf, cons
         draft.says(0, dataType);
         all_gather(draft, sendBuf, sendCount, recvBuf, Parts(recvCounts, recvDispls, "recvCounts", "recvDispls"),
                    dataType);
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -309,7 +327,7 @@ HcclResult HcclReduceScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, H
         Draft draft(comm, "HcclReduceScatter", HCCL_CMD_REDUCE_SCATTER);
         draft.says(recvCount, dataType, op);
         reduce_scatter(draft, sendBuf, EvenParts(draft.size(), recvCount), recvBuf, recvCount, dataType, op);
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -321,7 +339,7 @@ HcclResult HcclReduceScatterV(void *sendBuf, const void *sendCounts, const void 
         draft.says(0, dataType, op);
         reduce_scatter(draft, sendBuf, Parts(sendCounts, sendDispls, "sendCounts", "sendDispls"), recvBuf, recvCount,
                        dataType, op);
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -333,7 +351,7 @@ HcclResult HcclAlltoAll(const void *sendBuf, uint64_t sendCount, HcclDataType se
             draft.says(sendCount, sendType);
             all_to_all(draft, {sendBuf, sendType}, EvenParts(draft.size(), sendCount), {recvBuf, recvType},
                        EvenParts(draft.size(), recvCount));
-            draft.submit(stream);
+            draft.submit_grouped(stream);
         });
 }
 
@@ -345,7 +363,7 @@ HcclResult HcclAlltoAllV(const void *sendBuf, const void *sendCounts, const void
         draft.says(0, sendType);
         all_to_all(draft, {sendBuf, sendType}, Parts(sendCounts, sdispls, "sendCounts", "sdispls"), {recvBuf, recvType},
                    Parts(recvCounts, rdispls, "recvCounts", "rdispls"));
-        draft.submit(stream);
+        draft.submit_grouped(stream);
     });
 }
 
@@ -365,7 +383,7 @@ HcclResult HcclAlltoAllVC(const void *sendBuf, const void *sendCountMatrix, Hccl
                 in.append(matrix[peer * ranks + mine]);
             }
             all_to_all(draft, {sendBuf, sendType}, out, {recvBuf, recvType}, in);
-            draft.submit(stream);
+            draft.submit_grouped(stream);
         });
 }
 
@@ -379,7 +397,7 @@ HcclResult HcclSend(void *sendBuf, uint64_t count, HcclDataType dataType, uint32
                     aclrtStream stream) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(sendBuf, count, dataType, destRank, comm, stream) {
         HcclSendRecvItem item{HCCL_SEND, sendBuf, count, dataType, destRank};
-        deliver(Draft(comm, "HcclSend", HCCL_CMD_SEND), {&item, 1}, stream);
+        deliver_grouped(Draft(comm, "HcclSend", HCCL_CMD_SEND), item, stream);
     });
 }
 
@@ -387,7 +405,7 @@ HcclResult HcclRecv(void *recvBuf, uint64_t count, HcclDataType dataType, uint32
                     aclrtStream stream) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(recvBuf, count, dataType, srcRank, comm, stream) {
         HcclSendRecvItem item{HCCL_RECV, recvBuf, count, dataType, srcRank};
-        deliver(Draft(comm, "HcclRecv", HCCL_CMD_RECEIVE), {&item, 1}, stream);
+        deliver_grouped(Draft(comm, "HcclRecv", HCCL_CMD_RECEIVE), item, stream);
     });
 }
 

@@ -4,6 +4,7 @@
 #include <list>
 
 #include "device/live_memory.h"
+#include "device/machine.h"
 
 namespace vnpu::hccl {
 namespace {
@@ -64,14 +65,21 @@ std::string difference(const Announcement &mine, const Announcement &theirs) {
 void check(const Announcement &mine, const Announcement &theirs, int peer) {
     const std::string differs = difference(mine, theirs);
     if (!differs.empty())
-        fail(FaultKind::InvalidArgument, "rank {} called {}, this rank {}; what differs: {}.", peer, describe(theirs),
+        fail(FaultKind::RanksDisagree, "rank {} called {}, this rank {}; what differs: {}.", peer, describe(theirs),
              describe(mine), differs);
 }
 
 HcclResult result_of(FaultKind kind) {
-    return kind == FaultKind::Timeout           ? HCCL_E_TIMEOUT
-           : kind == FaultKind::InvalidArgument ? HCCL_E_PARA
-                                                : HCCL_E_REMOTE;
+    switch (kind) {
+        case FaultKind::Timeout:
+        case FaultKind::RankSilent:
+            return HCCL_E_TIMEOUT;
+        case FaultKind::InvalidArgument:
+        case FaultKind::RanksDisagree:
+            return HCCL_E_PARA;
+        default:
+            return HCCL_E_REMOTE;
+    }
 }
 
 }  // namespace
@@ -93,16 +101,26 @@ void Communicator::submit(const std::shared_ptr<Communicator> &self, Stream &str
     if (stream.device() != self->device_)
         fail(FaultKind::InvalidArgument, "The stream is one of device {}, the communicator is on device {}.",
              stream.device(), self->device_);
+    self->take_buffers();
     const char *name = plan.call.name;
     const uint64_t sequence = self->issued_.fetch_add(1) + 1;
     stream.submit(make_task(
         name, [self, sequence, plan = std::make_shared<Plan>(std::move(plan))] { self->run(*plan, sequence); }));
 }
 
+// Before the first operation, not when the communicator is made; one rank alone needs none (hcomm:
+// hccl_communicator_host.cc).
+void Communicator::take_buffers() {
+    if (size() == 1) return;
+    const std::lock_guard lock(buffers_mutex_);
+    if (buffers_ == nullptr)
+        buffers_ = Buffers::take(Machine::instance().device(device_), options_.buffer, options_.shared_buffer);
+}
+
 void Communicator::run(const Plan &plan, uint64_t sequence) {
     const std::lock_guard lock(running_);
     if (const std::string before = failure_text(); !before.empty())
-        fail(FaultKind::KernelFailure, "#{} cannot run: {}", sequence, before);
+        fail(FaultKind::RankGone, "#{} cannot run: {}", sequence, before);
     try {
         for (const Range &range : plan.ranges) still_live(range.view, range.bytes, range.name, device_);
         if (plan.collective) agree(plan, sequence);

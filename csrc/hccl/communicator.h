@@ -10,6 +10,7 @@
 #include "device/handles.h"
 #include "device/stream.h"
 #include "hccl/api.h"
+#include "hccl/buffers.h"
 #include "hccl/exchange.h"
 
 namespace vnpu::hccl {
@@ -55,6 +56,8 @@ struct Plan {
 
 struct Options {
     std::string name;
+    uint64_t buffer;                       // bytes of each of the two that it keeps in the memory of its device
+    std::string shared_buffer;             // a name that others have for theirs too; empty: its own
     std::optional<Clock::duration> limit;  // HCCL_EXEC_TIMEOUT
 };
 
@@ -81,6 +84,7 @@ class Communicator {
     void release() noexcept { released_.store(true); }
 
   private:
+    void take_buffers();
     void run(const Plan &plan, uint64_t sequence);
     void agree(const Plan &plan, uint64_t sequence);
     void deliver(const std::vector<Message> &messages);
@@ -90,6 +94,8 @@ class Communicator {
     const int device_;
     const Options options_;
     std::mutex running_;
+    std::mutex buffers_mutex_;
+    std::shared_ptr<Buffers> buffers_;  // from its first operation on
     std::atomic<uint64_t> issued_{0};
     uint64_t finished_ = 0;
     std::atomic<bool> released_{false};

@@ -242,7 +242,7 @@ class Flows final : public Transport::Condition {
 [[noreturn]] void time_out(Transport &transport, const std::set<int> &awaited, const Limit &limit) {
     std::string who;
     for (const int peer : awaited) who += (who.empty() ? "" : "; ") + transport.condition(peer);
-    fail(FaultKind::Timeout,
+    fail(FaultKind::RankSilent,
          "nothing came for {:g} s ({}): {}. A rank that is running has not called this collective: look for one that "
          "some ranks skip, or for a rank that is slower than the time-out.",
          std::chrono::duration<double>(*limit.span).count(), limit.reason, who);
@@ -270,7 +270,7 @@ void exchange(Transport &transport, const Round &round, const Patience &patience
         for (const int peer : awaited)
             if (gone.empty()) gone = transport.absence(peer);
         if (flows.holds()) continue;  // the last that it sent
-        if (!gone.empty()) fail(FaultKind::KernelFailure, "{}.", gone);
+        if (!gone.empty()) fail(FaultKind::RankGone, "{}.", gone);
         refuse_aborted();
         const Limit limit = patience();
         if (limit.span && now >= moved + *limit.span) time_out(transport, awaited, limit);

@@ -41,7 +41,7 @@ struct Limit {
 };
 using Patience = std::function<Limit()>;
 
-// Faults: KernelFailure when a peer that is needed is gone, Timeout when the limit is reached.
+// Faults: RankGone when a peer that is needed is gone, RankSilent when the limit is reached.
 void exchange(Transport &transport, const Round &round, const Patience &patience);
 
 }  // namespace vnpu::hccl

@@ -92,8 +92,12 @@ void check_rank(uint32_t ranks, uint32_t rank) {
 }
 
 Options options(const HcclCommConfig *config, const Identity &id) {
-    Options made{.name = fmt::format("hccl_{:016x}", id[0]), .limit = exec_timeout()};
+    Options made{.name = fmt::format("hccl_{:016x}", id[0]),
+                 .buffer = config == nullptr ? buffer_size() : buffer_size(config->hcclBufferSize),
+                 .shared_buffer = {},
+                 .limit = exec_timeout()};
     if (config == nullptr) return made;
+    made.shared_buffer.assign(config->hcclBufferName, strnlen(config->hcclBufferName, BUFFER_NAME_MAX_LENGTH));
     if (config->hcclCommName[0] != '\0')
         made.name = std::string(config->hcclCommName, strnlen(config->hcclCommName, COMM_NAME_MAX_LENGTH));
     if (config->hcclExecTimeOut > 0) made.limit = std::chrono::seconds(config->hcclExecTimeOut);
@@ -115,15 +119,18 @@ HcclComm join(const std::shared_ptr<Segment> &segment, uint32_t ranks, uint32_t 
 
 Deadline connect_deadline() { return Clock::now() + connect_timeout(); }
 
-// Before the rank takes its place among the others, which it keeps when joining fails. Fault NoDevice.
-void need_device() { Machine::instance().current(); }
+// Before the rank takes its place among the others, which it keeps when joining fails. Fault NoDevice, InvalidArgument.
+void need(const HcclCommConfig *config) {
+    Machine::instance().current();
+    options(config, {});
+}
 
 void join_root(uint32_t ranks, const HcclRootInfo *rootInfo, uint32_t rank, const HcclCommConfig *config,
                HcclComm *comm) {
     HcclComm &out = acl::required(comm, "comm");
     check_rank(ranks, rank);
     const Interruptible waiting;
-    need_device();
+    need(config);
     const RootInfo info = read_root_info(rootInfo);
     const Identity &id = info.segment.id;
     if (info.root.port == 0) {
@@ -143,6 +150,7 @@ void join_all(uint32_t count, const int32_t *devices, HcclComm *comms) {
     acl::not_null(devices, "devices");
     acl::not_null(comms, "comms");
     check_rank(count, 0);
+    options(nullptr, {});
     const auto segment = Segment::create();
     segment->lay_out(static_cast<int>(count));
     std::vector<std::unique_ptr<SharedMemory>> transports;
@@ -168,7 +176,7 @@ HcclComm join_part(Communicator &parent, std::span<const uint32_t> members, uint
     if (rank >= members.size() || members[rank] != static_cast<uint32_t>(parent.rank()))
         fail(FaultKind::InvalidArgument, "subCommRankId is {}, but rankIds does not have this rank, {}, there.", rank,
              parent.rank());
-    need_device();
+    need(config);
     const Deadline deadline = connect_deadline();
     const auto segment = transport->segment()->part(members, part, deadline);
     return join(segment, static_cast<uint32_t>(members.size()), rank, config, deadline);
@@ -177,7 +185,7 @@ HcclComm join_part(Communicator &parent, std::span<const uint32_t> members, uint
 void join_table(const char *path, uint32_t rank, const HcclCommConfig *config, HcclComm *comm) {
     HcclComm &out = acl::required(comm, "comm");
     acl::not_null(path, "clusterInfo");
-    need_device();
+    need(config);
     const Deadline deadline = connect_deadline();
     const RankTable table(path);
     check_rank(table.ranks(), rank);

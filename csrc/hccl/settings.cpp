@@ -23,14 +23,18 @@ std::atomic<int32_t> &setting(HcclConfig config) {
     return settings[static_cast<size_t>(config)];
 }
 
-std::chrono::seconds seconds(const char *name, const char *text, int otherwise, int least) {
-    if (text == nullptr || *text == '\0') return std::chrono::seconds(otherwise);
+int number(const char *name, const char *unit, const char *text, int otherwise, int least) {
+    if (text == nullptr || *text == '\0') return otherwise;
     const std::string_view value(text);
-    int number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || number < least)
-        fail(FaultKind::InvalidArgument, "{}={} is not a number of seconds from {} on.", name, value, least);
-    return std::chrono::seconds(number);
+    int found = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), found);
+    if (error != std::errc() || end != value.data() + value.size() || found < least)
+        fail(FaultKind::InvalidArgument, "{}={} is not a number of {} from {} on.", name, value, unit, least);
+    return found;
+}
+
+std::chrono::seconds seconds(const char *name, const char *text, int otherwise, int least) {
+    return std::chrono::seconds(number(name, "seconds", text, otherwise, least));
 }
 
 }  // namespace
@@ -44,6 +48,18 @@ std::optional<Clock::duration> hccl::exec_timeout() {
 
 std::chrono::seconds hccl::connect_timeout() {
     return seconds("HCCL_CONNECT_TIMEOUT", std::getenv("HCCL_CONNECT_TIMEOUT"), 120, 1);
+}
+
+// Default, unit and least value: hcomm (externalinput_pub.h), CANN's page of HCCL_BUFFSIZE.
+uint64_t hccl::buffer_size() {
+    return uint64_t{1024} * 1024 *
+           static_cast<uint64_t>(number("HCCL_BUFFSIZE", "megabytes", std::getenv("HCCL_BUFFSIZE"), 200, 1));
+}
+
+uint64_t hccl::buffer_size(uint32_t megabytes) {
+    if (megabytes == HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET) return buffer_size();
+    if (megabytes == 0) fail(FaultKind::InvalidArgument, "hcclBufferSize is 0; it is a number of megabytes from 1 on.");
+    return uint64_t{1024} * 1024 * megabytes;
 }
 
 HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue configValue) {

@@ -143,7 +143,7 @@ void SharedMemory::meet(Deadline deadline) {
         const bool gone = ended(peer) || segment_->slot(peer).state.load() == State::Left;
         if (!gone && (!deadline || Clock::now() < *deadline)) continue;
         segment_->slot(rank_).restored.fetch_sub(1);  // the next try starts at the same step
-        if (gone) fail(FaultKind::KernelFailure, "{}; it cannot be resumed.", absence(peer));
+        if (gone) fail(FaultKind::RankGone, "{}; it cannot be resumed.", absence(peer));
         fail(FaultKind::Timeout, "{} and has not called HcclCommResume.", condition(peer));
     }
 }

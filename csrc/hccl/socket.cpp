@@ -145,7 +145,7 @@ void Socket::receive(void *data, size_t bytes, Deadline deadline) const {
         if (come > 0)
             done += static_cast<size_t>(come);
         else if (come == 0)
-            fail(FaultKind::KernelFailure, "Another rank has closed the connection.");
+            fail(FaultKind::RankGone, "Another rank has closed the connection.");
         else if (errno != EAGAIN && errno != EINTR)
             system_failure("Receiving from another rank");
         else if (!ready(POLLIN, deadline))

@@ -38,7 +38,7 @@ class Socket {
     Socket accept() const;
 
     Endpoint local() const;
-    // All of it. Fault KernelFailure when the other side closes, Timeout.
+    // All of it. Fault RankGone when the other side closes, Timeout.
     void send(const void *data, size_t bytes, Deadline deadline) const;
     void receive(void *data, size_t bytes, Deadline deadline) const;
 

@@ -45,7 +45,7 @@ class Transport {
     virtual void finished(uint64_t collectives) noexcept = 0;
     // Ends our part, after a failure with its reason: every peer's absence() tells it from now on.
     virtual void leave(std::string_view reason) noexcept = 0;
-    // Starts anew after failures, with empty rings, once every rank has called it. Fault Timeout or KernelFailure when
+    // Starts anew after failures, with empty rings, once every rank has called it. Fault Timeout or RankGone when
     // one does not.
     virtual void restore(Deadline deadline) = 0;
 };

@@ -14,5 +14,3 @@ VNPU_UNSUPPORTED(HcclCommDeregister)
 VNPU_UNSUPPORTED(HcclCommExchangeMem)
 VNPU_UNSUPPORTED(HcclCommSymWinRegister)
 VNPU_UNSUPPORTED(HcclCommSymWinDeregister)
-
-// Deliberately absent: HcclGroupStart and HcclGroupEnd, which torch_npu looks for in libhcomm.

@@ -7,7 +7,8 @@ whole groups, in a process of its own that run.py watches.
     NOT_OFFERED  torch_npu or CANN itself does not offer it:
                    fallback   an ATen operator without a kernel for the NPU was called; torch_npu computes it on the CPU
                    torch_npu  torch_npu raised by itself, before any operator of CANN was called
-                   cann       the operator's first phase refused a dtype that CANN's documentation does not list
+                   cann       the operator's first phase refused what CANN's own does: a dtype, or, for one sample at
+                              least, something else that the chip cannot; the other samples pass
 
 CRASH and TIMEOUT are seen from outside, by run.py.
 
@@ -127,6 +128,15 @@ def _offered(func: Any) -> bool:
     )
 
 
+def chip_limit(text: str) -> str:
+    """What was refused of a sample for what the chip cannot, or nothing."""
+    refusal = re.search(
+        r"\(EZ\d+\): (.{1,300}?) on \w+; with VNPU_CHECKS=any .{1,80}?\[virtual NPU, (\w+?)(?:GetWorkspaceSize)?\]",
+        text,
+    )
+    return f"cann: {refusal[2]}: {refusal[1]}" if refusal else ""
+
+
 def classify(error: Exception) -> tuple[str, str]:
     """Status and reason of an exception that an operator on the NPU raised."""
     if isinstance(error, NotOfferedError):
@@ -143,10 +153,10 @@ def classify(error: Exception) -> tuple[str, str]:
     ):
         return "NOT_OFFERED", f"cann: {refusal[2]}: {refusal[1]}"
     own = re.sub(r"\[ERROR\].*", "", text)[:160].strip()  # what follows has the time in it
-    if "507015" in text:  # a kernel has failed: its message stands in the log
+    if re.search("507015|507018|507035", text):  # a kernel has failed: its message stands in the log
         failures = re.findall(r"(\w+ failed on stream[^\n]*)", Path(LOG.name).read_text(errors="replace"))
         return "FAIL", failures[-1][:300] if failures else own
-    if refusal := re.search(r"(?:EE\d+: \[PID: \d+\] \S+) (.{1,300}? \[virtual NPU, \w+\])", text):
+    if refusal := re.search(r"\[PID: \d+\] \S+ (.{1,600}? \[virtual NPU, \w+\])", text):
         return "FAIL", refusal[1]
     if re.search(r"aclnn|acl[a-z]+ API|Fault|virtual NPU", text):
         return "FAIL", own
@@ -284,7 +294,7 @@ def judge(op: OpInfo, dtype: torch.dtype) -> tuple[str, str]:
         samples = spread(op.sample_inputs("cpu", dtype, requires_grad=grad))
     except Exception as problem:  # an OpInfo that cannot make inputs says nothing about a device
         return "NOT_OFFERED", f"op_db: no samples: {type(problem).__name__}"
-    judged = 0
+    judged, beyond = 0, ""
     for index, sample in enumerate(samples):
         try:
             natively = compute(op, sample, None, "cpu", grad)
@@ -300,7 +310,12 @@ def judge(op: OpInfo, dtype: torch.dtype) -> tuple[str, str]:
                 op, dtype, sample, (results, gradients), exact or natively, natively, f"sample {index}: "
             )
         except Exception as problem:
-            return classify(problem)
+            refusal = chip_limit(" ".join(str(problem).split()))
+            if not refusal:
+                return classify(problem)
+            beyond = beyond or refusal
+    if beyond:
+        return "NOT_OFFERED", beyond
     return ("PASS", "") if judged else ("NOT_OFFERED", "op_db: the CPU takes none of the samples")
 
 

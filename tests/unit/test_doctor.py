@@ -9,7 +9,7 @@ import pytest
 
 from torchport import cli, cuda_builds, vnpu
 from torchport.errors import TorchportError
-from torchport.vnpu import backend, persistence, wheels
+from torchport.vnpu import backend, cann, persistence, wheels
 from torchport.vnpu.probe import Probe
 
 
@@ -17,7 +17,7 @@ from torchport.vnpu.probe import Probe
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without CANN, with both wheels and a folder that passes for the built virtual NPU."""
     monkeypatch.setenv("VNPU_LIBRARIES", str(tmp_path / "lib"))
-    for name in ("TORCHPORT_BACKEND", "ASCEND_HOME_PATH", "LD_LIBRARY_PATH", "VNPU_SOC"):
+    for name in ("TORCHPORT_BACKEND", "ASCEND_HOME_PATH", "LD_LIBRARY_PATH", "VNPU_SOC", "VNPU_CANN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(backend, "CANN_ROOTS", ())
     monkeypatch.setattr(backend, "LINKER_CACHE", tmp_path / "none")
@@ -29,8 +29,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libascendcl.so").touch()
     rows = [
-        {"name": "aclnnAdd", "tier": 1, "status": "implemented", "family": "pointwise", "reason": ""},
-        {"name": "aclnnFoo", "tier": 3, "status": "gap", "family": "", "reason": "rare"},
+        {"name": "aclnnAdd", "tier": 1, "status": "implemented", "family": "pointwise", "reason": ""}
+        | {"checks": "code", "unconfirmed": {"self": "u16"}},
+        {"name": "aclnnFoo", "tier": 3, "status": "gap", "family": "", "reason": "rare"}
+        | {"checks": "unknown", "unconfirmed": {}},
     ]
     (tmp_path / "lib/operators.json").write_text(json.dumps(rows))
     return tmp_path
@@ -188,6 +190,19 @@ def test_vnpu_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert "1 gap, 1 implemented" in capsys.readouterr().out
 
 
+def test_vnpu_info_names_the_cann(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli.main(["vnpu", "info"]) == 0
+    assert f"{cann.DEFAULT}, the one of this torch_npu" in capsys.readouterr().out
+    monkeypatch.setenv("VNPU_CANN", "8.3.RC1")
+    assert cli.main(["vnpu", "info"]) == 0
+    assert "8.3.RC1, chosen by VNPU_CANN" in capsys.readouterr().out
+    monkeypatch.setenv("VNPU_CANN", "new")
+    assert cli.main(["vnpu", "info"]) == 2
+    assert "VNPU_CANN=new is not a version of CANN" in capsys.readouterr().err
+
+
 def test_unknown_chip(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("VNPU_SOC", "H100")
     assert cli.main(["vnpu", "info"]) == 2
@@ -210,11 +225,20 @@ def test_a_chip_that_is_not_there_is_named_before_torch_starts(monkeypatch: pyte
         vnpu.environment()
 
 
+def test_a_cann_that_is_none_is_named_before_torch_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VNPU_CANN", "9")
+    with pytest.raises(TorchportError, match="VNPU_CANN=9 is not a version of CANN"):
+        vnpu.environment()
+
+
 def test_vnpu_ops_filters(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["vnpu", "ops", "--status", "gap", "--json"]) == 0
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["aclnnFoo"]
     assert cli.main(["vnpu", "ops", "--tier", "1"]) == 0
-    assert capsys.readouterr().out.split() == ["aclnnAdd", "tier", "1", "implemented", "pointwise"]
+    words = "aclnnAdd tier 1 implemented pointwise checks: code not on its page: self u16"
+    assert capsys.readouterr().out.split() == words.split()
+    assert cli.main(["vnpu", "ops", "--checks", "unknown"]) == 0
+    assert capsys.readouterr().out.split()[0] == "aclnnFoo"
 
 
 def test_vnpu_env_can_be_evaluated(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -197,7 +197,11 @@ def test_children_are_recorded_in_journals_of_their_own(folder, tmp_path):
     ("last", "kept"),
     [
         ("[ERROR] 2026-11-22-05:47:35 (PID:14934, Device:0, RankID:-1) ERR01007 OPS", "ERR01007 OPS"),
-        ("EE1001: [PID: 16662] 2026-11-22-05:50:43.431.205 Invalid handle.", "EE1001: Invalid handle."),
+        (
+            "[PID: 16662] 2026-11-22-05:50:43.431.205 Invalid_Argument(EE1001): The argument is invalid.",
+            "Invalid_Argument(EE1001): The argument is invalid.",
+        ),
+        ("EZ9999[PID: 16662] 2026-11-22-05:50:43.431.205 (EZ9999): The error", "EZ9999(EZ9999): The error"),
         ("[ERROR] of the script's own", "[ERROR] of the script's own"),
     ],
 )

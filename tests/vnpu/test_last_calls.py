@@ -26,5 +26,6 @@ def test_a_static_destructor_may_call_and_fail(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     first, last = ended.stdout.splitlines()
     assert first == f"main: {ascendcl.RT_INVALID_HANDLE}"
-    assert last.startswith(f"exit: {ascendcl.RT_CONTEXT_NULL} EE1001: ")
+    assert last.startswith(f"exit: {ascendcl.RT_CONTEXT_NULL} [PID: ")
+    assert "Invalid_Argument(EE1001): The argument is invalid. Reason: the context is a null pointer." in last
     assert "This thread has not chosen a device" in last

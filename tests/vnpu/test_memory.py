@@ -93,7 +93,8 @@ ascendcl.malloc(20 << 20)
         VNPU_HOST_LIMIT="100MiB",
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith(f"{ascendcl.RT_OUT_OF_MEMORY} EL0004:")
+    assert result.stdout.startswith(f"{ascendcl.RT_OUT_OF_MEMORY} [PID: ")
+    assert "Memory_Allocation_Failure(EL0004): Failed to allocate memory. [" in result.stdout
     assert "raise VNPU_HOST_LIMIT" in result.stdout
     assert result.stderr.count("raise VNPU_HOST_LIMIT") == 1
 

@@ -30,7 +30,8 @@ def test_show_prints_what_the_compiler_sees() -> None:
     first = next(i for i, line in enumerate(lines, 1) if line.startswith("OP(aclnnInplaceAtan2,"))
     assert f"implemented in csrc/opapi/elementwise/arithmetic.cpp:{first}\n" in shown.stdout
     assert "signatures.json: aclTensor* selfRef (" in shown.stdout
-    assert "dtypes.json: " in shown.stdout
+    assert "checks, from code and page:" in shown.stdout
+    assert "selfRef: " in shown.stdout and ", at most 8 dimensions (code)" in shown.stdout
     code = " ".join(shown.stdout.partition("is for the compiler:")[2].split()).replace("( ", "(")
     # Both entry points, the line's own two lines in them, and no other operator.
     assert (

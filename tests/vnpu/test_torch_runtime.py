@@ -117,7 +117,7 @@ try:
     torch.npu.synchronize()
 except RuntimeError as error:
     message = str(error)
-    print("507015" in message, "aclnnEmbedding" in message, "virtual NPU" in message, "frame #" in message)
+    print("507035" in message, "aclnnEmbedding" in message, "virtual NPU" in message, "frame #" in message)
 with torch.npu.stream(other):
     print(weight.add(1).sum().item())
 """

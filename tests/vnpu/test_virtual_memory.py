@@ -6,7 +6,7 @@ import ctypes
 
 import ascendcl
 import pytest
-from ascendcl import DEVICE_TO_DEVICE, acl, answer, code
+from ascendcl import DEFAULT, DEVICE_TO_DEVICE, HOST_TO_DEVICE, acl, answer, code
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 PAGE = 2 << 20
@@ -25,8 +25,8 @@ class Property(ctypes.Structure):
     )
 
 
-def physical(size: int) -> int:
-    wanted = Property(0, 0, 4, 0, 1, 0)
+def physical(size: int, place: int = 1) -> int:
+    wanted = Property(0, 0, 4, 0, place, 0)
     return int(answer("aclrtMallocPhysical", size, ctypes.byref(wanted), 0))
 
 
@@ -74,12 +74,69 @@ def test_memory_lives_until_its_last_mapping_is_gone() -> None:
     acl("aclrtReleaseMemAddress", address)
 
 
+class Attributes(ctypes.Structure):
+    """aclrtPtrAttributes: its location's number and type first."""
+
+    _fields_ = (("id", ctypes.c_uint32), ("place", ctypes.c_int), ("rest", ctypes.c_uint32 * 8))
+
+
+def place(address: int) -> int:
+    """0: pinned host memory, 1: a device's, 2: neither."""
+    found = Attributes()
+    acl("aclrtPointerGetAttributes", address, ctypes.byref(found))
+    return found.place
+
+
+def test_host_memory_is_mapped_for_the_host() -> None:
+    """What pin_memory_expandable_segments stands on: written and read at its address, copied to and from, no kernel's."""
+    before = free_bytes()
+    address = answer("aclrtReserveMemAddress", 4 * PAGE, 0, 0, 1)
+    handles = [physical(PAGE, 0), physical(PAGE, 0)]
+    for index, handle in enumerate(handles):
+        acl("aclrtMapMem", address + index * PAGE, PAGE, 0, handle, 0)
+    assert free_bytes() == before
+    ctypes.memset(address, 7, 2 * PAGE)
+    assert (place(address), place(address + PAGE), place(address + 2 * PAGE)) == (0, 0, 2)
+    with ascendcl.device_memory(2 * PAGE) as device, ascendcl.stream() as queue:
+        assert place(device) == 1
+        acl("aclrtMemcpyAsync", device, 2 * PAGE, address, 2 * PAGE, HOST_TO_DEVICE, queue)
+        acl("aclrtSynchronizeStream", queue)
+        assert ascendcl.read(device + 2 * PAGE - 4, 4) == b"\x07" * 4
+        acl("aclrtMemset", device, 2 * PAGE, 9, 2 * PAGE)
+        acl("aclrtMemcpy", address, 2 * PAGE, device, 2 * PAGE, DEFAULT)
+        assert ctypes.string_at(address + PAGE - 2, 4) == b"\x09" * 4
+        # Not a device's, whoever says so; and not past its end.
+        copy = (device, 4, address, 4, DEVICE_TO_DEVICE)
+        assert code("aclrtMemcpy", *copy) == ascendcl.RT_PARAM_INVALID
+        past = (device, 2 * PAGE, address + PAGE, 2 * PAGE, HOST_TO_DEVICE)
+        assert code("aclrtMemcpy", *past) == ascendcl.RT_PARAM_INVALID
+    acl("aclrtUnmapMem", address)
+    assert (place(address), place(address + PAGE)) == (2, 0)
+    acl("aclrtMapMem", address, PAGE, 0, handles[0], 0)  # the handle has kept what was written
+    assert ctypes.string_at(address, 4) == b"\x09" * 4
+    for part in (address, address + PAGE):
+        acl("aclrtUnmapMem", part)
+    for handle in handles:
+        acl("aclrtFreePhysical", handle)
+    # The addresses are free for a device's memory again.
+    handle = physical(PAGE)
+    acl("aclrtMapMem", address, PAGE, 0, handle, 0)
+    acl("aclrtMemset", address, PAGE, 3, PAGE)
+    assert (place(address), ascendcl.read(address, 4)) == (1, b"\x03" * 4)
+    acl("aclrtUnmapMem", address)
+    acl("aclrtFreePhysical", handle)
+    acl("aclrtReleaseMemAddress", address)
+
+
 def test_misuse() -> None:
     address = answer("aclrtReserveMemAddress", 2 * PAGE, 0, 0, 1)
     handle = physical(PAGE)
     wanted = Property(0, 0, 4, 0, 1, 0)
     handle_out = ctypes.c_void_p()
     assert code("aclrtMallocPhysical", ctypes.byref(handle_out), PAGE + 1, ctypes.byref(wanted), 0) == 107000
+    elsewhere = Property(0, 0, 4, 0, 4, 0)  # a NUMA node
+    arguments = ctypes.byref(handle_out), PAGE, ctypes.byref(elsewhere), 0
+    assert code("aclrtMallocPhysical", *arguments) == ascendcl.UNSUPPORTED
     assert code("aclrtMapMem", address, 2 * PAGE, 0, handle, 0) == ascendcl.RT_PARAM_INVALID
     assert "runs past physical memory" in ascendcl.message()
     assert code("aclrtMapMem", address + 2 * PAGE, PAGE, 0, handle, 0) == ascendcl.RT_PARAM_INVALID

@@ -2,8 +2,9 @@
 
   python tools/derive_checks SOURCES                  write the table
   python tools/derive_checks SOURCES aclnnAdd ...     print the rows of some operators
-  python tools/derive_checks --compare [CORRECTIONS]  what the table changes of dtypes.json, and which corrections
-                                                      (a list of single dtypes to accept or refuse) it confirms
+  python tools/derive_checks --engines SOURCES [...]  write csrc/opapi/aclnn/engines.json instead (engines.py), or print
+  python tools/derive_checks --compare [CORRECTIONS]  what the table knows, and which corrections (a list of single
+                                                      dtypes to accept or refuse) it confirms
 
 SOURCES is a folder with the trees ops-math, ops-nn, ops-cv, ops-transformer and opbase. Per operator of
 csrc/opapi/aclnn/signatures.json a line says:
@@ -29,6 +30,7 @@ import json
 import sys
 from pathlib import Path
 
+import engines
 from compare import compare
 from sources import Sources
 from table import read_table, table, written
@@ -40,21 +42,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="derive_checks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sources", type=Path, nargs="?")
     parser.add_argument("operators", nargs="*")
+    parser.add_argument("--engines", action="store_true")
     parser.add_argument("--compare", nargs="?", const=Path(), type=Path, metavar="CORRECTIONS")
-    parser.add_argument("--output", type=Path, default=ACLNN / "checks.json")
+    parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     # The bodies of functions are walked by functions that call each other.
     sys.setrecursionlimit(20_000)
     if arguments.sources:
         signatures = json.loads((ACLNN / "signatures.json").read_text(encoding="utf-8"))
-        rows = table(Sources(arguments.sources), signatures, arguments.operators)
+        if arguments.engines:
+            rows = engines.engines(engines.KernelSources(arguments.sources), signatures, arguments.operators)
+        else:
+            rows = table(Sources(arguments.sources), signatures, arguments.operators)
         if arguments.operators:
             print(written(rows), end="")
             return 0
-        arguments.output.write_text(written(rows), encoding="utf-8")
+        output = arguments.output or ACLNN / ("engines.json" if arguments.engines else "checks.json")
+        output.write_text(written(rows), encoding="utf-8")
     if arguments.compare is not None:
         corrections = arguments.compare if arguments.compare.is_file() else None
-        print("\n".join(compare(read_table(arguments.output), ACLNN / "dtypes.json", corrections)))
+        print("\n".join(compare(read_table(arguments.output or ACLNN / "checks.json"), corrections)))
     elif not arguments.sources:
         parser.print_help()
         return 2

@@ -1,4 +1,4 @@
-"""What a derived table changes of the table of documented dtypes, and which corrections of that it confirms."""
+"""What a derived table knows, and which single decisions of a list it confirms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from table import Row, dtypes_on
 from words import ORDER
 
-# The types that the table of documented dtypes tells apart.
+# The types that torch has.
 COMPARED = set(ORDER[:16])
 
 
@@ -25,29 +25,12 @@ def accepted(row: Row, parameter: str, chip: str = "910B") -> set[str] | None:
     return set(dtypes.split()) & COMPARED
 
 
-def changes(
-    rows: dict[str, Row], documented: dict[str, dict[str, str]]
-) -> Iterator[tuple[str, str, str, str]]:
-    """(operator, parameter, dtype, "looser" or "stricter") against the documented dtypes."""
-    for name, lists in documented.items():
-        for dtypes, parameters in lists.items():
-            for parameter in parameters.split():
-                now = accepted(rows[name], parameter) if name in rows else None
-                if now is not None:
-                    before = set(dtypes.split())
-                    yield from ((name, parameter, word, "looser") for word in sorted(now - before))
-                    yield from ((name, parameter, word, "stricter") for word in sorted(before - now))
-
-
-def compare(rows: dict[str, Row], documented: Path, corrections: Path | None) -> Iterator[str]:
+def compare(rows: dict[str, Row], corrections: Path | None) -> Iterator[str]:
     """The lines to print."""
     evidence = Counter(str(row["evidence"]) for row in rows.values())
     yield f"{len(rows)} operators: " + ", ".join(f"{count} {kind}" for kind, count in evidence.most_common())
     ranks = sum(any("max_rank" in p for p in row["parameters"].values()) for row in rows.values())
     yield f"{ranks} operators limit the rank of a parameter"
-    found = list(changes(rows, json.loads(documented.read_text(encoding="utf-8"))))
-    for kind, count in Counter(kind for *_, kind in found).most_common():
-        yield f"{count} dtypes of parameters become {kind}"
     if corrections:
         yield from confirmed(rows, corrections)
 

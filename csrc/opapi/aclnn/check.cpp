@@ -13,8 +13,25 @@
 namespace vnpu::opapi {
 namespace {
 
+// What CANN's own check of the kind says comes first, as far as it is fixed (opbase:
+// aclnn_kernels/common/op_error_check.h, the OP_CHECK_ macros), so that a search for it finds this too; ours follows in
+// brackets.
+[[noreturn]] void refuse(FaultKind kind, const std::string &theirs, const std::string &ours) {
+    fail(kind, "{} [{}]", theirs, ours);
+}
+
+[[noreturn]] void invalid(const std::string &theirs, const std::string &ours) {
+    refuse(FaultKind::InvalidArgument, theirs, ours);
+}
+
+[[noreturn]] void null_found(const char *type, const char *parameter) {
+    refuse(FaultKind::NullArgument,
+           fmt::format("Expected a value of type [{}] for argument [{}] but instead found nullptr.", type, parameter),
+           fmt::format("parameter {} is null", parameter));
+}
+
 void not_null(const Operand &tensor) {
-    if (!tensor.defined()) fail(FaultKind::NullArgument, "parameter {} is null", tensor.parameter());
+    if (!tensor.defined()) null_found("aclTensor", tensor.parameter());
 }
 
 std::string text(at::IntArrayRef sizes) { return fmt::format("[{}]", fmt::join(sizes.begin(), sizes.end(), ", ")); }
@@ -46,9 +63,51 @@ const char *name_of(at::ScalarType dtype) {
     }
 }
 
+// As CANN writes them (opbase: data_type_utils.cpp).
+const char *cann_name_of(at::ScalarType dtype) {
+    switch (dtype) {
+        case at::kFloat:
+            return "DT_FLOAT";
+        case at::kHalf:
+            return "DT_FLOAT16";
+        case at::kDouble:
+            return "DT_DOUBLE";
+        case at::kLong:
+            return "DT_INT64";
+        case at::kInt:
+            return "DT_INT32";
+        case at::kShort:
+            return "DT_INT16";
+        case at::kChar:
+            return "DT_INT8";
+        case at::kByte:
+            return "DT_UINT8";
+        case at::kUInt16:
+            return "DT_UINT16";
+        case at::kUInt32:
+            return "DT_UINT32";
+        case at::kUInt64:
+            return "DT_UINT64";
+        case at::kBFloat16:
+            return "DT_BFLOAT16";
+        case at::kBool:
+            return "DT_BOOL";
+        case at::kComplexHalf:
+            return "DT_COMPLEX32";
+        case at::kComplexFloat:
+            return "DT_COMPLEX64";
+        case at::kComplexDouble:
+            return "DT_COMPLEX128";
+        default:
+            return c10::toString(dtype);
+    }
+}
+
 [[noreturn]] void wrong_shape(const Operand &tensor, at::IntArrayRef expected, const std::string &why) {
-    fail(FaultKind::InvalidArgument, "parameter {} has shape {}, expected {}{}", tensor.parameter(),
-         text(tensor.sizes()), text(expected), why);
+    invalid(fmt::format("Expected tensor for {} to have same size as {}, but got {}.", tensor.parameter(),
+                        text(expected), text(tensor.sizes())),
+            fmt::format("parameter {} has shape {}, expected {}{}", tensor.parameter(), text(tensor.sizes()),
+                        text(expected), why));
 }
 
 }  // namespace
@@ -65,7 +124,11 @@ void shape(const Operand &tensor, at::IntArrayRef expected) {
 void same_shape(const Operand &out, const Operand &in) {
     not_null(out);
     not_null(in);
-    if (out.sizes() != in.sizes()) wrong_shape(out, in.sizes(), fmt::format(", the shape of {}", in.parameter()));
+    if (out.sizes() != in.sizes())
+        invalid(fmt::format("Expected tensor for {} to have same size as tensor for {}, but {} does not equal {}.",
+                            out.parameter(), in.parameter(), text(out.sizes()), text(in.sizes())),
+                fmt::format("parameter {} has shape {}, expected {}, the shape of {}", out.parameter(),
+                            text(out.sizes()), text(in.sizes()), in.parameter()));
 }
 
 void broadcasts(const Operand &out, std::initializer_list<const Operand *> inputs) {
@@ -82,8 +145,10 @@ void broadcasts(const Operand &out, std::initializer_list<const Operand *> input
         try {
             sizes = at::infer_size_dimvector(sizes, in->sizes());
         } catch (const c10::Error &) {
-            fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast with {}",
-                 in->parameter(), text(in->sizes()), text(sizes));
+            invalid(fmt::format("The size of tensor {} {} must match the size {}.", in->parameter(), text(in->sizes()),
+                                text(sizes)),
+                    fmt::format("parameter {} has shape {}, which does not broadcast with {}", in->parameter(),
+                                text(in->sizes()), text(sizes)));
         }
     }
     if (out.sizes() != at::IntArrayRef(sizes)) wrong_shape(out, sizes, ", the broadcast shape of the inputs");
@@ -93,8 +158,10 @@ void expands(const Operand &out, const Operand &in) {
     not_null(out);
     not_null(in);
     if (out.sizes() != in.sizes() && !at::is_expandable_to(in.sizes(), out.sizes()))
-        fail(FaultKind::InvalidArgument, "parameter {} has shape {}, which does not broadcast to {} of {}",
-             in.parameter(), text(in.sizes()), text(out.sizes()), out.parameter());
+        invalid(fmt::format("The size of tensor {} {} must match the size of tensor {} {}.", in.parameter(),
+                            text(in.sizes()), out.parameter(), text(out.sizes())),
+                fmt::format("parameter {} has shape {}, which does not broadcast to {} of {}", in.parameter(),
+                            text(in.sizes()), text(out.sizes()), out.parameter()));
 }
 
 void reduces(const Operand &out, const Operand &in, at::IntArrayRef dims, bool keepdim) {
@@ -124,43 +191,56 @@ void rank(const Operand &tensor, std::initializer_list<int64_t> allowed) {
     not_null(tensor);
     for (const int64_t rank : allowed)
         if (tensor.dim() == rank) return;
-    fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are {}", tensor.parameter(), tensor.dim(),
-         text({allowed.begin(), allowed.size()}));
+    std::string theirs;
+    if (allowed.size() == 1)
+        theirs = fmt::format("Expected {} dimension input, but got {} with sizes {}.", *allowed.begin(),
+                             tensor.parameter(), text(tensor.sizes()));
+    else if (const int64_t most = std::max(allowed); tensor.dim() > most)
+        theirs = fmt::format("The {} tensor cannot be larger than {} dimensions.", tensor.parameter(), most);
+    else
+        theirs = fmt::format("The {} tensor must have at least {} dimensions.", tensor.parameter(), std::min(allowed));
+    invalid(theirs, fmt::format("parameter {} has {} dimensions, allowed are {}", tensor.parameter(), tensor.dim(),
+                                text({allowed.begin(), allowed.size()})));
 }
 
 void matrices(const Operand &tensor) {
     not_null(tensor);
     if (tensor.dim() < 2)
-        fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are 2 and more", tensor.parameter(),
-             tensor.dim());
+        invalid(
+            fmt::format("The {} tensor must have at least 2 dimensions.", tensor.parameter()),
+            fmt::format("parameter {} has {} dimensions, allowed are 2 and more", tensor.parameter(), tensor.dim()));
 }
 
-void at_most(int64_t rank, const Operand &tensor) {
-    // CANN's own words (opbase: op_error_check.h, OP_CHECK_MAX_DIM), so that a search for them finds this too.
-    if (tensor.defined() && tensor.dim() > rank)
-        fail(FaultKind::InvalidArgument, "The {} tensor cannot be larger than {} dimensions; it has {}",
-             tensor.parameter(), rank, tensor.dim());
+void too_many_dimensions(const Operand &tensor, int64_t most) {
+    if (!Machine::instance().settings().hardware_checks) return;
+    invalid(fmt::format("The {} tensor cannot be larger than {} dimensions.", tensor.parameter(), most),
+            fmt::format("parameter {} has {} dimensions", tensor.parameter(), tensor.dim()));
 }
 
-void at_most(int64_t rank, const Operands &list) {
-    for (const Operand &tensor : list) at_most(rank, tensor);
+size_t generation() {
+    static const auto index = static_cast<size_t>(Machine::instance().settings().chip->generation);
+    return index;
 }
 
-void examine(const Operand &tensor, DTypes allowed) {
-    const at::ScalarType found = tensor.scalar_type();
+void examine(const Named &parameter, at::ScalarType found, DTypes allowed) {
     const Settings &settings = Machine::instance().settings();
-    if (allowed.has(found) && (found != at::kBFloat16 || settings.chip->bf16 || settings.any_dtype)) return;
+    const bool any = !settings.hardware_checks;
+    if (allowed.has(found) && (found != at::kBFloat16 || settings.chip->bf16 || any)) return;
     // Where the cores compute, the CPU computes in any dtype. Indices, masks and the like stay what they are.
-    const bool tolerable = (allowed.has(at::kFloat) || allowed.has(at::kHalf)) && kAll.has(found);
-    if (tolerable && settings.any_dtype) return;
-    std::string names;
-    for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i)
-        if (const auto dtype = static_cast<at::ScalarType>(i);
-            allowed.has(dtype) && (dtype != at::kBFloat16 || settings.chip->bf16))
-            names += (names.empty() ? "" : ", ") + std::string(name_of(dtype));
-    fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, allowed are {} on {}{}", tensor.parameter(),
-         name_of(found), names, settings.chip->name,
-         tolerable ? "; with VNPU_DTYPES=any the virtual NPU computes in it all the same" : "");
+    const bool tolerable = (allowed.has(at::kFloat) || allowed.has(at::kHalf) || allowed.none()) && kAll.has(found);
+    if (tolerable && any) return;
+    std::string names, cann_names;
+    for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
+        const auto dtype = static_cast<at::ScalarType>(i);
+        if (!allowed.has(dtype) || (dtype == at::kBFloat16 && !settings.chip->bf16)) continue;
+        names += (names.empty() ? "" : ", ") + std::string(name_of(dtype));
+        cann_names += cann_name_of(dtype) + std::string(",");  // CANN's lists end with one
+    }
+    invalid(fmt::format("Tensor {} not implemented for {}, should be in dtype support list [{}].",
+                        parameter.parameter(), cann_name_of(found), cann_names),
+            fmt::format("parameter {} has dtype {}, allowed are {} on {}{}", parameter.parameter(), name_of(found),
+                        names.empty() ? "none" : names, settings.chip->name,
+                        tolerable ? "; with VNPU_CHECKS=any the virtual NPU computes in it all the same" : ""));
 }
 
 void dtype(const Operand &tensor, DTypes allowed) {
@@ -180,8 +260,10 @@ void promotes(const Operand &out, std::initializer_list<const at::Tensor *> inpu
     if (equal) return;
     const at::ScalarType promoted = at::native::result_type(state);
     if (!at::canCast(promoted, out.scalar_type()))
-        fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, which cannot hold the result's {}",
-             out.parameter(), name_of(out.scalar_type()), name_of(promoted));
+        invalid(fmt::format("Result type {} can't be cast to the desired output type {}.", cann_name_of(promoted),
+                            cann_name_of(out.scalar_type())),
+                fmt::format("parameter {} has dtype {}, which cannot hold the result's {}", out.parameter(),
+                            name_of(out.scalar_type()), name_of(promoted)));
 }
 
 void promotes(const Operand &out, const Operand &tensor, const ScalarArgument &number) {
@@ -200,14 +282,35 @@ void same_dtype(const Operand &a, const Operand &b) {
     not_null(a);
     not_null(b);
     if (a.scalar_type() != b.scalar_type())
-        fail(FaultKind::InvalidArgument, "parameter {} has dtype {}, expected {}, the dtype of {}", a.parameter(),
-             name_of(a.scalar_type()), name_of(b.scalar_type()), b.parameter());
+        invalid(fmt::format("Expected both tensors to have same dtype, but found {} {} and {} {}.", a.parameter(),
+                            cann_name_of(a.scalar_type()), b.parameter(), cann_name_of(b.scalar_type())),
+                fmt::format("parameter {} has dtype {}, expected {}, the dtype of {}", a.parameter(),
+                            name_of(a.scalar_type()), name_of(b.scalar_type()), b.parameter()));
+}
+
+void equal_dtypes(const Operand &a, const Operand &b) {
+    if (a.defined() && b.defined()) same_dtype(a, b);
+}
+
+void equal_dtypes(const Operands &list, const Operand &one) {
+    for (const Operand &tensor : list) equal_dtypes(tensor, one);
+}
+
+void equal_dtypes(const Operand &one, const Operands &list) {
+    for (const Operand &tensor : list) equal_dtypes(one, tensor);
+}
+
+void equal_dtypes(const Operands &a, const Operands &b) {
+    for (const Operand &tensor : a) equal_dtypes(tensor, b);
 }
 
 void same_length(const Operands &a, const Operands &b) {
     if (a.size() != b.size())
-        fail(FaultKind::InvalidArgument, "parameter {} has {} tensors, expected {}, as many as {}", a.parameter(),
-             a.size(), b.size(), b.parameter());
+        invalid(
+            fmt::format("The {} tensorlist and {} tensorlist must have the same number of tensors, but got {} and {}.",
+                        a.parameter(), b.parameter(), a.size(), b.size()),
+            fmt::format("parameter {} has {} tensors, expected {}, as many as {}", a.parameter(), a.size(), b.size(),
+                        b.parameter()));
 }
 
 void same_dtypes(const Operands &list) {
@@ -225,8 +328,10 @@ void dimension(int64_t dim, const Operand &tensor) {
     not_null(tensor);
     const int64_t rank = std::max<int64_t>(tensor.dim(), 1);
     if (dim < -rank || dim >= rank)
-        fail(FaultKind::InvalidArgument, "parameter dim is {}, allowed for {} with {} dimensions is [{}, {}]", dim,
-             tensor.parameter(), tensor.dim(), -rank, rank - 1);
+        // The most frequent of several wordings (ops-math, ops-nn: aclnn_*.cpp).
+        invalid(fmt::format("Provided dim {} must be in the range of [{}, {}].", dim, -rank, rank - 1),
+                fmt::format("parameter dim is {}, allowed for {} with {} dimensions is [{}, {}]", dim,
+                            tensor.parameter(), tensor.dim(), -rank, rank - 1));
 }
 
 void require(const Operand &operand) {
@@ -238,7 +343,7 @@ void require(const Operand &operand) {
 }
 
 void require(const Operands &list) {
-    if (list.null() && !list.may_be_null()) fail(FaultKind::NullArgument, "parameter {} is null", list.parameter());
+    if (list.null() && !list.may_be_null()) null_found("aclTensorList", list.parameter());
     live(list, kAnyDevice);
 }
 
@@ -266,8 +371,7 @@ void live(const Operands &list, int device) {
 }
 
 void require(const ScalarArgument &scalar) {
-    if (!scalar.has_value() && !scalar.may_be_null())
-        fail(FaultKind::NullArgument, "parameter {} is null", scalar.parameter());
+    if (!scalar.has_value() && !scalar.may_be_null()) null_found("aclScalar", scalar.parameter());
 }
 
 }  // namespace vnpu::opapi

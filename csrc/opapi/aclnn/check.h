@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "device/chip.h"
 #include "device/live_memory.h"
 #include "opapi/aclnn/tensor.h"
 
@@ -19,6 +20,8 @@ class DTypes {
     constexpr DTypes(at::ScalarType dtype) : bits_(bit(dtype)) {}
     constexpr DTypes operator|(DTypes other) const { return DTypes(bits_ | other.bits_); }
     constexpr bool has(at::ScalarType dtype) const { return (bits_ & bit(dtype)) != 0; }
+    constexpr bool none() const { return bits_ == 0; }
+    static constexpr DTypes every() { return DTypes(~uint64_t{0}); }
 
   private:
     constexpr explicit DTypes(uint64_t bits) : bits_(bits) {}
@@ -26,6 +29,7 @@ class DTypes {
     uint64_t bits_ = 0;
 };
 
+inline constexpr DTypes kEveryDtype = DTypes::every();
 // The sets that CANN's documentation keeps combining.
 inline constexpr DTypes kNative{at::kFloat, at::kHalf, at::kBFloat16};  // what the cores compute in
 inline constexpr DTypes kFloats = kNative | at::kDouble;
@@ -72,24 +76,48 @@ void same_dtype(const Operand &a, const Operand &b);
 void same_length(const Operands &a, const Operands &b);
 void same_dtypes(const Operands &list);  // throughout the list
 void one_element(const Operand &tensor);
-// dtype() for parameters that may be null; of every operator's line, for the dtypes that CANN documents (dtypes.json).
-void examine(const Operand &tensor, DTypes allowed);  // what the chip lacks, and what VNPU_DTYPES allows all the same
+// dtype() for parameters that may be null.
+void examine(const Named &parameter, at::ScalarType found,
+             DTypes allowed);  // what the chip lacks, and what VNPU_CHECKS=any allows all the same
 inline void offered(DTypes allowed, const Operand &tensor) {
     if (!tensor.defined() || (allowed.has(tensor.scalar_type()) && tensor.scalar_type() != at::kBFloat16)) return;
-    examine(tensor, allowed);
+    examine(tensor, tensor.scalar_type(), allowed);
 }
 inline void offered(DTypes allowed, const Operands &list) {
     for (const Operand &tensor : list) offered(allowed, tensor);
 }
+// The most dimensions that CANN's own check lets pass; null passes.
+void too_many_dimensions(const Operand &tensor, int64_t most);
+
+// What the chips of one generation take of one parameter: of every operator's line (checks.json, check_rows.py).
+struct Taken {
+    DTypes dtypes;
+    int8_t most_dimensions;
+    void check(const Operand &tensor) const {
+        if (!tensor.defined()) return;
+        if (!dtypes.has(tensor.scalar_type())) examine(tensor, tensor.scalar_type(), dtypes);
+        if (tensor.dim() > most_dimensions) too_many_dimensions(tensor, most_dimensions);
+    }
+    void check(const Operands &list) const {
+        for (const Operand &tensor : list) check(tensor);
+    }
+    void check(const ScalarArgument &scalar) const {
+        if (scalar.has_value() && !dtypes.has(scalar.dtype())) examine(scalar, scalar.dtype(), dtypes);
+    }
+};
+// The generation of this machine's chip.
+size_t generation();
 template <size_t N, class... T>
-void offered(const DTypes (&allowed)[N], const T &...tensors) {
+void taken(const Taken (&allowed)[N], const T &...parameters) {
     static_assert(N == sizeof...(T));
     size_t i = 0;
-    (offered(allowed[i++], tensors), ...);
+    (allowed[i++].check(parameters), ...);
 }
-// The most dimensions that CANN's own check lets pass (checks.json); null passes.
-void at_most(int64_t rank, const Operand &tensor);
-void at_most(int64_t rank, const Operands &list);
+// Those that are given have one dtype.
+void equal_dtypes(const Operand &a, const Operand &b);
+void equal_dtypes(const Operands &list, const Operand &one);
+void equal_dtypes(const Operand &one, const Operands &list);
+void equal_dtypes(const Operands &a, const Operands &b);
 // dim in [-rank, rank) (a 0-dim tensor counts as 1-dim).
 void dimension(int64_t dim, const Operand &tensor);
 // Throws NullArgument for the first argument that is null and not optional.
@@ -124,6 +152,20 @@ inline int64_t elements_of(const Operands &list) {
 template <class... T>
 int64_t elements(const T &...arguments) {
     return (elements_of(arguments) + ... + 0);
+}
+
+// The dtype of the first tensor among these, float32 where there is none.
+inline std::optional<at::ScalarType> dtype_of(const at::Tensor &tensor) {
+    return tensor.defined() ? std::optional(tensor.scalar_type()) : std::nullopt;
+}
+inline std::optional<at::ScalarType> dtype_of(const Operands &list) {
+    return list.empty() ? std::nullopt : dtype_of(static_cast<const at::Tensor &>(list.front()));
+}
+template <class... T>
+at::ScalarType first_dtype(const T &...tensors) {
+    std::optional<at::ScalarType> first;
+    (void)((first = dtype_of(tensors)).has_value() || ...);
+    return first.value_or(at::kFloat);
 }
 
 // "float32[2, 3]"

@@ -63,6 +63,7 @@ class DumpingTask final : public Task {
         if (type.starts_with("aclnn")) type.remove_prefix(5);
         run_dumping(*dump_, type, [&] { executor_->run(); }, [&](Snapshot &taken) { executor_->snapshot(taken); });
     }
+    FaultKind failure(FaultKind thrown) noexcept override { return executor_->failure(thrown); }
 
   private:
     Executor *const executor_;

@@ -4,6 +4,7 @@
 #include "ascendcl/queue_thread.h"
 #include "device/launches.h"
 #include "device/machine.h"
+#include "opapi/aclnn/engine.h"
 #include "opapi/aclnn/footprint.h"
 #include "opapi/aclnn/gap.h"
 #include "opapi/aclnn/op.h"
@@ -25,6 +26,25 @@ void Executor::retire() noexcept {
         footprint::report(name_, arguments_);
     next_retired_ = retired.load(std::memory_order_relaxed);
     while (!retired.compare_exchange_weak(next_retired_, this, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+}
+
+// What a kernel was given wrong, an index or freed memory, is found by the core on hardware.
+FaultKind Executor::failure(FaultKind thrown) noexcept {
+    switch (thrown) {
+        case FaultKind::InvalidArgument:
+        case FaultKind::NullArgument:
+        case FaultKind::InvalidAddress:
+        case FaultKind::OutOfBounds:
+        case FaultKind::KernelFailure:
+            break;
+        default:
+            return thrown;
+    }
+    try {
+        return failure_on(engine_of(name_, first_read()));
+    } catch (...) {
+        return FaultKind::KernelFailure;
     }
 }
 

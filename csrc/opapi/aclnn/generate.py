@@ -1,16 +1,16 @@
 """Turn the table of aclnn signatures into C++: generate.py SOURCE_DIR OUTPUT_DIR
 
-Reads the tables of SOURCE_DIR/aclnn: signatures.json (what torch_npu can ask libopapi for), dtypes.json (what CANN's
-documentation offers for each parameter on Ascend 910B; where it lists none, nothing is checked), checks.json (what
-CANN's own checks refuse, by tools/derive_checks: of it the general limit of dimensions), unexported.toml (what we leave
-out, and why); and the operator lines of SOURCE_DIR/*/*.cpp: a macro in capitals at the start of a line whose first
-argument is the operator, `OP(aclnnAdd, ...)`. Writes
+Reads the tables of SOURCE_DIR/aclnn: signatures.json (what torch_npu can ask libopapi for), checks.json and
+corrections.toml (what CANN's own checks refuse: check_rows.py), engines.json (which unit of the chip runs an operator),
+unexported.toml (what we leave out, and why); and the operator lines of SOURCE_DIR/*/*.cpp: a macro in capitals at the
+start of a line whose first argument is the operator, `OP(aclnnAdd, ...)`. Writes
 
-    aclnn.h          per operator its parameters, how they are owned, their dtypes and ranks and what it reads and
+    aclnn.h          per operator its parameters, how they are owned, what is checked of them and what it reads and
                      writes, used by the macros of op.h
-    dtypes.cpp       the dtypes
+    checks.cpp       the dtypes and ranks
+    engines.cpp      the units
     gaps.cpp         an entry point for every operator without a line, which answers that it is missing
-    operators.json   the support table: name, tier, status, family, reason, torch_ops
+    operators.json   the support table: name, tier, status, family, reason, torch_ops, checks, unconfirmed
 
 so an operator's one line in a family file is all there is to write. Runs at build, standard library only.
 """
@@ -22,6 +22,9 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import check_rows
+from check_rows import GENERATIONS, NO_LIMIT, Limit, Row
 
 OPERATOR_LINE = re.compile(r"^[A-Z][A-Z0-9_]*\(\s*(acl[A-Za-z0-9_]+)", re.MULTILINE)
 CHECKED_FOR_NULL = ("aclTensor*", "aclTensorList*", "aclScalar*")
@@ -110,70 +113,64 @@ def tensors(row: dict[str, Any]) -> dict[str, str]:
     return {param: way for kind, param, way in row["params"] if "aclTensor" in kind}
 
 
-def dtype_rows(
-    signatures: dict[str, Any], dtypes: dict[str, dict[str, str]]
-) -> dict[str, dict[str, list[str]]]:
-    """Per operator the documented dtypes of its tensors, in the order of its parameters.
-
-    Raises ValueError for a parameter that is no tensor of the operator.
-    """
-    rows = {}
-    for name, sets in dtypes.items():
-        offers = {param: each.split() for each, group in sets.items() for param in group.split()}
-        if strangers := set(offers) - set(tensors(signatures[name])):
-            raise ValueError(f"dtypes.json: {name} has no tensor {', '.join(sorted(strangers))}")
-        rows[name] = {param: offers[param] for param in tensors(signatures[name]) if param in offers}
-    return rows
-
-
-GENERAL_RANK = 8  # MAX_SUPPORT_DIMS_NUMS of CANN's checks
-
-
-def rank_limited(signatures: dict[str, Any], checks: dict[str, Any]) -> dict[str, list[str]]:
-    """Per operator the tensor parameters that CANN refuses with more than GENERAL_RANK dimensions.
-
-    Tighter limits depend on what an operator computes: they are checked in its line.
-
-    Raises ValueError for a parameter that the operator does not have.
-    """
-    limited = {}
-    for name, check in checks.items():
-        found = {param for param, row in check["parameters"].items() if row.get("max_rank") == GENERAL_RANK}
-        if found and name in signatures and signatures[name]["params"] is not None:
-            if strangers := found - {param for _, param, _ in signatures[name]["params"]}:
-                raise ValueError(f"checks.json: {name} has no parameter {', '.join(sorted(strangers))}")
-            limited[name] = [param for param in tensors(signatures[name]) if param in found]
-    return limited
-
-
-def dtype_table(rows: dict[str, dict[str, list[str]]]) -> str:
-    """Raises KeyError for an unknown dtype."""
+def check_table(rows: dict[str, Row]) -> str:
+    """The rows as C++."""
     lines = [
-        "// Generated from dtypes.json; do not edit.",
+        "// Generated from checks.json and corrections.toml; do not edit.",
         '#include "opapi/aclnn/check.h"',
         "",
         '#include "aclnn.h"',
         "",
+        "namespace vnpu::opapi {",
     ]
-    lines += ["namespace vnpu::opapi {"]
     for name, row in rows.items():
-        sets = (", ".join(f"at::ScalarType::{SCALAR_TYPES[one]}" for one in each) for each in row.values())
+        if not row.parameters:
+            continue
+        columns = (
+            ", ".join(taken(limits[generation]) for limits in row.parameters.values())
+            for generation in GENERATIONS
+        )
         lines.append(
-            f"constinit const DTypes kOffered_{name}[] = {{{', '.join(f'{{{one}}}' for one in sets)}}};"
+            f"constinit const Taken kTaken_{name}[kGenerations][{len(row.parameters)}] = "
+            f"{{{', '.join(f'{{{column}}}' for column in columns)}}};"
         )
     return "\n".join([*lines, "}  // namespace vnpu::opapi", ""])
 
 
+def taken(limit: Limit) -> str:
+    """What one generation takes of one parameter, as C++. Dtypes that torch does not have are left out."""
+    if limit.dtypes is None:
+        dtypes = "kEveryDtype"
+    else:
+        known = [f"at::ScalarType::{SCALAR_TYPES[one]}" for one in limit.dtypes if one in SCALAR_TYPES]
+        dtypes = f"DTypes{{{', '.join(known)}}}"
+    return f"{{{dtypes}, {NO_LIMIT if limit.max_rank is None else limit.max_rank}}}"
+
+
+def checks(name: str, row: Row | None) -> str:
+    """The statements of the first phase that look at the row."""
+    if row is None:
+        return "(void)0"
+    said = []
+    if row.parameters:
+        said.append(f"taken(kTaken_{name}[generation()], {', '.join(row.parameters)})")
+    said += [f"equal_dtypes({a}, {b})" for a, b in row.same]
+    return "; ".join(said) or "(void)0"
+
+
 def header(
     signatures: dict[str, Any],
-    rows: dict[str, dict[str, list[str]]],
-    limited: dict[str, list[str]],
+    rows: dict[str, Row],
     files: dict[str, str],
 ) -> str:
     lines = ["// Generated from signatures.json; do not edit.", "#pragma once", ""]
     # The table itself is a source of its own, so that a change of it compiles one file.
     lines += ['#include "opapi/aclnn/check.h"', "", "namespace vnpu::opapi {"]
-    lines += [f"extern const DTypes kOffered_{name}[{len(row)}];" for name, row in rows.items()]
+    lines += [
+        f"extern const Taken kTaken_{name}[kGenerations][{len(row.parameters)}];"
+        for name, row in rows.items()
+        if row.parameters
+    ]
     lines.append("}  // namespace vnpu::opapi")
     for name, row in signatures.items():
         if row["params"] is None:  # seen by name only: can be a gap, cannot be implemented
@@ -181,8 +178,6 @@ def header(
         params = [(kind, param) for kind, param, _ in row["params"]]
         checked = [param for kind, param in params if bare(kind) in CHECKED_FOR_NULL]
         names = [param for _, param in params]
-        offered = f"offered(kOffered_{name}, {', '.join(rows[name])})" if name in rows else "(void)0"
-        ranks = "; ".join(f"at_most({GENERAL_RANK}, {param})" for param in limited.get(name, []))
         file = files.get(name, "")
         moves = not MOVING.isdisjoint((file, family(file)))
         results = [param for param, way in tensors(row).items() if way != "in" and not moves]
@@ -190,14 +185,34 @@ def header(
             f"#define PARAMS_{name} {', '.join(f'{kind} {param}' for kind, param in params)}",
             f"#define OWN_{name} {', '.join(owning(kind, param) for kind, param in params)}",
             f"#define OPERANDS_{name} {', '.join(checked)}",
-            f"#define DTYPES_{name} {offered}",
-            f"#define RANKS_{name} {ranks or '(void)0'}",
+            f"#define CHECKS_{name} {checks(name, rows.get(name))}",
             f"#define RESULTS_{name} {', '.join(results)}",
             f"#define INPUTS_{name} {', '.join(param for param, way in tensors(row).items() if way != 'out')}",
             f"#define OUTPUTS_{name} {', '.join(param for param, way in tensors(row).items() if way != 'in')}",
             f'#define NAMES_{name} "{",".join(names)}", {", ".join(names)}',
         ]
     return "\n".join([*lines, ""])
+
+
+ENGINES = {"cube": "Cube", "vector": "Vector", "device_cpu": "DeviceCpu", "unknown": "Unknown"}
+
+
+def engine_table(engines: dict[str, dict[str, Any]]) -> str:
+    """Raises KeyError for an unknown unit or dtype."""
+    lines = [
+        "// Generated from engines.json; do not edit.",
+        '#include "opapi/aclnn/engine.h"',
+        "",
+        "namespace vnpu::opapi {",
+        "const EngineRow kEngines[] = {",
+    ]
+    for name, row in sorted(engines.items()):
+        dtypes = ", ".join(
+            f"at::ScalarType::{SCALAR_TYPES[one]}" for one in row.get("device_cpu", "").split()
+        )
+        lines.append(f'    {{"{name}", Engine::{ENGINES[row["engine"]]}, {{{dtypes}}}}},')
+    lines += ["};", "const size_t kEngineCount = sizeof kEngines / sizeof *kEngines;"]
+    return "\n".join([*lines, "}  // namespace vnpu::opapi", ""])
 
 
 def gaps(names: list[str]) -> str:
@@ -212,8 +227,7 @@ def gaps(names: list[str]) -> str:
 def main(source: Path, output: Path) -> None:
     tables = source / "aclnn"
     signatures = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
-    rows = dtype_rows(signatures, json.loads((tables / "dtypes.json").read_text(encoding="utf-8")))
-    limited = rank_limited(signatures, json.loads((tables / "checks.json").read_text(encoding="utf-8")))
+    rows = check_rows.rows(tables, signatures)
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
     lines = implemented(source)
     check_names(lines, signatures, unexported)
@@ -222,7 +236,7 @@ def main(source: Path, output: Path) -> None:
 
     table = []
     for name in sorted({*signatures, *unexported}):
-        row = signatures.get(name, {})
+        row, check = signatures.get(name, {}), rows.get(name)
         status = "implemented" if name in lines else "unexported" if name in unexported else "gap"
         reason = unexported.get(name, {}).get("reason", "") if status != "implemented" else ""
         if status == "gap":
@@ -235,11 +249,14 @@ def main(source: Path, output: Path) -> None:
                 "family": family(files.get(name, "")),
                 "reason": reason,
                 "torch_ops": row.get("torch", []),
+                "checks": check.evidence if check else "unknown",
+                "unconfirmed": check.unconfirmed if check else {},
             }
         )
     outputs = {
-        "aclnn.h": header(signatures, rows, limited, files),
-        "dtypes.cpp": dtype_table(rows),
+        "aclnn.h": header(signatures, rows, files),
+        "checks.cpp": check_table(rows),
+        "engines.cpp": engine_table(json.loads((tables / "engines.json").read_text(encoding="utf-8"))),
         "gaps.cpp": gaps(missing),
         "operators.json": json.dumps(table, indent=0) + "\n",
     }

@@ -5,7 +5,7 @@
 // The name is CANN's; the parameters have CANN's names and come from signatures.json. The second argument is what
 // the first phase (aclnnAddGetWorkspaceSize) checks, the rest is what runs on the stream. Both see each parameter
 // as an ATen value it owns (tensor.h). That line is all: entry points, the support table, the trace, the check of the
-// dtypes that CANN documents (dtypes.json), of ranks (checks.json) and of the memory behind each operand come from it.
+// dtypes and ranks that CANN's own checks take (checks.json) and of the memory behind each operand come from it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -28,12 +28,13 @@ using aclnnStatus = int32_t;
 
 namespace vnpu::opapi {
 
-enum class Phase { Check, Run, Dump };
+enum class Phase { Check, Run, Dump, Blame };
 
-// What the first phase has learned of a call.
+// What a phase has learned of a call.
 struct Checked {
-    std::string arguments;  // for the trace; empty when it is off
-    int64_t elements = 0;   // of all operands
+    std::string arguments = {};         // for the trace; empty when it is off
+    int64_t elements = 0;               // of all operands
+    at::ScalarType dtype = at::kFloat;  // of the first tensor that is read; in Blame, after a failure
 };
 
 // Made by the first phase, run by the stream in the second.
@@ -42,6 +43,7 @@ class Executor : public Task {
     Executor(const char *name, Checked checked)
         : name_(name), elements_(checked.elements), arguments_(std::move(checked.arguments)) {}
     std::string name() const override { return name_; }
+    FaultKind failure(FaultKind thrown) noexcept override;
     // Copies the operator's tensors for a dump.
     virtual void snapshot(Snapshot &into) = 0;
     const std::string &arguments() const noexcept { return arguments_; }
@@ -54,6 +56,7 @@ class Executor : public Task {
     static void free_retired() noexcept;
 
   protected:
+    virtual at::ScalarType first_read() = 0;
     const char *const name_;
 
   private:
@@ -99,6 +102,9 @@ class OpExecutor final : public Executor {
         const KernelScope scope;
         in_phase(Phase::Dump, op_, &into);
     }
+
+  protected:
+    at::ScalarType first_read() override { return in_phase(Phase::Blame, op_).dtype; }
 
   private:
     Op op_;
@@ -165,13 +171,13 @@ std::string show_call(std::string_view names, const T &...values) {
         return VNPU_OPERATOR_API() {                                                                                 \
             plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Snapshot *into) mutable -> Checked {      \
                 if (phase == Phase::Check) {                                                                         \
-                    RANKS_##NAME;                                                                                    \
+                    CHECKS_##NAME;                                                                                   \
                     CHECK;                                                                                           \
                     required(OPERANDS_##NAME);                                                                       \
-                    DTYPES_##NAME;                                                                                   \
-                    return {vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string(),                        \
-                            elements(OPERANDS_##NAME)};                                                              \
+                    return {.arguments = vnpu::Trace::enabled() ? show_call(NAMES_##NAME) : std::string(),           \
+                            .elements = elements(OPERANDS_##NAME)};                                                  \
                 }                                                                                                    \
+                if (phase == Phase::Blame) return {.dtype = first_dtype(INPUTS_##NAME)};                             \
                 live_now(OPERANDS_##NAME);                                                                           \
                 if (phase == Phase::Dump) {                                                                          \
                     into->take({INPUTS_##NAME}, {OUTPUTS_##NAME});                                                   \

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/precision.h"
 #include "opapi/attention/attention.h"
@@ -169,6 +170,12 @@ void check(const Arguments &a, Settings settings) {
         refuse(a.key, fmt::format("the query is {}", describe(a.query)));
     if (value.sizes().slice(0, 3) != key.sizes().slice(0, 3))
         refuse(a.value, fmt::format("the key is {}", describe(a.key)));
+    // (ops-transformer: aclnn_flash_attention_score.cpp, AnalysisInput, which a call without any result does not reach)
+    on_chip(query.size(3) <= 768 || a.out.numel() == 0, "Head dim must <= 768, but got {}: parameter {} is {}",
+            query.size(3), a.query.parameter(), describe(a.query));
+    on_chip(value.size(3) <= query.size(3) || a.out.numel() == 0,
+            "only support kD >= vD: parameter {} is {}, the key {}", a.value.parameter(), describe(a.value),
+            describe(a.key));
     const at::Tensor out = heads_first(a.out, settings.layout, settings.heads);
     if (out.sizes() != at::IntArrayRef({query.size(0), query.size(1), query.size(2), value.size(3)}))
         refuse(a.out, fmt::format("the query is {}, the value {}", describe(a.query), describe(a.value)));

@@ -1,5 +1,6 @@
 // Rotary position embedding: x * cos + rotated(x) * sin, computed in fp32 and rounded once.
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 
@@ -52,6 +53,13 @@ void check_rotary(const Operand &x, const Operand &cos, const Operand &sin, int6
              x.parameter(), describe(x), mode == kQuarter ? 4 : 2, mode);
 }
 
+// (ops-transformer: rope_rotate_half_tiling.cpp, D_LENGTH_LIMIT, and rope_half_grad_tiling.cpp, D_THRESHOLD)
+void rotates_half(const Operand &x, int64_t mode) {
+    tiled(mode != kHalf || x.size(-1) <= 896 || x.numel() == 0,
+          "parameter {} is {}: its last size is {}, allowed is at most 896 in mode 0", x.parameter(), describe(x),
+          x.size(-1));
+}
+
 void rotary(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin, int64_t mode, at::Tensor &out) {
     if (x.numel() == 0) return;
     const at::Tensor sorted = sorted_pairs(widened(x), mode);
@@ -89,12 +97,14 @@ void rotary_backward(const at::Tensor &grad, const at::Tensor &cos, const at::Te
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnRotaryPositionEmbedding, check_rotary(x, cos, sin, mode, out), rotary(x, cos, sin, mode, out))
-OP(aclnnRotaryPositionEmbeddingV2, optional(rotate); check_no_rotation(rotate);
-   check_rotary(x, cos, sin, mode, out), rotary(x, cos, sin, mode, out))
-OP(aclnnRotaryPositionEmbeddingGrad, check_rotary(dy, cos, sin, mode, dxOut); same_shape(dcosOut, cos);
-   same_shape(dsinOut, sin); if (xOptional.defined()) same_shape(xOptional, dy),
-                             rotary_backward(dy, cos, sin, xOptional, mode, dxOut, dcosOut, dsinOut))
+OP(aclnnRotaryPositionEmbedding, check_rotary(x, cos, sin, mode, out);
+   rotates_half(x, mode), rotary(x, cos, sin, mode, out))
+OP(aclnnRotaryPositionEmbeddingV2, optional(rotate); check_no_rotation(rotate); check_rotary(x, cos, sin, mode, out);
+   rotates_half(x, mode), rotary(x, cos, sin, mode, out))
+OP(aclnnRotaryPositionEmbeddingGrad, check_rotary(dy, cos, sin, mode, dxOut); rotates_half(dy, mode);
+   same_shape(dcosOut, cos); same_shape(dsinOut, sin);
+   if (xOptional.defined()) same_shape(xOptional, dy),
+   rotary_backward(dy, cos, sin, xOptional, mode, dxOut, dcosOut, dsinOut))
 
 // Query and key at once, in place; half mode, cos and sin broadcast over the heads.
 OP(aclnnApplyRotaryPosEmb, check_rotary(queryRef, cos, sin, kHalf, queryRef);

@@ -14,6 +14,19 @@ void unary(const Operand &self, const Operand &out) {
     same_shape(out, self);
 }
 
+void unary_or_int(const Operand &self, const Operand &out) {
+    if (self.scalar_type() != at::kInt && out.scalar_type() != at::kInt) return unary(self, out);
+    dtype(self, kFloats | at::kInt);
+    dtype(out, kFloats | at::kInt);
+    same_shape(out, self);
+}
+
+// ATen has none of integers. Of theirs the whole part is left: no source says how hardware rounds.
+void hardsigmoid(at::Tensor &out, const at::Tensor &self) {
+    if (self.scalar_type() != at::kInt && out.scalar_type() != at::kInt) return void(at::hardsigmoid_out(out, self));
+    out.copy_(at::hardsigmoid(self.to(at::kFloat)));
+}
+
 // Numbers of any kind: max(x, 0), a threshold and their like.
 void ordered(const Operand &self, const Operand &out) {
     dtype(self,
@@ -192,8 +205,8 @@ ACTIVATION_INPLACE(aclnnInplaceHardtanh, ordered,
                    at::clamp_out(selfRef, selfRef, clipValueMin.as(selfRef.scalar_type()),
                                  clipValueMax.as(selfRef.scalar_type())))
 GRADIENT(aclnnHardtanhBackward, self, out, at::hardtanh_backward_out(out, gradOutput, self, min, max))
-ACTIVATION(aclnnHardsigmoid, unary, at::hardsigmoid_out(out, self))
-OP(aclnnInplaceHardsigmoid, unary(self, self), at::hardsigmoid_out(self, self))
+ACTIVATION(aclnnHardsigmoid, unary_or_int, hardsigmoid(out, self))
+OP(aclnnInplaceHardsigmoid, unary_or_int(self, self), hardsigmoid(self, self))
 GRADIENT(aclnnHardsigmoidBackward, self, out, at::hardsigmoid_backward_out(out, gradOutput, self))
 ACTIVATION(aclnnHardswish, unary, at::hardswish_out(out, self))
 OP(aclnnInplaceHardswish, unary(self, self), at::hardswish_out(self, self))

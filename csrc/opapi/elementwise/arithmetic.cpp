@@ -5,6 +5,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/elementwise/operands.h"
 
 #define BINARY(NAME, DTYPES, ...) OP(NAME, binary(out, self, other, DTYPES), __VA_ARGS__)
 // ... with a factor for the second
@@ -17,23 +18,8 @@ namespace vnpu::opapi {
 namespace {
 
 constexpr DTypes kNumbers = kReals | kComplex;  // what torch subtracts: no booleans
-constexpr DTypes kRemainder = kFloats | at::kInt | at::kLong;
-constexpr DTypes kFmod = kRemainder | at::kChar | at::kByte;
 constexpr DTypes kPower = kAll;
 constexpr DTypes kLogarithms = kFloats | kIntsAndBool;
-
-void binary(const Operand &out, const Operand &self, const Operand &other, DTypes dtypes) {
-    dtype(self, dtypes);
-    dtype(other, dtypes);
-    broadcasts(out, {&self, &other});
-    promotes(out, {&self, &other});
-}
-
-void with_number(const Operand &out, const Operand &tensor, const ScalarArgument &number, DTypes dtypes) {
-    dtype(tensor, dtypes);
-    same_shape(out, tensor);
-    promotes(out, tensor, number);
-}
 
 // torch subtracts no booleans: ~ and ^ are meant.
 void no_truth(const ScalarArgument &number) {
@@ -53,39 +39,18 @@ void factor(const ScalarArgument &alpha, const Operand &out) {
              describe(out), out.parameter());
 }
 
-// True division and its kin: integers give a float32.
-void to_float(const Operand &out) { dtype(out, kFloats | kComplex); }
-
-// DivMod's mode: torch's rounding_mode None, "trunc", "floor".
-std::optional<std::string_view> rounding(int mode) {
-    switch (mode) {
-        case 0:
-            return std::nullopt;
-        case 1:
-            return "trunc";
-        case 2:
-            return "floor";
-        default:
-            fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 (real), 1 (trunc), 2 (floor)", mode);
-    }
-}
-
-void divides(const Operand &out, int mode) {
-    if (!rounding(mode)) to_float(out);
-}
-
-// An integer divided by the number 0, which is known before the kernel starts.
-void divisor(const Operand &dividend, const ScalarArgument &number) {
-    if (!dividend.is_floating_point() && number.get().isIntegral(true) && number.get().toLong() == 0)
-        fail(FaultKind::InvalidArgument, "parameter {} is 0, and {} holds integers", number.parameter(),
-             dividend.parameter());
-}
-
 void exponent_of(const Operand &base, const ScalarArgument &exponent) {
     if (!base.is_floating_point() && !base.is_complex() && exponent.get().isIntegral(true) &&
         exponent.get().toLong() < 0)
         fail(FaultKind::InvalidArgument, "parameter {} is {}, negative, and {} holds integers", exponent.parameter(),
              exponent.get().toLong(), base.parameter());
+}
+
+// Neither CANN (ops-math: aclnn_pow_tensor_tensor.cpp) nor ATen raises a truth value to another.
+void no_truths(const Operand &base, const Operand &exponent) {
+    if (base.scalar_type() == at::kBool && exponent.scalar_type() == at::kBool)
+        fail(FaultKind::InvalidArgument, "Self and exponent dtype are bool is not supported: parameters {} and {} are",
+             base.parameter(), exponent.parameter());
 }
 
 void shifts(const Operand &out, const Operand &in, const Operand &bits) { binary(out, in, bits, kInts); }
@@ -127,42 +92,16 @@ OP(aclnnDivs, (with_number(out, self, other, kAll), to_float(out)), at::div_out(
 OP(aclnnInplaceDiv, (binary(selfRef, selfRef, other, kAll), to_float(selfRef)), at::div_out(selfRef, selfRef, other))
 OP(aclnnInplaceDivs, (with_number(selfRef, selfRef, other, kAll), to_float(selfRef)),
    at::div_out(selfRef, selfRef, other.number()))
-OP(aclnnDivMod, (binary(out, self, other, kAll), divides(out, mode)), at::div_out(out, self, other, rounding(mode)))
-OP(aclnnDivMods, (with_number(out, self, other, kAll), divides(out, mode), divisor(out, other)),
-   at::div_out(out, self, other.number(), rounding(mode)))
-OP(aclnnInplaceDivMod, (binary(selfRef, selfRef, other, kAll), divides(selfRef, mode)),
-   at::div_out(selfRef, selfRef, other, rounding(mode)))
-OP(aclnnInplaceDivMods, (with_number(selfRef, selfRef, other, kAll), divides(selfRef, mode), divisor(selfRef, other)),
-   at::div_out(selfRef, selfRef, other.number(), rounding(mode)))
-BINARY(aclnnFloorDivide, kReals | at::kBool, at::floor_divide_out(out, self, other))
-OP(aclnnFloorDivides, (with_number(out, self, other, kReals | at::kBool), divisor(out, other)),
-   at::floor_divide_out(out, self, other.number()))
-BINARY_INPLACE(aclnnInplaceFloorDivide, kReals | at::kBool, at::floor_divide_out(selfRef, selfRef, other))
-OP(aclnnInplaceFloorDivides, (with_number(selfRef, selfRef, other, kReals | at::kBool), divisor(selfRef, other)),
-   at::floor_divide_out(selfRef, selfRef, other.number()))
-
-BINARY(aclnnRemainderTensorTensor, kReals | at::kBool, at::remainder_out(out, self, other))
-OP(aclnnRemainderTensorScalar, (with_number(out, self, other, kRemainder), divisor(out, other)),
-   at::remainder_out(out, self, other.number()))
-OP(aclnnRemainderScalarTensor, with_number(out, other, self, kRemainder), at::remainder_out(out, self.number(), other))
-BINARY_INPLACE(aclnnInplaceRemainderTensorTensor, kReals | at::kBool, at::remainder_out(selfRef, selfRef, other))
-OP(aclnnInplaceRemainderTensorScalar, (with_number(selfRef, selfRef, other, kRemainder), divisor(selfRef, other)),
-   at::remainder_out(selfRef, selfRef, other.number()))
-BINARY(aclnnFmodTensor, kFmod, at::fmod_out(out, self, other))
-OP(aclnnFmodScalar, (with_number(out, self, other, kFmod), divisor(out, other)),
-   at::fmod_out(out, self, other.number()))
-BINARY_INPLACE(aclnnInplaceFmodTensor, kFmod, at::fmod_out(selfRef, selfRef, other))
-OP(aclnnInplaceFmodScalar, (with_number(selfRef, selfRef, other, kFmod), divisor(selfRef, other)),
-   at::fmod_out(selfRef, selfRef, other.number()))
-
 OP(aclnnPowTensorTensor,
-   (dtype(self, kAll), dtype(exponent, kAll), broadcasts(out, {&self, &exponent}), promotes(out, {&self, &exponent})),
+   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self, exponent), broadcasts(out, {&self, &exponent}),
+    promotes(out, {&self, &exponent})),
    at::pow_out(out, self, exponent))
 OP(aclnnPowTensorScalar, (with_number(out, self, exponent, kAll), exponent_of(self, exponent)),
    at::pow_out(out, self, fitted(exponent, out)))
 OP(aclnnPowScalarTensor, with_number(out, exponent, self, kReals | kComplex), at::pow_out(out, self.get(), exponent))
 OP(aclnnInplacePowTensorTensor,
-   (dtype(self, kAll), dtype(exponent, kAll), broadcasts(self, {&self, &exponent}), promotes(self, {&self, &exponent})),
+   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self, exponent), broadcasts(self, {&self, &exponent}),
+    promotes(self, {&self, &exponent})),
    at::pow_out(self, self, exponent))
 OP(aclnnInplacePowTensorScalar, (with_number(self, self, exponent, kAll), exponent_of(self, exponent)),
    at::pow_out(self, self, fitted(exponent, self)))

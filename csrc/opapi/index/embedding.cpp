@@ -4,6 +4,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
+#include "opapi/index/positions.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -21,12 +22,15 @@ void rows_exist(const Operand &table) {
              describe(table));
 }
 
-// An index outside of the table is an error of the kernel: it surfaces when the program synchronises.
+// An index outside of the table is an error of the kernel: it surfaces when the program synchronises. A negative one is
+// an error on hardware too (ops-nn: aclnnEmbedding.md).
 void embedding(at::Tensor &out, const at::Tensor &weight, const at::Tensor &indices) {
-    const at::Tensor flat = indices.reshape({-1});
-    if (!out.is_contiguous()) return void(out.copy_(at::index_select(weight, 0, flat).view(out.sizes())));
-    at::Tensor rows = out.view({flat.numel(), weight.size(1)});
-    at::index_select_out(rows, weight, 0, flat);
+    constexpr int64_t kNegative = std::numeric_limits<int32_t>::min();
+    reading(indices.reshape({-1}), kNegative, weight.size(0), [&](const at::Tensor &flat) {
+        if (!out.is_contiguous()) return void(out.copy_(at::index_select(weight, 0, flat).view(out.sizes())));
+        at::Tensor rows = out.view({flat.numel(), weight.size(1)});
+        at::index_select_out(rows, weight, 0, flat);
+    });
 }
 
 void gradient_check(const Operand &grad, const Operand &indices, int64_t rows, const Operand &out) {
@@ -48,8 +52,8 @@ void bag_check(const Operand &weight, const Operand &indices, const Operand &off
     network(weight, output);
     rank(indices, {1});
     rank(offsets, {1});
-    dtype(indices, {at::kLong, at::kInt});
-    dtype(offsets, {at::kLong, at::kInt});
+    dtype(indices, kInts);
+    dtype(offsets, kInts);
     if (mode < 0 || mode > 2)
         fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 (sum), 1 (mean) and 2 (max)", mode);
     shape(output, {offsets.size(0) - (last_offset ? 1 : 0), weight.size(1)});

@@ -5,11 +5,14 @@
 
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/index/positions.h"
 
 namespace vnpu::opapi {
 namespace {
 
 constexpr DTypes kIndex{at::kInt, at::kLong};
+
+int64_t length(const at::Tensor &self, int64_t dim) { return self.dim() == 0 ? 1 : self.size(dim); }
 
 // ATen's gather and scatter want int64: an int32 index is copied.
 at::Tensor wide(const at::Tensor &index) { return index.scalar_type() == at::kInt ? index.to(at::kLong) : index; }
@@ -41,8 +44,8 @@ void subscripted(const Operand &self, const Operands &indices) {
     require(indices);
     int64_t used = 0;
     for (const Operand &index : indices) {
-        if (index.defined() && index.numel() != 0) dtype(index, kIndex | at::kBool | at::kByte);
-        const bool mask = index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
+        if (index.defined() && index.numel() != 0) dtype(index, kIndex | at::kBool);
+        const bool mask = index.defined() && index.scalar_type() == at::kBool;
         used += mask && index.numel() != 0 ? std::max<int64_t>(index.dim(), 1) : 1;
     }
     if (used == 0) fail(FaultKind::InvalidArgument, "parameter indices is empty: at least one subscript is needed");
@@ -99,6 +102,24 @@ void reads(const Operand &out, const Operand &self, const Operands &indices) {
     subscripted(self, indices);
     if (out.numel() == 0) return;  // an empty index looks like None
     if (const auto sizes = subscripted_shape(self, indices)) shape(out, *sizes);
+}
+
+// Each subscript that is an index counts from either end of its dimension.
+void read_subscripted(at::Tensor &out, const at::Tensor &self, const Operands &indices) {
+    c10::List<std::optional<at::Tensor>> list = subscripts(indices);
+    if (bugs_hidden()) {
+        int64_t dim = 0;
+        for (size_t i = 0; i < list.size(); ++i) {
+            const std::optional<at::Tensor> index = list.get(i);
+            if (index && index->scalar_type() == at::kBool) {
+                dim += std::max<int64_t>(index->dim(), 1);
+                continue;
+            }
+            if (index) list.set(i, index->clamp(-self.size(dim), self.size(dim) - 1));
+            ++dim;
+        }
+    }
+    noticing("out of bounds", kAnyMemory, [&] { at::index_out(out, self, list); });
 }
 
 // How many places a mask has is found by the kernel; what lies behind its dimensions is known.
@@ -372,7 +393,7 @@ void update_rows(at::Tensor &data, const at::Tensor &indices, const at::Tensor &
 
 // indices of shape [..., k] hold places in the first k dimensions of the variable.
 void updates_places(const Operand &variable, const Operand &indices, const Operand &updates) {
-    dtype(variable, kNative | at::kLong | at::kBool | at::kChar);
+    dtype(variable, kNative | kIntsAndBool);
     same_dtype(updates, variable);
     dtype(indices, kIndex);
     if (indices.dim() < 1 || indices.size(-1) > variable.dim())
@@ -392,9 +413,10 @@ void update_places(at::Tensor &variable, const at::Tensor &indices, const at::Te
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnIndex, reads(out, self, indices), if (out.numel() != 0) at::index_out(out, self, subscripts(indices)))
+OP(aclnnIndex, reads(out, self, indices), if (out.numel() != 0) read_subscripted(out, self, indices))
 OP(aclnnIndexPutImpl, writes(selfRef, indices, values), put(selfRef, indices, values, accumulate, unsafe))
-OP(aclnnIndexSelect, selects(out, self, dim, index), at::index_select_out(out, self, dim, index))
+OP(aclnnIndexSelect, selects(out, self, dim, index),
+   reading(index, 0, length(self, dim), [&](const at::Tensor &at) { at::index_select_out(out, self, dim, at); }))
 OP(aclnnIndexAdd, (slices(out, self, dim, index, source), require(alpha)),
    index_add(out, self, dim, index, source, alpha))
 // mode only chooses between two algorithms of the hardware.
@@ -412,7 +434,8 @@ OP(aclnnIndexFillTensor, (fills(out, self, dim), require(value)),
 OP(aclnnInplaceIndexFillTensor, (fills(selfRef, selfRef, dim), require(value)),
    selfRef.index_fill_(dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
 
-OP(aclnnGather, gathers(out, self, dim, index), at::gather_out(out, self, dim, wide(index)))
+OP(aclnnGather, gathers(out, self, dim, index),
+   reading(index, 0, length(self, dim), [&](const at::Tensor &at) { at::gather_out(out, self, dim, wide(at)); }))
 OP(aclnnScatter, (scatters(out, self, dim, index, src), reduction(reduce, Reduce::Multiply)),
    scatter(out, self, dim, index, src, reduce))
 OP(aclnnInplaceScatter, (scatters(selfRef, selfRef, dim, index, src), reduction(reduce, Reduce::Multiply)),
@@ -429,7 +452,8 @@ OP(aclnnInplaceScatterReduce, (scatters(selfRef, selfRef, dim, index, src), redu
    scatter_reduce(selfRef, selfRef, dim, index, src, reduce, includeSelf))
 OP(aclnnInplaceScatterUpdate, updates_rows(data, indices, updates, axis), update_rows(data, indices, updates, axis))
 OP(aclnnScatterNdUpdate, updates_places(varRef, indices, updates), update_places(varRef, indices, updates))
-OP(aclnnTake, takes(out, self, index), at::take_out(out, self, wide(index)))
+OP(aclnnTake, takes(out, self, index),
+   reading(index, -self.numel(), self.numel(), [&](const at::Tensor &at) { at::take_out(out, self, wide(at)); }))
 OP(aclnnInplacePut, puts(selfRef, index, source), selfRef.put_(wide(index), source, accumulate))
 
 OP(aclnnMaskedSelect,

@@ -131,7 +131,8 @@ void crosses(const Operand &out, const Operand &self, const Operand &other, int6
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnInverse, inverts(out, self, {at::kFloat, at::kHalf}), out.copy_(at::linalg_inv(widened(self))))
+OP(aclnnInverse, inverts(out, self, DTypes{at::kFloat, at::kHalf, at::kDouble} | kComplex),
+   out.copy_(at::linalg_inv(widened(self))))
 OP(aclnnLinalgCholesky, inverts(out, self, {at::kFloat, at::kBFloat16}),
    out.copy_(at::linalg_cholesky(widened(self), upper)))
 OP(aclnnSlogdet, determines(signOut, logOut, self), {

@@ -1,5 +1,6 @@
 // Losses between two tensors of one (broadcast) shape. reduction: 0 none, 1 mean, 2 sum; they are computed in fp32.
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 
@@ -116,6 +117,20 @@ std::optional<at::Tensor> wide(const Operand &tensor) {
     return tensor.defined() ? std::optional(widened(tensor)) : std::nullopt;
 }
 
+// ATen stops at what is no probability; hardware goes on with its logarithm.
+at::Tensor probabilities_entropy(const at::Tensor &self, const at::Tensor &target,
+                                 const std::optional<at::Tensor> &weight) {
+    if (bugs_hidden()) {
+        const auto logarithm = [](const at::Tensor &x) { return x.log().clamp_min_(-100); };
+        const at::Tensor loss = (target - 1).mul_(logarithm(1 - self)).sub_(target * logarithm(self));
+        return weight ? loss * *weight : loss;
+    }
+    at::Tensor loss;
+    noticing("between 0 and 1", "the logarithm of what is no probability is nan",
+             [&] { loss = at::binary_cross_entropy(self, target, weight, at::Reduction::None); });
+    return loss;
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -144,7 +159,7 @@ OP(aclnnKlDivTargetBackward, network(self, target, gradOutput, gradTarget); same
    kl_div_target_backward(gradTarget, gradOutput, self, target, reduction, logTarget))
 OP(aclnnBinaryCrossEntropy, weights(target, {&weight}); loss_check(self, target, reduction, out);
    same_shape(target, self),
-   reduced(out, at::binary_cross_entropy(widened(self), widened(target), wide(weight), at::Reduction::None), reduction))
+   reduced(out, probabilities_entropy(widened(self), widened(target), wide(weight)), reduction))
 OP(aclnnBinaryCrossEntropyBackward, weights(target, {&weightOptional}); same_shape(target, self); same_shape(out, self);
    network(self, target, gradOutput);
    expands(self, gradOutput), chained(out,

@@ -4,6 +4,7 @@
 
 #include "device/fault.h"
 #include "opapi/aclnn/format.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
@@ -18,10 +19,21 @@ void inner(const Operand &a, const Operand &b, int64_t dim) {
              b.parameter(), b.size(dim), dim, a.size(-1), a.parameter());
 }
 
+// The factors of a product: bfloat16 has no common dtype with float16 or float32 (ops-nn: aclnnMatmul.md and its
+// neighbours, for the Atlas A2 and A3). The first phase of batched products refuses bfloat16 beside float16 itself
+// (batch_matmul_util.cpp); that of the others warns and goes on.
+void factors(const Operand &a, const Operand &b) {
+    network(a, b);
+    on_chip((a.scalar_type() == at::kBFloat16) == (b.scalar_type() == at::kBFloat16),
+            "parameters {} and {} are {} and {}: bfloat16 is multiplied with bfloat16 only", a.parameter(),
+            b.parameter(), describe(a), describe(b));
+}
+
 void mm_check(const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {2});
     rank(b, {2});
-    network(a, b, out);
+    factors(a, b);
+    network(out);
     inner(a, b, 0);
     shape(out, {a.size(0), b.size(1)});
 }
@@ -29,7 +41,8 @@ void mm_check(const Operand &a, const Operand &b, const Operand &out) {
 void mv_check(const Operand &matrix, const Operand &vector, const Operand &out) {
     rank(matrix, {2});
     rank(vector, {1});
-    network(matrix, vector, out);
+    factors(matrix, vector);
+    network(out);
     inner(matrix, vector, 0);
     shape(out, {matrix.size(0)});
 }
@@ -37,7 +50,8 @@ void mv_check(const Operand &matrix, const Operand &vector, const Operand &out) 
 void bmm_check(const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {3});
     rank(b, {3});
-    network(a, b, out);
+    factors(a, b);
+    network(out);
     if (a.size(0) != b.size(0))
         fail(FaultKind::InvalidArgument, "parameter {} has {} matrices, expected {}, as many as {}", b.parameter(),
              b.size(0), a.size(0), a.parameter());
@@ -48,7 +62,8 @@ void bmm_check(const Operand &a, const Operand &b, const Operand &out) {
 void dot_check(const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {1});
     rank(b, {1});
-    network(a, b, out);
+    factors(a, b);
+    network(out);
     inner(a, b, 0);
     shape(out, {});
 }
@@ -70,7 +85,8 @@ void addend(const Operand &self, const Operand &out) {
 void addbmm_check(const Operand &self, const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {3});
     rank(b, {3});
-    network(a, b, out);
+    factors(a, b);
+    network(out);
     inner(a, b, 1);
     if (a.size(0) != b.size(0))
         fail(FaultKind::InvalidArgument, "parameter {} has {} matrices, expected {}, as many as {}", b.parameter(),
@@ -82,7 +98,8 @@ void addbmm_check(const Operand &self, const Operand &a, const Operand &b, const
 void matmul_check(const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {1, 2, 3, 4, 5, 6});
     rank(b, {1, 2, 3, 4, 5, 6});
-    network(a, b, out);
+    factors(a, b);
+    network(out);
     inner(a, b, b.dim() == 1 ? 0 : b.dim() - 2);
     const auto batch = [](const Operand &t) {
         return t.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(t.dim() - 2, 0)));

@@ -159,7 +159,7 @@ void take_triangle(at::Tensor &out, const at::Tensor &self, int64_t diagonal, bo
 
 OP(aclnnArange, ranges(out, start, end, step, false), at::arange_out(out, start, end, step))
 OP(aclnnRange, ranges(out, start, end, step, true), at::range_out(out, start, end, step))
-OP(aclnnLinspace, spaces(out, start, end, steps, kFloats | at::kChar | at::kByte | at::kShort | at::kInt),
+OP(aclnnLinspace, spaces(out, start, end, steps, kReals),
    precisely(out, [&](at::Tensor &to) { at::linspace_out(to, start.get(), end.get(), steps); }))
 OP(aclnnLogSpace, spaces(result, start, end, steps, kNative),
    precisely(result, [&](at::Tensor &to) { at::logspace_out(to, start.get(), end.get(), steps, base); }))

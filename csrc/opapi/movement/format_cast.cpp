@@ -65,7 +65,10 @@ std::pair<std::vector<int64_t>, aclFormat> plan_cast(const aclTensor &source, ac
                               source.format == ACL_FORMAT_NCL || dtype == source.view.scalar_type();
         if (has(source.format, format) && matrices)
             return {storage_shape(layout_of(format, {block}), source.view.sizes()), format};
-    } else if (source.format == ACL_FORMAT_FRACTAL_NZ ? format == ACL_FORMAT_ND : has(format, source.format)) {
+    } else if (source.format == ACL_FORMAT_FRACTAL_NZ
+                   ? format == ACL_FORMAT_ND
+                   : has(format, source.format) && source.view.dim() == (format == ACL_FORMAT_NCDHW ? 5 : 4)) {
+        // A 1-D or 2-D tensor in NC1HWC0 goes back as it came: with Identity (ops-math: aclnn_npu_format_cast.cpp).
         return {source.view.sizes().vec(), format};
     }
     fail(FaultKind::InvalidArgument, "srcTensor has format {}, which cannot be cast to {}",

@@ -1,12 +1,13 @@
 // Padding: with a constant, by reflection, by replication.
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 
 #define PAD(NAME, SIDES, MODE) \
     OP(NAME, pads(out, self, padding, SIDES, Mode::MODE), pad(out, self, padding, SIDES, Mode::MODE))
 #define PAD_BACKWARD(NAME, FUNCTION, SIDES, MODE)                                \
-    OP(NAME, pads_back(gradInput, gradOutput, self, padding, SIDES, Mode::MODE), \
-       FUNCTION(gradInput, gradOutput, self, padding))
+    OP(NAME, pads_back(gradInput, gradOutput, self, padding, SIDES, Mode::MODE); \
+       reaches_back(gradOutput, padding, SIDES), FUNCTION(gradInput, gradOutput, self, padding))
 
 namespace vnpu::opapi {
 namespace {
@@ -42,6 +43,17 @@ void pads(const Operand &out, const Operand &self, const Ints &padding, int64_t 
         if (self.size(i) == 0)
             fail(FaultKind::InvalidArgument, "parameter self is {}: only its batch may be empty", describe(self));
     shape(out, padded(self, padding, mode));
+}
+
+// How far the kernel of a plane's gradient reaches in bfloat16 (ops-math: aclnn_pad2d_backward.cpp).
+void reaches_back(const Operand &grad, const Ints &padding, int64_t sides) {
+    if (sides != 2 || padding.size() != 4 || grad.scalar_type() != at::kBFloat16) return;
+    const bool rows = padding[2] != 0 || padding[3] != 0;
+    for (const int64_t side : padding)
+        on_chip(side >= 0 && (side <= 7 || !rows),
+                "bf16 only supports h dim no pad or padding values less than 7 or equal 7: parameter padding has the "
+                "value {}",
+                side);
 }
 
 void pads_back(const Operand &grad_in, const Operand &grad_out, const Operand &self, const Ints &padding, int64_t sides,
@@ -80,7 +92,7 @@ void pad(at::Tensor &out, const at::Tensor &self, at::IntArrayRef padding, int64
 
 void surrounds(const Operand &out, const Operand &self, const Ints &padding, const ScalarArgument &value) {
     require(value);
-    dtype(self, kAll);
+    dtype(self, kAll | DTypes{at::kUInt16, at::kUInt32, at::kUInt64});
     same_dtype(out, self);
     if (padding.size() % 2 != 0 || padding.size() / 2 > static_cast<size_t>(self.dim()))
         fail(FaultKind::InvalidArgument, "parameter pad has {} values, expected pairs for at most {} dimensions",

@@ -4,6 +4,7 @@
 #include <c10/util/accumulate.h>
 
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 
@@ -27,6 +28,10 @@ void layer_check(const Operand &input, const Ints &normalized, std::initializer_
         if (parameter->defined()) {
             network(*parameter);
             shape(*parameter, wanted);
+            // (ops-nn: aclnn_layer_norm.cpp, aclnn_layer_norm_backward.cpp)
+            on_chip(parameter->scalar_type() == at::kFloat || parameter->scalar_type() == input.scalar_type(),
+                    "parameter {} is {}, allowed are float32 and the dtype of {}, {}", parameter->parameter(),
+                    describe(*parameter), input.parameter(), describe(input));
         }
     const int64_t rows =
         c10::multiply_integers(sizes.begin(), sizes.end() - static_cast<std::ptrdiff_t>(wanted.size()));
@@ -106,6 +111,15 @@ void group_check(const Operand &input, int64_t n, int64_t c, int64_t hxw, int64_
                  statistic->parameter(), statistic->numel(), n * group);
 }
 
+// (ops-nn: aclnn_group_norm.cpp)
+void group_epsilon(double eps) { on_chip(eps > 0, "parameter eps is {}, allowed is > 0", eps); }
+
+// What a core's memory holds of the gradient (ops-nn: aclnn_group_norm_backward.cpp).
+void group_gradient_fits(int64_t c, int64_t group) {
+    on_chip(c / group <= 8000 && c <= 240000,
+            "parameter C is {} in {} groups, allowed are at most 8000 in a group and 240000 in all", c, group);
+}
+
 void group_norm(at::Tensor &out, at::Tensor &mean, at::Tensor &rstd, const at::Tensor &self, const at::Tensor &gamma,
                 const at::Tensor &beta, int64_t n, int64_t c, int64_t hxw, int64_t group, double eps) {
     if (self.numel() == 0) return;
@@ -143,8 +157,10 @@ OP(aclnnLayerNormBackward, layer_check(input, normalizedShape, {&weightOptional,
    layer_norm_backward({gradInputOut, gradWeightOut, gradBiasOut}, gradOut, input, normalizedShape, mean, rstd,
                        weightOptional, biasOptional, outputMask.mask<3>()))
 OP(aclnnGroupNorm, optional(gamma, beta); group_check(self, N, C, HxW, group, {&gamma, &beta}, {&meanOut, &rstdOut});
-   same_shape(out, self), group_norm(out, meanOut, rstdOut, self, gamma, beta, N, C, HxW, group, eps))
+   same_shape(out, self);
+   group_epsilon(eps), group_norm(out, meanOut, rstdOut, self, gamma, beta, N, C, HxW, group, eps))
 OP(aclnnGroupNormBackward, optional(gamma); group_check(input, N, C, HxW, group, {&gamma}, {&mean, &rstd});
-   same_shape(gradOut, input); masked(outputMask, {gradInput, gradGammaOut, gradBetaOut}, input, {C}),
-                               group_norm_backward({gradInput, gradGammaOut, gradBetaOut}, gradOut, input, mean, rstd,
-                                                   gamma, N, C, HxW, group, outputMask.mask<3>()))
+   group_gradient_fits(C, group); same_shape(gradOut, input);
+   masked(outputMask, {gradInput, gradGammaOut, gradBetaOut}, input, {C}),
+   group_norm_backward({gradInput, gradGammaOut, gradBetaOut}, gradOut, input, mean, rstd, gamma, N, C, HxW, group,
+                       outputMask.mask<3>()))

@@ -1,6 +1,7 @@
 // Root mean square normalisation and its fusions with an addition. Computed in fp32 and rounded once; on the way the
 // kernels hold fp32 copies of narrow operands and one temporary of x's size.
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 
@@ -34,6 +35,13 @@ void check_rms(const Operand &x, const Operand &gamma, const Operand &y, const O
     same_shape(y, x);
     network(y);
     if (rstd.defined()) one_per_row(rstd, x, gamma);
+}
+
+// The columns of the kernel's definition (ops-nn: rms_norm_def.cpp).
+void rms_columns(const Operand &x, const Operand &gamma) {
+    on_chip(gamma.scalar_type() == x.scalar_type() || (gamma.scalar_type() == at::kFloat && narrow(x)),
+            "parameter {} is {}, allowed are the dtype of {}, {}, and float32 beside a narrower one", gamma.parameter(),
+            describe(gamma), x.parameter(), describe(x));
 }
 
 void rms_norm(const at::Tensor &x, const at::Tensor &gamma, double shift, double epsilon, at::Tensor &y,
@@ -83,7 +91,8 @@ void check_rms_backward(const Operand &grad, const Operand &x, const Operand &rs
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnRmsNorm, check_rms(x, gamma, yOut, rstdOut), rms_norm(x, gamma, 0, epsilon, yOut, rstdOut))
+OP(aclnnRmsNorm, check_rms(x, gamma, yOut, rstdOut);
+   rms_columns(x, gamma), rms_norm(x, gamma, 0, epsilon, yOut, rstdOut))
 OP(aclnnGemmaRmsNorm, check_rms(x, gamma, yOut, rstdOut), rms_norm(x, gamma, 1, epsilon, yOut, rstdOut))
 OP(aclnnRmsNormGrad, check_rms_backward(dy, x, rstd, gamma, dxOut, dgammaOut),
    rms_norm_backward(dy, x, rstd, gamma, dxOut, dgammaOut))

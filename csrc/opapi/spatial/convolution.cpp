@@ -1,6 +1,7 @@
 // Convolutions: the cube unit. ATen's kernels (oneDNN) choose the memory of their result themselves, so every output is
 // copied once; fp16 and bf16 operands are widened (precision.h).
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 
@@ -76,6 +77,55 @@ void check(const Operand &input, const Operand &weight, const Operand &output, c
     shape(output, expected);
 }
 
+// What the loads of the cube unit reach. A forward pass in three dimensions is refused by its kernel's plan (ops-nn:
+// conv3d_tiling_engine.cpp, CheckLoad3DLimits); the kernels of one and two dimensions and of the gradients are not
+// public, their limits are those of aclnnConvolution.md and aclnnConvolutionBackward.md.
+void within_reach(const Operand &input, const Operand &weight, const Geometry &g, bool backward) {
+    const auto spatial = static_cast<size_t>(weight.dim() - 2);
+    const bool volume = spatial == 3, back = backward || g.transposed;
+    const auto window = [&](size_t i) { return weight.size(static_cast<int64_t>(i) + 2); };
+    const auto most = [&](const char *name, int64_t value, int64_t limit, bool counts) {
+        tiled_part(!counts || value <= limit, "parameter {} has the value {}, allowed is at most {}", name, value,
+                   limit);
+    };
+    bool product = spatial > 1 && !back && g.groups == 1 && g.ahead.empty();  // one place: a matrix product
+    for (size_t i = 0; i < spatial; ++i)
+        product =
+            product && input.size(static_cast<int64_t>(i) + 2) == window(i) && g.padding[i] == 0 && g.dilation[i] == 1;
+    if (product) return;
+    int64_t places = 32 / weight.element_size();
+    for (size_t i = volume ? 1 : 0; i < spatial; ++i) {  // depth is a loop, not a load
+        most("stride", g.stride[i], 63, volume);
+        most("padding", g.padding[i], 255, volume || !g.transposed);
+        most("dilation", g.dilation[i], 255, volume || back);
+        most(weight.parameter(), window(i), back ? 255 : 511, volume || back);
+        places *= window(i);
+    }
+    tiled_part(!volume || back || places <= 65535, "parameter {} is {}: its window is too large for a load",
+               weight.parameter(), describe(weight));
+    for (const int64_t side : g.ahead) most("padding", side, 255, true);
+}
+
+// What the first phase itself says of a transposed convolution: how far its gradient is padded (ops-nn:
+// aclnn_convolution.cpp, GetPadBinaryValidFlag).
+void padded_back(const Operand &weight, const Geometry &g) {
+    if (!g.transposed) return;
+    const auto spatial = static_cast<size_t>(weight.dim() - 2);
+    for (size_t i = spatial == 3 ? 1 : 0; i < spatial; ++i) {
+        const int64_t window = weight.size(static_cast<int64_t>(i) + 2);
+        const int64_t rest = (window - 1) * g.dilation[i] - g.padding[i];
+        on_chip(rest <= 255 && (spatial < 3 || rest >= 0),
+                "parameters {}, dilation and padding give ({} - 1) * {} - {} = {} in dimension {}, allowed is {} 255",
+                weight.parameter(), window, g.dilation[i], g.padding[i], rest, i + 2, spatial < 3 ? "at most" : "0 to");
+    }
+}
+
+void reach(const Operand &input, const Operand &weight, const Operand &output, const Geometry &g, bool backward) {
+    if (input.numel() == 0 || weight.numel() == 0 || output.numel() == 0) return;
+    if (!backward) padded_back(weight, g);
+    within_reach(input, weight, g, backward);
+}
+
 at::Tensor padded(const at::Tensor &input, const Geometry &g) {
     return g.ahead.empty() ? input : at::constant_pad_nd(input, g.ahead);
 }
@@ -149,10 +199,11 @@ Geometry depthwise(const Operand &self, const Operand &weight, const Ints &strid
 
 #define GEOMETRY geometry(weight, stride, padding, dilation, transposed, outputPadding, groups)
 
-OP(aclnnConvolution, optional(bias); network(output); check(input, weight, output, GEOMETRY);
-   bias_check(bias, output), convolve(output, input, weight, bias, GEOMETRY))
+OP(aclnnConvolution, optional(bias); network(output); check(input, weight, output, GEOMETRY); bias_check(bias, output);
+   reach(input, weight, output, GEOMETRY, false), convolve(output, input, weight, bias, GEOMETRY))
 OP(aclnnConvolutionBackward, network(gradOutput); check(input, weight, gradOutput, GEOMETRY);
-   backward_check(outputMask, {gradInput, gradWeight, gradBias}, input, weight, gradOutput),
+   backward_check(outputMask, {gradInput, gradWeight, gradBias}, input, weight, gradOutput);
+   reach(input, weight, gradOutput, GEOMETRY, true),
    convolve_backward({gradInput, gradWeight, gradBias}, gradOutput, input, weight, GEOMETRY, outputMask.mask<3>()))
 OP(aclnnConvDepthwise2d, rank(self, {4}); optional(bias); network(out);
    check(self, weight, out, depthwise(self, weight, stride, padding, dilation));

@@ -8,6 +8,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
+#include "opapi/spatial/pool_limits.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -200,10 +201,11 @@ void adaptive_backward(const Operand &grad_output, const Operand &self, const Op
 
 #define WINDOW window("kernelSize", kernelSize, stride, padding, dilation)
 
-OP(aclnnMaxPool2dWithMask, pooled(self, out, WINDOW, ceilMode); same_dtype(out, self);
+OP(aclnnMaxPool2dWithMask, undilated(dilation); pooled(self, out, WINDOW, ceilMode); same_dtype(out, self);
    mask_check(indices, out, WINDOW), max_pool(out, indices, self, WINDOW))
-OP(aclnnMaxPool2dWithMaskBackward, pooled(self, gradOutput, WINDOW, ceilMode); mask_check(indices, gradOutput, WINDOW);
-   network(gradInput); same_shape(gradInput, self), max_pool_backward(gradInput, gradOutput, indices, WINDOW))
+OP(aclnnMaxPool2dWithMaskBackward, undilated(dilation); pooled(self, gradOutput, WINDOW, ceilMode);
+   mask_check(indices, gradOutput, WINDOW); network(gradInput);
+   same_shape(gradInput, self), max_pool_backward(gradInput, gradOutput, indices, WINDOW))
 OP(aclnnAvgPool2d, pooled(self, out, window("kernelSize", kernelSize, strides, paddings, {nullptr}), ceilMode),
    rounded(out, [&](at::Tensor &target) {
        at::avg_pool2d_out(target, widened(self), kernelSize, strides, paddings, ceilMode, countIncludePad,
@@ -215,7 +217,8 @@ OP(aclnnAvgPool2dBackward,
        at::avg_pool2d_backward_out(target, widened(gradOutput), widened(self), kernelSize, stride, padding, ceilMode,
                                    countIncludePad, divisor(divisorOverride));
    }))
-OP(aclnnAdaptiveAvgPool2d, adaptive(self, outputSize, out, {3, 4}),
+OP(aclnnAdaptiveAvgPool2d, gives_something(outputSize);
+   adaptive(self, outputSize, out, {3, 4}),
    rounded(out, [&](at::Tensor &target) { at::adaptive_avg_pool2d_out(target, widened(self), outputSize); }))
 OP(aclnnAdaptiveAvgPool2dBackward, adaptive_backward(gradOutput, self, out, {3, 4}),
    give(out, at::_adaptive_avg_pool2d_backward(widened(gradOutput), widened(self))))

@@ -6,6 +6,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
+#include "opapi/spatial/pool_limits.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -78,6 +79,20 @@ void adaptive_backward(const Operand &grad, const Operand &self, const Operand &
     same_shape(grad_input, self);
 }
 
+// (ops-nn: aclnn_avgpool3d.cpp, which does not count the padding)
+void within(const Operand &self, const Window &w) {
+    for (size_t i = 0; i < kVolume; ++i)
+        on_chip(w.kernel[i] <= self.size(static_cast<int64_t>(i) - 3),
+                "parameter kernelSize has the value {}, allowed is at most the size of {} without padding", w.kernel[i],
+                describe(self));
+}
+
+// (ops-nn: aclnn_adaptive_avg_pool3d.cpp)
+void not_empty(const Operand &self) {
+    on_chip(self.numel() != 0, "parameter {} is {}, allowed are tensors with elements", self.parameter(),
+            describe(self));
+}
+
 void indexed(const Operand &indices, const Operand &values) {
     dtype(indices, {at::kInt, at::kLong});
     same_shape(indices, values);
@@ -119,16 +134,17 @@ void unpool(at::Tensor &out, const at::Tensor &self, const at::Tensor &indices, 
 #define UNDILATED window(kVolume, kernelSize, stride, padding, {nullptr})
 
 // MAX_POOL(name, dimensions, at function)
-#define MAX_POOL(NAME, SPATIAL, FUNCTION)                                                                           \
-    OP(NAME, pooled(self, out, WINDOW(SPATIAL), ceilMode); indexed(indices, out), const Window w = WINDOW(SPATIAL); \
+#define MAX_POOL(NAME, SPATIAL, FUNCTION)                                       \
+    OP(NAME, undilated(dilation); pooled(self, out, WINDOW(SPATIAL), ceilMode); \
+       indexed(indices, out), const Window w = WINDOW(SPATIAL);                 \
        give_both(out, indices, FUNCTION(self.contiguous(), w.kernel, w.stride, w.padding, w.dilation, ceilMode)))
-#define MAX_POOL_BACKWARD(NAME, SPATIAL, FUNCTION)                                                                  \
-    OP(NAME, pooled(self, gradOutput, WINDOW(SPATIAL), ceilMode); indexed(indices, gradOutput); network(gradInput); \
-       same_shape(gradInput, self), const Window w = WINDOW(SPATIAL);                                               \
-       give(gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), w.kernel, w.stride,   \
+#define MAX_POOL_BACKWARD(NAME, SPATIAL, LIMITS, FUNCTION)                                                        \
+    OP(NAME, LIMITS; pooled(self, gradOutput, WINDOW(SPATIAL), ceilMode); indexed(indices, gradOutput);           \
+       network(gradInput); same_shape(gradInput, self), const Window w = WINDOW(SPATIAL);                         \
+       give(gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), w.kernel, w.stride, \
                                 w.padding, w.dilation, ceilMode, long_indices(indices))))
-#define ADAPTIVE_MAX_POOL(NAME, SPATIAL, FUNCTION)           \
-    OP(NAME, adaptive(self, outputSize, outputOut, SPATIAL); \
+#define ADAPTIVE_MAX_POOL(NAME, SPATIAL, FUNCTION)                                        \
+    OP(NAME, gives_something(outputSize); adaptive(self, outputSize, outputOut, SPATIAL); \
        indexed(indicesOut, outputOut), give_both(outputOut, indicesOut, FUNCTION(self.contiguous(), outputSize)))
 #define ADAPTIVE_MAX_POOL_BACKWARD(NAME, SPATIAL, FUNCTION)           \
     OP(NAME, adaptive_backward(gradOutput, self, gradInput, SPATIAL); \
@@ -136,9 +152,9 @@ void unpool(at::Tensor &out, const at::Tensor &self, const at::Tensor &indices, 
        give(gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), long_indices(indices))))
 
 MAX_POOL(aclnnMaxPool2dWithIndices, kPlane, at::max_pool2d_with_indices)
-MAX_POOL_BACKWARD(aclnnMaxPool2dWithIndicesBackward, kPlane, at::max_pool2d_with_indices_backward)
+MAX_POOL_BACKWARD(aclnnMaxPool2dWithIndicesBackward, kPlane, undilated(dilation), at::max_pool2d_with_indices_backward)
 MAX_POOL(aclnnMaxPool3dWithArgmax, kVolume, at::max_pool3d_with_indices)
-MAX_POOL_BACKWARD(aclnnMaxPool3dWithArgmaxBackward, kVolume, at::max_pool3d_with_indices_backward)
+MAX_POOL_BACKWARD(aclnnMaxPool3dWithArgmaxBackward, kVolume, (void)0, at::max_pool3d_with_indices_backward)
 ADAPTIVE_MAX_POOL(aclnnAdaptiveMaxPool2d, kPlane, at::adaptive_max_pool2d)
 ADAPTIVE_MAX_POOL_BACKWARD(aclnnAdaptiveMaxPool2dBackward, kPlane, at::adaptive_max_pool2d_backward)
 ADAPTIVE_MAX_POOL(aclnnAdaptiveMaxPool3d, kVolume, at::adaptive_max_pool3d)
@@ -146,14 +162,16 @@ ADAPTIVE_MAX_POOL_BACKWARD(aclnnAdaptiveMaxPool3dBackward, kVolume, at::adaptive
 OP(aclnnMaxUnpool2d, unpool_check(self, indices, outputSize, out, kPlane), unpool(out, self, indices, kPlane))
 OP(aclnnMaxUnpool3d, unpool_check(self, indices, outputSize, outRef, kVolume), unpool(outRef, self, indices, kVolume))
 
-OP(aclnnAvgPool3d, pooled(self, out, UNDILATED, ceilMode), const Window w = UNDILATED;
+OP(aclnnAvgPool3d, pooled(self, out, UNDILATED, ceilMode); within(self, UNDILATED), const Window w = UNDILATED;
    give(out, at::avg_pool3d(widened(self), w.kernel, w.stride, w.padding, ceilMode, countIncludePad,
                             divisor(divisorOverride))))
 OP(aclnnAvgPool3dBackward, pooled(self, gradOutput, UNDILATED, ceilMode); network(output);
    same_shape(output, self), const Window w = UNDILATED;
    give(output, at::avg_pool3d_backward(widened(gradOutput), widened(self), w.kernel, w.stride, w.padding, ceilMode,
                                         countIncludePad, divisor(divisorOverride))))
-OP(aclnnAdaptiveAvgPool3d, adaptive(self, outputSize, out, kVolume),
+OP(aclnnAdaptiveAvgPool3d, gives_something(outputSize); not_empty(self);
+   adaptive(self, outputSize, out, kVolume),
    give(out, at::_adaptive_avg_pool3d(widened(self), at::IntArrayRef(outputSize))))
-OP(aclnnAdaptiveAvgPool3dBackward, adaptive_backward(gradOutput, self, out, kVolume),
-   give(out, at::_adaptive_avg_pool3d_backward(widened(gradOutput), widened(self))))
+OP(aclnnAdaptiveAvgPool3dBackward, not_empty(self); rank(self, {4, 5}); rank(gradOutput, {self.dim()}); floating(self);
+   same_dtype(gradOutput, self); same_dtype(out, self);
+   same_shape(out, self), give(out, at::_adaptive_avg_pool3d_backward(widened(gradOutput), widened(self))))

@@ -1,6 +1,7 @@
 // Resizing in one, two and three dimensions, and its gradients. A scale that is not positive was not given (torch_npu
 // passes 0): sizes decide then.
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 
@@ -28,6 +29,19 @@ void check(const Operand &in, const Ints &output_size, const Operand &out, int64
     shape(out, sizes);
 }
 
+// How much smaller the antialiasing kernels make an image (ops-cv: aclnn_upsample_bilinear2d_aa.cpp,
+// aclnn_upsample_bicubic2d_aa.cpp).
+void not_much_smaller(const Operand &in, const Ints &output_size, std::array<double, 2> scales) {
+    for (size_t i = 0; i < 2 && i < output_size.size() && in.dim() == 4; ++i) {
+        const int64_t size = in.size(static_cast<int64_t>(i) + 2);
+        const double times =
+            scales[i] > 0 ? 1 / scales[i] : static_cast<double>(size / std::max<int64_t>(output_size[i], 1));
+        on_chip(static_cast<float>(times) <= 50,
+                "Scales should not exceed 50: parameter outputSize has the value {} for {}", output_size[i],
+                describe(in));
+    }
+}
+
 void backward_check(const Operand &grad, const Ints &output_size, const Ints &input_size, const Operand &grad_input,
                     int64_t spatial) {
     shape(grad_input, input_size);
@@ -45,6 +59,10 @@ void backward_check(const Operand &grad, const Ints &output_size, const Ints &in
 #define UPSAMPLE_BACKWARD(NAME, DIMENSIONS, GRAD, OUT, FUNCTION, ...)      \
     OP(NAME, backward_check(GRAD, outputSize, inputSize, OUT, DIMENSIONS), \
        rounded(OUT, [&](at::Tensor &target) { FUNCTION(target, widened(GRAD), outputSize, inputSize, __VA_ARGS__); }))
+#define SMOOTH(NAME, IN, FUNCTION)                                 \
+    OP(NAME, not_much_smaller(IN, outputSize, {scalesH, scalesW}); \
+       check(IN, outputSize, out, 2),                              \
+       rounded(out, [&](at::Tensor &target) { FUNCTION(target, widened(IN), outputSize, alignCorners, SCALES2); }))
 #define SCALES2 given(scalesH), given(scalesW)
 #define SCALES3 given(scalesD), given(scalesH), given(scalesW)
 
@@ -80,9 +98,9 @@ UPSAMPLE_BACKWARD(aclnnUpsampleTrilinear3dBackward, 3, gradOut, gradInput, at::u
 UPSAMPLE(aclnnUpsampleBicubic2d, 2, self, at::upsample_bicubic2d_out, alignCorners, SCALES2)
 UPSAMPLE_BACKWARD(aclnnUpsampleBicubic2dBackward, 2, gradOut, gradInput, at::upsample_bicubic2d_backward_out,
                   alignCorners, SCALES2)
-UPSAMPLE(aclnnUpsampleBilinear2dAA, 2, input, at::_upsample_bilinear2d_aa_out, alignCorners, SCALES2)
+SMOOTH(aclnnUpsampleBilinear2dAA, input, at::_upsample_bilinear2d_aa_out)
 UPSAMPLE_BACKWARD(aclnnUpsampleBilinear2dAABackward, 2, gradOutput, out, at::_upsample_bilinear2d_aa_backward_out,
                   alignCorners, SCALES2)
-UPSAMPLE(aclnnUpsampleBicubic2dAA, 2, x, at::_upsample_bicubic2d_aa_out, alignCorners, SCALES2)
+SMOOTH(aclnnUpsampleBicubic2dAA, x, at::_upsample_bicubic2d_aa_out)
 UPSAMPLE_BACKWARD(aclnnUpsampleBicubic2dAAGrad, 2, gradOutput, out, at::_upsample_bicubic2d_aa_backward_out,
                   alignCorners, SCALES2)

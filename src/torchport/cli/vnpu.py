@@ -5,6 +5,7 @@ examples:
   eval "$(torchport vnpu env)"         this shell's programs use it (like CANN's set_env.sh)
   torchport vnpu enable                plain `python` of this environment uses it, until `disable`
   torchport vnpu ops --status gap      operators that torch_npu knows and the virtual NPU lacks
+  torchport vnpu ops --checks unknown  operators of which it is not known what hardware refuses
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from collections import Counter
 from typing import Any
 
 from torchport import vnpu
-from torchport.vnpu import chips, persistence
+from torchport.vnpu import cann, chips, persistence
 from torchport.vnpu.variables import VARIABLES
+
+# Where the checks of an operator's first phase come from (csrc/opapi/aclnn/check_rows.py).
+CHECKS = ("code and page", "code", "definition", "page", "incomplete", "unknown")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = parser.add_argument_group("for ops")
     listing.add_argument("--status", choices=["implemented", "gap", "unexported"], help="only these")
     listing.add_argument("--family", help="only this family, e.g. pointwise")
+    listing.add_argument("--checks", choices=CHECKS, help="only those whose checks come from there")
     listing.add_argument("--tier", type=int, help="only this tier (1 = needed by common models)")
 
 
@@ -40,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _info(arguments: argparse.Namespace) -> None:
     backend = vnpu.detect()
     name, chip = chips.selected()
+    version = cann.selected()
     libraries = backend.libraries
     operators = dict(Counter(str(row["status"]) for row in _operators()))
     data = {
@@ -48,6 +54,7 @@ def _info(arguments: argparse.Namespace) -> None:
         "libraries": None if libraries is None else str(libraries),
         "enabled": persistence.enabled(),
         "chip": {"name": name, **chip},
+        "cann": version,
         "operators": operators,
         "variables": [dataclasses.asdict(row) | {"value": os.environ.get(row.name)} for row in VARIABLES],
     }
@@ -63,6 +70,8 @@ def _info(arguments: argparse.Namespace) -> None:
         f"bfloat16 {'yes' if chip['bf16'] else 'no'}, results out of range "
         f"{'become inf and nan' if chip['inf_nan'] else 'saturate'}"
     )
+    belongs = "the one of this torch_npu" if version == cann.DEFAULT else "chosen by VNPU_CANN"
+    print(f"CANN       {version}, {belongs}")
     counts = ", ".join(f"{count} {status}" for status, count in sorted(operators.items()))
     print(f"operators  {counts or 'unknown: not built'}")
     print("variables")
@@ -86,7 +95,7 @@ def _env(arguments: argparse.Namespace) -> None:
 
 
 def _ops(arguments: argparse.Namespace) -> None:
-    wanted = {key: getattr(arguments, key) for key in ("status", "family", "tier")}
+    wanted = {key: getattr(arguments, key) for key in ("status", "family", "tier", "checks")}
     rows = [
         row
         for row in vnpu.operators()
@@ -97,8 +106,13 @@ def _ops(arguments: argparse.Namespace) -> None:
         return
     for row in rows:
         tail = f"  {row['reason']}" if row["reason"] else ""
+        if row["unconfirmed"]:
+            tail += "  not on its page: " + ", ".join(
+                f"{param} {dtypes}" for param, dtypes in row["unconfirmed"].items()
+            )
         print(
-            f"{row['name']:<44} tier {row['tier'] or '-'}  {row['status']:<12} {row['family']}{tail}".rstrip()
+            f"{row['name']:<44} tier {row['tier'] or '-'}  {row['status']:<12} {row['family']:<12} "
+            f"checks: {row['checks']}{tail}".rstrip()
         )
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from torchport.errors import TorchportError
 from torchport.on_import import before_import
-from torchport.vnpu import chips
+from torchport.vnpu import cann, chips
 from torchport.vnpu.backend import BUILD_HINT, Backend, Kind, detect
 from torchport.vnpu.stopped import restart_at_exit
 
@@ -90,6 +90,8 @@ def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]
         return _cann_environment(backend, environ)
     if environ.get("VNPU_SOC"):
         chips.selected(environ)  # raises here: torch_npu would only say that the device id is invalid
+    if environ.get("VNPU_CANN"):
+        cann.selected(environ)  # and go on without a version
     home, libraries = str(backend.home), str(backend.libraries)
     inherited = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path and path != libraries]
     return {

@@ -14,7 +14,10 @@ def operators() -> list[dict[str, Any]]:
 
     Each row has `name`, `tier` (1 = needed by common models, 2, 3; None = no operator, or of unknown signature),
     `status` ("implemented", "gap" = exported and answers with an error, "unexported"), `family`, `reason` and
-    `torch_ops`. The build generates the file from the same lines that define the operators.
+    `torch_ops`; `checks`, where the checks of its first phase come from ("code and page", "code", "definition", "page",
+    "incomplete", "unknown": a call that hardware refuses may pass here); `unconfirmed`, by parameter the dtypes that
+    CANN's code takes though its page does not list them, of which no run on hardware is known. The build generates the
+    file from the same lines that define the operators.
 
     Raises `TorchportError` if the virtual NPU is not built.
     """

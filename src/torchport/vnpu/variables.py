@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from torchport.vnpu import cann
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
@@ -27,16 +29,27 @@ VARIABLES = (
     Variable("VNPU_DEVICES", "8", "how many devices there are, 1 to 64"),
     Variable("VNPU_SOC", "Ascend910B1", "the chip, a profile of knowledge/devices.toml"),
     Variable(
+        "VNPU_CANN",
+        cann.DEFAULT,
+        "the version of CANN that torch_npu is told, 8.3.RC1 or later; it chooses code paths by it",
+    ),
+    Variable(
         "VNPU_HOST_LIMIT",
         "",
         "host memory that the devices of one process may take together, such as 16GiB; "
         "unset = 4/5 of the machine's or the cgroup's memory, divided among torchrun's local ranks",
     ),
     Variable(
-        "VNPU_DTYPES",
-        "chip",
-        "chip = operators refuse the dtypes that CANN's documentation does not list for them; any = where a "
-        "floating-point dtype is allowed, so is every other (float64 matrix products ...)",
+        "VNPU_CHECKS",
+        "hardware",
+        "hardware = operators refuse what CANN's own checks refuse on that chip; any = where a floating-point dtype "
+        "is allowed, so is every other (float64 matrix products ...), and tensors may have more than 8 dimensions",
+    ),
+    Variable(
+        "VNPU_HIDDEN_BUGS",
+        "error",
+        "error = a mistake that hardware does not notice is one: an index past the end, integers divided by "
+        "zero, a class that there is not; hardware = it gives a number here too",
     ),
     Variable(
         "VNPU_CHECK_MEMORY",

@@ -37,6 +37,8 @@ SECTIONS = (
     "all_to_all_single",
     "send_and_receive",
     "batched_point_to_point",
+    "coalesced",
+    "memory_of_a_group",
     "barrier",
     "subgroups",
     "groups_in_opposite_order",
@@ -208,6 +210,31 @@ def sections() -> dict[str, Section]:
         for work in dist.batch_isend_irecv(calls if rank % 2 else calls[::-1]):
             work.wait()
         same(out, held(before, 300_000, "float32"))
+
+    def coalesced() -> None:
+        """Between HcclGroupStart and HcclGroupEnd; the largest first, whatever the order of the calls."""
+        tensors = [npu(rank, count, "float32") for count in COUNTS]
+        with dist._coalescing_manager(device=torch.device("npu", rank)):
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+        for tensor, count in zip(tensors, COUNTS, strict=True):
+            same(tensor, reduced("SUM", count, "float32"))
+
+    def memory_of_a_group() -> None:
+        """HCCL's buffers, from a group's first collective to its end: on the device, in no statistics of torch."""
+
+        def free() -> int:
+            torch.npu.synchronize()
+            return int(torch.npu.mem_get_info()[0])
+
+        tensor, before, allocated = npu(rank, 37, "float32"), free(), torch.npu.memory_reserved()
+        group = dist.new_group()
+        assert free() == before
+        dist.all_reduce(tensor, group=group)
+        assert before - free() == 401 << 20
+        assert torch.npu.memory_reserved() == allocated
+        dist.destroy_process_group(group)
+        assert free() == before
 
     def barrier() -> None:
         for _ in range(3):

@@ -65,9 +65,11 @@ def run_sections(sections: dict[str, Section], directory: Path) -> None:
     dist.destroy_process_group()
 
 
-def section_outcomes(worker: str, size: int, directory: Path) -> dict[str, list[str]]:
+def section_outcomes(worker: str, size: int, directory: Path, **variables: str) -> dict[str, list[str]]:
     """Run a worker's sections in `size` ranks; {section: [what each rank says of it]}."""
-    output = torchrun(HERE / worker, size, str(directory), HCCL_EXEC_TIMEOUT="30")
+    # More than the ranks will need: what is free is then what the device has free.
+    variables |= {"HCCL_EXEC_TIMEOUT": "30", "VNPU_HOST_LIMIT": "1TiB"}
+    output = torchrun(HERE / worker, size, str(directory), **variables)
     ranks = [directory / f"{rank}.json" for rank in range(size)]
     assert all(path.exists() for path in ranks), output
     outcomes = [json.loads(path.read_text()) for path in ranks]

@@ -11,16 +11,18 @@ import training_worker
 from job import section_outcomes
 
 SLOW = pytest.mark.slow  # ten seconds of imports for each rank on a busy machine: for `make distributed`
+# The last: VNPU_CANN. Before 9.0.0 torch_npu sends and receives batches with HcclBatchSendRecv, from it on in a group.
 JOBS = {
-    (group_worker, 2): (),
-    (group_worker, 4): SLOW,
-    (training_worker, 2): (),
-    (training_worker, 4): SLOW,
-    (apex_worker, 2): (),
+    (group_worker, 2, ""): (),
+    (group_worker, 2, "8.3.RC1"): (),
+    (group_worker, 4, ""): SLOW,
+    (training_worker, 2, ""): (),
+    (training_worker, 4, ""): SLOW,
+    (apex_worker, 2, ""): (),
 }
 CASES = [
     pytest.param(
-        job, section, marks=marks, id=f"{job[0].__name__}-{job[1]}-{section}"
+        job, section, marks=marks, id=f"{job[0].__name__}-{job[1]}{job[2] and '-' + job[2]}-{section}"
     )  # job: one object for a fixture
     for job, marks in JOBS.items()
     for section in job[0].SECTIONS
@@ -33,8 +35,10 @@ def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[str]]:
     """What each rank says of each section."""
-    worker, size = request.param
-    return section_outcomes(f"{worker.__name__}.py", size, tmp_path_factory.mktemp(worker.__name__))
+    worker, size, version = request.param
+    return section_outcomes(
+        f"{worker.__name__}.py", size, tmp_path_factory.mktemp(worker.__name__), VNPU_CANN=version
+    )
 
 
 @pytest.mark.parametrize(("outcomes", "section"), CASES, indirect=["outcomes"], scope="module")

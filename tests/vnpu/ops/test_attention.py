@@ -192,9 +192,10 @@ def test_many_blocks() -> None:
         *on_npu, 4, "BNSD", scale=0.4, atten_mask=triangle(), sparse_mode=2
     )[0]
     gradients = torch.autograd.grad(actual, on_npu, grad.float().npu())
-    compare(actual, expected.detach(), torch.float32, ulps=16)
+    # Sums of values of up to 1, which may cancel.
+    compare(actual, expected.detach(), torch.float32, ulps=16, scale=1.0)
     for a, e in zip(gradients, exact_gradients, strict=True):
-        compare(a, e, torch.float32, ulps=64)
+        compare(a, e, torch.float32, ulps=64, scale=1.0)
 
 
 LONG = 300  # more queries than one part of the work has

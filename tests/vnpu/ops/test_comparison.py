@@ -123,7 +123,7 @@ def test_refused() -> None:
     status, message = first_phase("aclnnBitwiseAndTensor", x, x, out)
     assert status == INVALID_ARGUMENT
     assert "self has dtype float32, allowed are" in message
-    z = torch.ones(2, 3, dtype=torch.complex64, device=DEVICE)
+    z = torch.ones(2, 3, dtype=torch.complex64).to(DEVICE)
     assert first_phase("aclnnLtTensor", z, z, out)[0] == INVALID_ARGUMENT
     assert (
         first_phase("aclnnEqual", x, x.int(), torch.empty((), dtype=torch.bool, device=DEVICE))[0]

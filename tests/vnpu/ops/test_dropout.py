@@ -125,16 +125,10 @@ def test_mask_from_a_state_in_device_memory():
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_mask_and_use_in_one_operator(dtype):
-    x, grad = random(10, 13).to(dtype), random(10, 13, seed=1).to(dtype)
-    out, back = (torch.empty_like(x, device="npu") for _ in range(2))
+    x, out = random(10, 13).to(dtype), torch.empty(10, 13, dtype=dtype, device="npu")
     mask = torch.empty(32, dtype=torch.uint8, device="npu")
     aclnn.run("aclnnDropoutV3", x.npu(), None, DROP, 9, 12, out, mask)
     kept = bits(mask)[:130].view(10, 13)
     assert 0 < kept.sum() < 130
     torch.testing.assert_close(out.cpu(), (x.double() * kept / (1 - DROP)).to(dtype), rtol=1e-2, atol=0)
     assert torch.equal(out.cpu() != 0, kept)
-    aclnn.run("aclnnDropoutV3Grad", grad.npu(), mask, 1 / (1 - DROP), back)
-    torch.testing.assert_close(back.cpu(), (grad.double() * kept / (1 - DROP)).to(dtype), rtol=1e-2, atol=0)
-    scaled = torch.empty_like(x, device="npu")
-    aclnn.run("aclnnMaskedScale", x.npu(), kept.to(dtype).npu(), 1.5, scaled)
-    torch.testing.assert_close(scaled.cpu(), (x.double() * kept * 1.5).to(dtype), rtol=1e-2, atol=0)

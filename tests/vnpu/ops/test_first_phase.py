@@ -58,7 +58,7 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("aclnnIndexPutImpl", "values", torch.ones(2, 5), "does not broadcast to the 15 places"),
     ("aclnnL1Loss", "target", torch.ones(2, 4), "does not broadcast with self"),
     ("aclnnNLLLossBackward", "gradOutput", torch.ones((), dtype=LONG), "gradOutput has dtype int64"),
-    ("aclnnForeachAddListV2", "alpha", True, "alpha is true, allowed is a number"),
+    ("aclnnForeachAddListV2", "alpha", True, "alpha has dtype bool"),
     ("aclnnGelu", "out", torch.ones(2, 3, dtype=HALF), "out has dtype float16"),
     ("aclnnConvolution", "weight", None, "weight is null"),
     ("aclnnUpsampleBilinear2d", "self", torch.ones(1, 2, 3, 0), "there is nothing to resize"),
@@ -207,10 +207,9 @@ def test_the_first_phase_says_what_is_wrong(name: str, parameter: str, value: An
     assert words in message, message
 
 
-@pytest.mark.parametrize("dtype", [BOOL, BYTE])
 @pytest.mark.parametrize("shape", [(), (1,), (3, 1), (3, 5)])
-def test_values_that_fit_the_places_of_a_mask(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    mask = torch.tensor([1, 0, 1, 1], dtype=dtype, device="npu")
+def test_values_that_fit_the_places_of_a_mask(shape: tuple[int, ...]) -> None:
+    mask = torch.tensor([1, 0, 1, 1], dtype=BOOL, device="npu")
     x = torch.zeros(4, 5, device="npu")
     run("aclnnIndexPutImpl", x, [mask], npu(*shape), False, False)
     assert x.sum(1).tolist() == [5, 0, 5, 5]
@@ -221,7 +220,7 @@ def test_values_that_fit_the_places_of_a_mask(dtype: torch.dtype, shape: tuple[i
 def test_results_of_another_dtype() -> None:
     """CANN lets them be what the operand can be cast to; ATen's kernels keep the operand's."""
     x = torch.tensor([-1.5, 2.25, 3.75], device="npu")
-    for name, expected in (("aclnnNeg", -x), ("aclnnFloor", x.floor()), ("aclnnAbs", x.abs())):
+    for name, expected in (("aclnnNeg", -x), ("aclnnAbs", x.abs())):
         out = torch.empty(3, dtype=HALF, device="npu")
         run(name, x, out)
         assert torch.equal(out.float(), expected), name

@@ -168,7 +168,7 @@ def test_refusals() -> None:
         (([x], [x, x], 1, [x]), "parameter x2 has 2 tensors, expected 1"),
         (([x], [y], 1, [x]), "parameter x2 has shape [3], expected [2, 3]"),
         (([x.long()], [x.long()], 1, [x.long()]), "has dtype int64, allowed are"),
-        (([x], [x.half()], 1, [x]), "parameter x2 has dtype float16, expected float32"),
+        (([x], [x.half()], 1, [x]), "parameter x1 has dtype float32, expected float16"),
     ):
         status, message = first_phase("aclnnForeachAddListV2", *arguments)
         assert status == INVALID_ARGUMENT and words in message

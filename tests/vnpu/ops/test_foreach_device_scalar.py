@@ -10,6 +10,11 @@ from oracle import FLOATS, compare, random
 SIZES = [(3, 4), (5,), ()]
 
 
+def scalar_dtype(dtype: torch.dtype) -> torch.dtype:
+    """bfloat16 lists take a float32 number (foreach_add_scalar_def.cpp and its neighbours)."""
+    return torch.float32 if dtype == torch.bfloat16 else dtype
+
+
 def lists(count: int, dtype: torch.dtype, low: float = 0.5) -> list[list[torch.Tensor]]:
     return [[random(*s, low=low, seed=i).to(dtype) for s in SIZES] for i in range(count)]
 
@@ -42,7 +47,7 @@ def test_number(
     name: str, reference: Callable[[torch.Tensor, float], torch.Tensor], dtype: torch.dtype
 ) -> None:
     (x,) = lists(1, dtype)
-    scalar = torch.tensor([1.25], dtype=dtype)
+    scalar = torch.tensor([1.25], dtype=scalar_dtype(dtype))
     expect(
         f"aclnnForeach{name}Scalar",
         [reference(t.double(), 1.25) for t in x],
@@ -55,7 +60,7 @@ def test_number(
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_scaled_lists(dtype: torch.dtype) -> None:
     x, y = lists(2, dtype)
-    alpha = torch.tensor([-0.75], dtype=dtype).npu()
+    alpha = torch.tensor([-0.75], dtype=scalar_dtype(dtype)).npu()
     expect(
         "aclnnForeachAddList",
         [a.double() - 0.75 * b.double() for a, b in zip(x, y, strict=True)],
@@ -78,7 +83,7 @@ def test_scaled_lists(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("kind", ["mul", "div"])
 def test_three_lists(kind: str, dtype: torch.dtype) -> None:
     x, y, z = lists(3, dtype)
-    scalars = torch.tensor([0.5, -2.0, 3.0], dtype=dtype)
+    scalars = torch.tensor([0.5, -2.0, 3.0], dtype=scalar_dtype(dtype))
 
     def reference(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, s: float) -> torch.Tensor:
         b, c = b.double(), c.double()

@@ -10,8 +10,9 @@ from typing import Any
 import ascendcl
 import pytest
 import torch
-from aclnn import INVALID_ARGUMENT, View, first_phase, made, planned, row, run
+from aclnn import INVALID_ARGUMENT, SIGNATURES, View, first_phase, made, planned, row, run
 from ascendcl import acl, answer, code, malloc
+from calls import CALLS
 
 COUNT = 1024  # float32 elements in a block of 4096 bytes
 GATE = 2 << 20
@@ -266,3 +267,28 @@ def test_mapped_segments_that_touch_count_as_one() -> None:
     for handle in handles:
         acl("aclrtFreePhysical", handle)
     acl("aclrtReleaseMemAddress", address)
+
+
+def elsewhere(arguments: list[object]) -> Iterator[tuple[int, list[object]]]:
+    """The arguments with one tensor (or list of them) on another device."""
+    for place, value in enumerate(arguments):
+        if isinstance(value, torch.Tensor) and value.numel() > 0:
+            yield place, [*arguments[:place], value.to("npu:1"), *arguments[place + 1 :]]
+        elif isinstance(value, list) and any(isinstance(one, torch.Tensor) for one in value):
+            yield place, [*arguments[:place], [one.to("npu:1") for one in value], *arguments[place + 1 :]]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_operand_of_another_device(name: str) -> None:
+    """No operator reads or writes what lies on another device, whichever of its operands that is."""
+    names = [parameter for _, parameter, _ in SIGNATURES[name]["params"]]
+    run(name, *CALLS[name]())
+    for place, arguments in elsewhere(CALLS[name]()):
+        launch = planned(name, *arguments)
+        with ascendcl.stream() as queue:
+            launch(queue)
+            failed = code("aclrtSynchronizeStream", queue) != 0
+            said = ascendcl.message()
+        where = f"{name}, {names[place]}: {said}"
+        assert failed and names[place] in said, where
+        assert "on virtual NPU 1, and the stream is one of virtual NPU 0" in said, where

@@ -92,7 +92,7 @@ def test_int8_weights(name: str, group: int) -> None:
     run(
         name,
         *device,
-        torch.tensor([2.0]).npu(),
+        torch.tensor([2.0, 0.0]).view(torch.uint64).npu(),  # a float32's bits in the lower half
         torch.tensor([1.0]).npu(),
         bias.npu(),
         group,

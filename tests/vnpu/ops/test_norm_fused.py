@@ -129,6 +129,7 @@ def test_add_rms_norm_quant(dtype: torch.dtype, divide: bool) -> None:
     near(y1, quantized(normal, scale) + zero.double())
     near(y2, quantized(normal, other))
     assert torch.equal(x.cpu(), a + b)
+    device[3:] = [scale.float().npu(), other.float().npu(), zero.int().npu()]
     run("aclnnAddRmsNormQuantV2", *device, None, beta.npu(), -1, 1e-6, divide, y1, y2, x, plain)
     near(y1, quantized(normal + beta.double(), scale) + zero.double())
     compare(plain, normal, dtype)
@@ -173,8 +174,8 @@ def test_refusals() -> None:
         ("aclnnAddLayerNorm", (x, x, gamma, gamma, None, 1e-6, False, x, x, statistic, x), "parameter meanOut"),
         ("aclnnGroupNormSilu", (x, gamma, gamma, 3, 1e-6, x, statistic, statistic), "number of groups is 3"),
         ("aclnnGroupNormSwish", (x, gamma, gamma, 2, "NHWC", 1e-6, True, 1.0, x, x, x), "allowed is NCHW"),
-        ("aclnnRmsNormQuant", (x, gamma, gamma, gamma, None, 1e-6, x), "parameter y has dtype float32"),
-        ("aclnnRmsNormQuant", (x, gamma, gamma, wide, None, 1e-6, q), "parameter scale has 9 values"),
+        ("aclnnRmsNormQuant", (x, gamma, gamma, gamma, None, 1e-6, q), "parameter x has dtype float32"),
+        ("aclnnRmsNormQuant", (*(t.half() for t in (x, gamma, gamma, wide)), None, 1e-6, q), "scale has 9 values"),
     ]  # fmt: skip
     for name, arguments, words in cases:
         status, message = first_phase(name, *arguments)

@@ -293,7 +293,10 @@ def test_adamw_with_hyperparameters_in_device_memory(
     var, m, grad = (random(3, 4, seed=i).to(dtype) for i in range(3))
     v, top = random(3, 4, low=0.1, seed=3).to(dtype), random(3, 4, low=0.1, seed=4).to(dtype)
     powers, lr, decay, beta1, beta2, eps = (0.9**3, 0.99**3), 0.01, 0.1, 0.9, 0.99, 1e-6
-    numbers = [torch.tensor([n]).npu() for n in (*powers, lr, decay, beta1, beta2, eps)]
+    numbers = [torch.tensor([n], dtype=dtype).npu() for n in (*powers, lr, decay, beta1, beta2, eps)]
+    *powers, lr, decay, beta1, beta2, eps = (
+        number.double().item() for number in numbers
+    )  # as the dtype has them
     device = [t.npu() for t in (var, m, v)]
     run("aclnnApplyAdamW", *device, *numbers, grad.npu(), top.npu() if amsgrad else None, amsgrad, maximize)
     g = -grad.double() if maximize else grad.double()

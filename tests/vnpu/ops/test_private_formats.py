@@ -156,6 +156,8 @@ def test_what_aclnn_does_not_cast() -> None:
         (random(0, 4).half(), FRACTAL_NZ),
     ):
         assert cast_size(tensor.to(DEVICE), form) is None  # so that torch_npu takes Identity
+    blocked = torch_npu.npu_format_cast(random(20, 30).half().to(DEVICE), NC1HWC0)
+    assert cast_size(blocked, NCHW) is None  # and the same way back: two dimensions are no NCHW
 
 
 def test_without_internal_formats_nothing_moves() -> None:

@@ -96,7 +96,7 @@ def test_complex_samples_and_parts_apart() -> None:
         ({"hop": 0}, "parameter hopLength is 0, allowed is > 0"),
         ({"length": 17}, "parameter winLength is 17, allowed are 1 to 16"),
         ({"window": torch.ones(15)}, "parameter windowOptional has shape"),
-        ({"window": torch.ones(16, dtype=torch.float64)}, "parameter windowOptional has dtype"),
+        ({"window": torch.ones(16, dtype=torch.float64)}, "the dtype of windowOptional"),
         ({"self": torch.ones(2, 40, dtype=torch.complex64), "window": None}, "parameter onesided is true"),
         ({"self": torch.ones(1, 2, 40)}, "parameter self has"),
         ({"out": torch.zeros(2, 9, 6, dtype=torch.complex64)}, "parameter out has shape"),

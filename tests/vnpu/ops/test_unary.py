@@ -125,7 +125,7 @@ def test_whole_numbers_are_finite(dtype: torch.dtype) -> None:
     run("aclnnIsFinite", x.to(DEVICE), out)
     assert out.all()
     status, message = first_phase(
-        "aclnnIsFinite", torch.ones(2, dtype=torch.complex64, device=DEVICE), out[0, :2]
+        "aclnnIsFinite", torch.ones(2, dtype=torch.complex64).to(DEVICE), out[0, :2]
     )
     assert status == INVALID_ARGUMENT
     assert "self has dtype ComplexFloat" in message

@@ -1,5 +1,12 @@
 #include "calls.h"
 
+// No header of torch_npu's wheel has these (csrc/hccl/group.cpp).
+extern "C" {
+HcclResult HcclGroupStart();
+HcclResult HcclGroupEnd();
+HcclResult HcclGroupStatusGet(bool *isGroupEnabled);
+}
+
 namespace random_calls {
 namespace {
 
@@ -67,6 +74,19 @@ int batch(Draw &draw) {
         item = {draw.choice<HcclSendRecvType>(2), draw.device_memory(), elements(draw), type(draw), rank(draw)};
     return HcclBatchSendRecv(draw.once_in(16) ? nullptr : items.data(), static_cast<uint32_t>(draw.below(3)),
                              draw.communicator(), draw.stream());
+}
+
+// What is begun in a group is kept until its end, when its memory, stream and communicator may be gone.
+int group(Draw &draw) {
+    if (const HcclResult failure = HcclGroupStart(); failure != HCCL_SUCCESS) return failure;
+    for (uint64_t calls = draw.below(4); calls > 0; --calls) {
+        const HcclComm comm = draw.communicator();
+        HcclAllReduce(draw.device_memory(), draw.device_memory(), elements(draw), type(draw), reduction(draw), comm,
+                      draw.stream());
+        HcclSend(draw.device_memory(), elements(draw), type(draw), rank(draw), comm, draw.stream());
+        if (draw.once_in(8)) HcclCommDestroy(comm);
+    }
+    return HcclGroupEnd();
 }
 
 }  // namespace
@@ -158,6 +178,10 @@ std::vector<Call> collective_calls() {
         CALL(HcclRecv, draw.device_memory(), elements(draw), type(draw), rank(draw), draw.communicator(),
              draw.stream()),
         {"HcclBatchSendRecv", batch},
+
+        {"HcclGroupStart", group},
+        CALL(HcclGroupEnd),  // outside of a group
+        CALL(HcclGroupStatusGet, draw.out<bool>()),
     };
 }
 

@@ -1,0 +1,20 @@
+#include "opapi/aclnn/limits.h"
+
+#include "device/machine.h"
+
+namespace vnpu::opapi {
+
+bool chip_limits() { return Machine::instance().settings().hardware_checks; }
+
+void beyond_the_chip(FaultKind kind, std::string sentence) {
+    fail(kind, "{} on {}; with VNPU_CHECKS=any the virtual NPU computes it all the same", sentence,
+         Machine::instance().settings().chip->name);
+}
+
+bool bugs_hidden() { return Machine::instance().settings().hidden_bugs; }
+
+std::string hidden_on_hardware(const char *instead) {
+    return fmt::format(" (hardware hides this: {}; VNPU_HIDDEN_BUGS=hardware goes on here too)", instead);
+}
+
+}  // namespace vnpu::opapi

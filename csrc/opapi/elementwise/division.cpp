@@ -1,0 +1,111 @@
+// Quotients and remainders. Of integers ATen notices a division by zero; hardware does not (limits.h): a remainder is
+// the dividend there (ops-math: floor_mod_proto.h). What a quotient is, and the remainder of fmod, no source says: here
+// they are 0 and the dividend, so that a = (a / b) * b + remainder holds.
+#include <ATen/native/BinaryOps.h>
+
+#include "opapi/aclnn/limits.h"
+#include "opapi/aclnn/number.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/elementwise/operands.h"
+
+namespace vnpu::opapi {
+namespace {
+
+constexpr DTypes kWhole = kReals | at::kBool;
+constexpr DTypes kRemainder = kFloats | at::kInt | at::kLong;
+constexpr DTypes kFmod = kRemainder | at::kChar | at::kByte;
+
+enum class Gives { Zero, Dividend };
+
+const char *by_zero(Gives gives) {
+    return gives == Gives::Zero ? "a division of integers by zero gives a number that is not documented, here 0"
+                                : "a division of integers by zero leaves the dividend as the remainder";
+}
+
+// DivMod's mode: torch's rounding_mode None, "trunc", "floor".
+std::optional<std::string_view> rounding(int mode) {
+    switch (mode) {
+        case 0:
+            return std::nullopt;
+        case 1:
+            return "trunc";
+        case 2:
+            return "floor";
+        default:
+            fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 (real), 1 (trunc), 2 (floor)", mode);
+    }
+}
+
+void divides(const Operand &out, int mode) {
+    if (!rounding(mode)) to_float(out);
+}
+
+// An integer divided by the number 0, which is known before the kernel starts.
+bool by_nothing(const Operand &out, const ScalarArgument &number) {
+    return at::isIntegralType(out.scalar_type(), true) && number.get().isIntegral(true) && number.get().toLong() == 0;
+}
+
+void divisor(const Operand &out, const ScalarArgument &number, Gives gives) {
+    if (by_nothing(out, number) && !bugs_hidden())
+        fail(FaultKind::InvalidArgument, "parameter {} is 0, and {} holds integers{}", number.parameter(),
+             out.parameter(), hidden_on_hardware(by_zero(gives)));
+}
+
+// divide(divisor) writes to `out`, which may be the dividend.
+template <class Divide>
+void by_tensor(at::Tensor &out, const at::Tensor &dividend, const at::Tensor &divisor, Gives gives, Divide divide) {
+    if (!at::isIntegralType(out.scalar_type(), true)) return divide(divisor);
+    if (!bugs_hidden()) return noticing("ZeroDivisionError", by_zero(gives), [&] { divide(divisor); });
+    const at::Tensor zero = divisor == 0;
+    const at::Tensor instead =
+        gives == Gives::Zero ? at::zeros({}, out.options()) : dividend.to(out.scalar_type(), false, true);
+    divide(divisor.masked_fill(zero, 1));
+    out.copy_(at::where(zero, instead, out));
+}
+
+template <class Divide>
+void by_number(Operand &out, const at::Tensor &dividend, const ScalarArgument &number, Gives gives, Divide divide) {
+    if (!by_nothing(out, number)) return divide();
+    gives == Gives::Zero ? out.zero_() : out.copy_(dividend);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+// NAME and Inplace NAME, by a tensor and by a number
+#define BY_TENSOR(NAME, OUT, SELF, DTYPES, GIVES, FUNCTION) \
+    OP(NAME, binary(OUT, SELF, other, DTYPES),              \
+       by_tensor(OUT, SELF, other, GIVES, [&](const at::Tensor &by) { FUNCTION(OUT, SELF, by); }))
+#define BY_NUMBER(NAME, OUT, SELF, DTYPES, GIVES, FUNCTION)                       \
+    OP(NAME, (with_number(OUT, SELF, other, DTYPES), divisor(OUT, other, GIVES)), \
+       by_number(OUT, SELF, other, GIVES, [&] { FUNCTION(OUT, SELF, other.number()); }))
+
+OP(aclnnDivMod, (binary(out, self, other, kAll), divides(out, mode)),
+   by_tensor(out, self, other, Gives::Zero, [&](const at::Tensor &by) { at::div_out(out, self, by, rounding(mode)); }))
+OP(aclnnInplaceDivMod, (binary(selfRef, selfRef, other, kAll), divides(selfRef, mode)),
+   by_tensor(selfRef, selfRef, other, Gives::Zero,
+             [&](const at::Tensor &by) { at::div_out(selfRef, selfRef, by, rounding(mode)); }))
+OP(aclnnDivMods, (with_number(out, self, other, kAll), divides(out, mode), divisor(out, other, Gives::Zero)),
+   by_number(out, self, other, Gives::Zero, [&] { at::div_out(out, self, other.number(), rounding(mode)); }))
+OP(aclnnInplaceDivMods,
+   (with_number(selfRef, selfRef, other, kAll), divides(selfRef, mode), divisor(selfRef, other, Gives::Zero)),
+   by_number(selfRef, selfRef, other, Gives::Zero,
+             [&] { at::div_out(selfRef, selfRef, other.number(), rounding(mode)); }))
+
+BY_TENSOR(aclnnFloorDivide, out, self, kWhole, Gives::Zero, at::floor_divide_out)
+BY_NUMBER(aclnnFloorDivides, out, self, kWhole, Gives::Zero, at::floor_divide_out)
+BY_TENSOR(aclnnInplaceFloorDivide, selfRef, selfRef, kWhole, Gives::Zero, at::floor_divide_out)
+BY_NUMBER(aclnnInplaceFloorDivides, selfRef, selfRef, kWhole, Gives::Zero, at::floor_divide_out)
+
+BY_TENSOR(aclnnRemainderTensorTensor, out, self, kWhole, Gives::Dividend, at::remainder_out)
+BY_NUMBER(aclnnRemainderTensorScalar, out, self, kRemainder, Gives::Dividend, at::remainder_out)
+OP(aclnnRemainderScalarTensor, with_number(out, other, self, kRemainder),
+   by_tensor(out, self.number(), other, Gives::Dividend,
+             [&](const at::Tensor &by) { at::remainder_out(out, self.number(), by); }))
+BY_TENSOR(aclnnInplaceRemainderTensorTensor, selfRef, selfRef, kWhole, Gives::Dividend, at::remainder_out)
+BY_NUMBER(aclnnInplaceRemainderTensorScalar, selfRef, selfRef, kRemainder, Gives::Dividend, at::remainder_out)
+
+BY_TENSOR(aclnnFmodTensor, out, self, kFmod, Gives::Dividend, at::fmod_out)
+BY_NUMBER(aclnnFmodScalar, out, self, kFmod, Gives::Dividend, at::fmod_out)
+BY_TENSOR(aclnnInplaceFmodTensor, selfRef, selfRef, kFmod, Gives::Dividend, at::fmod_out)
+BY_NUMBER(aclnnInplaceFmodScalar, selfRef, selfRef, kFmod, Gives::Dividend, at::fmod_out)

@@ -1,0 +1,43 @@
+"""The version of CANN that the virtual NPU stands for: knowledge/cann.toml, which the libraries have compiled in."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from torchport.errors import TorchportError
+
+# What csrc/ascendcl/version.cpp takes, which is what torch_npu can compare.
+VERSION = re.compile(
+    r"(?P<major>\d{1,3})[.-](?P<minor>\d{1,3})[.-](RC)?\d{1,3}([.-](alpha|beta|rc)([.-]?\d{1,3})?)?"
+)
+
+
+def table() -> dict[str, Any]:
+    """The table; cann.toml explains it."""
+    return tomllib.loads(resources.files("torchport.knowledge").joinpath("cann.toml").read_text("utf-8"))
+
+
+DEFAULT: str = table()["default"]
+
+
+def selected(environ: Mapping[str, str] | None = None) -> str:
+    """The version that VNPU_CANN selects. Raises `TorchportError` for what is no version, or too old a one."""
+    environ = os.environ if environ is None else environ
+    name = environ.get("VNPU_CANN") or DEFAULT
+    parsed = VERSION.fullmatch(name)
+    if parsed is None:
+        raise TorchportError(
+            f"VNPU_CANN={name} is not a version of CANN.",
+            hint=f"Write for example {DEFAULT} or 8.3.RC1, or unset it.",
+        )
+    oldest = next(iter(table()["driver"]))
+    if (int(parsed["major"]), int(parsed["minor"])) < tuple(map(int, oldest.split("."))):
+        raise TorchportError(
+            f"VNPU_CANN={name} is too old.", hint=f"The virtual NPU stands for CANN {oldest} and later."
+        )
+    return name

@@ -1,0 +1,143 @@
+"""Ask the first phase of every implemented operator for what its row of the table says (check_rows.py)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from aclnn import INVALID_ARGUMENT, SIGNATURES, first_phase
+
+from torchport import vnpu
+
+TABLES = Path(__file__).parents[3] / "csrc/opapi/aclnn"
+sys.path.insert(0, str(TABLES))
+
+import check_rows  # noqa: E402
+
+IMPLEMENTED = {row["name"] for row in vnpu.operators() if row["status"] == "implemented"}
+ROWS = {name: row for name, row in check_rows.rows(TABLES, SIGNATURES).items() if name in IMPLEMENTED}
+# The words of the table for what aclCreateTensor can be told here.
+WORDS = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
+WORDS |= {"i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
+WORDS |= {"u16": torch.uint16, "u32": torch.uint32, "u64": torch.uint64}
+WORDS |= {"bool": torch.bool, "c64": torch.complex64, "c128": torch.complex128}
+RANKS = "tensor cannot be larger than"
+# What hardware takes and the virtual NPU does not compute: "operator parameter" to dtypes. The operator page shows it.
+GAPS: dict[str, str] = json.loads((Path(__file__).parent / "dtype_gaps.json").read_text(encoding="utf-8"))
+
+
+def gaps(generation: str) -> set[str]:
+    """The gaps that matter on a chip, as differences() tells them."""
+    found = set()
+    for of, words in GAPS.items():
+        name, parameter = of.split()
+        taken = ROWS[name].parameters[parameter][generation].dtypes or WORDS
+        found |= {f"{of} {word}: refused" for word in words.split() if word in taken}
+    return found
+
+
+def kind(name: str, parameter: str) -> str:
+    """The parameter's C type."""
+    return str(next(kind for kind, each, _ in SIGNATURES[name]["params"] if each == parameter))
+
+
+def only(name: str, given: Mapping[str, torch.Tensor]) -> list[Any]:
+    """The arguments of the operator: these tensors, nothing and 0 for the others."""
+    arguments: list[Any] = []
+    for of, each, _ in SIGNATURES[name]["params"]:
+        if each in given:
+            arguments.append([given[each]] if "List" in of else given[each])
+        else:
+            empty = [1.0] if of == "const aclScalarList*" else None
+            arguments.append(empty if "*" in of else torch.float32 if of == "aclDataType" else 0)
+    return arguments
+
+
+@functools.cache
+def shaped(rank: int, dtype: torch.dtype) -> torch.Tensor:
+    """One element in so many dimensions."""
+    return torch.zeros([1] * rank, dtype=dtype).npu()
+
+
+def ask(name: str, **given: torch.Tensor) -> str:
+    """What the first phase says against the given tensors; it may say other things of what is not given."""
+    status, message = first_phase(name, *only(name, given))
+    return message if status == INVALID_ARGUMENT else ""
+
+
+def compared(rows: Mapping[str, check_rows.Row] = ROWS) -> int:
+    """How many dtypes are asked for."""
+    return len(WORDS) * sum(
+        "aclTensor" in kind(name, parameter) for name, row in rows.items() for parameter in row.parameters
+    )
+
+
+def differences(generation: str, rows: Mapping[str, check_rows.Row] = ROWS) -> list[str]:
+    """Where the library refuses what its row takes, or takes what it refuses."""
+    device = {
+        word: torch.empty(1, device="npu").view(torch.uint8)[:0].view(dtype) for word, dtype in WORDS.items()
+    }
+    return [
+        difference
+        for name, row in rows.items()
+        for difference in (
+            *dtypes(name, row, generation, device),
+            *ranks(name, row, generation),
+            *pairs(name, row, generation, device),
+        )
+    ]
+
+
+def dtypes(
+    name: str, row: check_rows.Row, generation: str, device: Mapping[str, torch.Tensor]
+) -> Iterator[str]:
+    for parameter, limits in row.parameters.items():
+        listed = limits[generation].dtypes
+        if "aclTensor" not in kind(name, parameter):
+            continue
+        for word, tensor in device.items():
+            if generation != "910B" and (listed is None or word == "bf16"):
+                # Not known of that chip: the line's own checks, which are for 910B, are all there is. And some lists
+                # of chips without bfloat16 have it.
+                continue
+            said = ask(name, **{parameter: tensor})
+            refused = f"parameter {parameter} has dtype" in said
+            if refused == (listed is None or word in listed):
+                yield f"{name} {parameter} {word}: {'refused' if refused else 'accepted'}"
+
+
+def ranks(name: str, row: check_rows.Row, generation: str) -> Iterator[str]:
+    for parameter, limits in row.parameters.items():
+        most, listed = limits[generation].max_rank, limits[generation].dtypes
+        if "aclTensor" not in kind(name, parameter) or listed == () or most is None:
+            continue
+        word = next((word for word in WORDS if listed is None or word in listed), None)
+        if word is None:
+            continue
+        for rank in (most, most + 1):
+            tensor = shaped(rank, WORDS[word])
+            said = ask(name, **{parameter: tensor})
+            if (f"The {parameter} {RANKS}" in said) != (rank > most):
+                yield f"{name} {parameter} rank {rank}: {'accepted' if rank > most else 'refused'}"
+
+
+def pairs(
+    name: str, row: check_rows.Row, generation: str, device: Mapping[str, torch.Tensor]
+) -> Iterator[str]:
+    for a, b in row.same:
+        first, second = (row.parameters.get(each, {}).get(generation) for each in (a, b))
+        words = [
+            [word for word in WORDS if each is None or each.dtypes is None or word in each.dtypes]
+            for each in (first, second)
+        ]
+        differing = next(((x, y) for x in words[0] for y in words[1] if x != y), None)
+        if differing is None:
+            continue
+        said = ask(name, **{a: device[differing[0]], b: device[differing[1]]})
+        if "the dtype of" not in said:
+            yield f"{name} {a} {b}: {differing}, {said or 'accepted'}"
