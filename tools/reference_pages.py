@@ -109,7 +109,6 @@ def operators() -> str:
             for tier in sorted({row["tier"] for row in rows})
         ),
     )
-    gaps = json.loads((TESTS / "vnpu/ops/dtype_gaps.json").read_text(encoding="utf-8"))
     implemented = [row for row in rows if row["status"] == "implemented"]
     known = Counter(row["checks"] for row in implemented)
     checks = table(["checks read from", "operators"], known.most_common())
@@ -129,9 +128,6 @@ def operators() -> str:
         "generated from, or not at all (*unknown*), where a call that hardware refuses may pass. *incomplete*: a part "
         "of the code was not followed.",
         checks,
-        "Dtypes that hardware takes and the virtual NPU does not compute yet (`tests/vnpu/ops/dtype_gaps.json`): it "
-        "refuses them.",
-        table(["operator and parameter", "dtypes"], gaps.items()),
         done,
     )
 

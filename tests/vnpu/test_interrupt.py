@@ -20,6 +20,7 @@ pytestmark = pytest.mark.device
 # Where the tests are started in the background, SIGINT is ignored, and Python leaves it so.
 START = """
 import ctypes, signal, threading, time
+import hccl
 from ascendcl import acl, answer, code, malloc
 signal.signal(signal.SIGINT, signal.default_int_handler)
 acl("aclrtSetDevice", 0)
@@ -70,7 +71,7 @@ WAITS = {
     "end of memory": 'code("aclrtFree", word)',
     "report": """acl("aclrtSubscribeReport", ctypes.c_uint64(threading.get_ident()), queue)
 code("aclrtProcessReport", 100_000)""",
-    "missing rank": "import hccl; hccl.rank_of(hccl.root_info(), 0, 2).__enter__()",
+    "missing rank": "hccl.rank_of(hccl.root_info(), 0, 2).__enter__()",
     # As torch_npu's main thread waits for its task queue, where no signal is looked for.
     "other thread": """threading.Thread(target=lambda: code("aclrtSynchronizeStream", queue)).start()
 lock = ctypes.create_string_buffer(64)

@@ -54,6 +54,12 @@ const char *name_of(at::ScalarType dtype) {
             return "int8";
         case at::kByte:
             return "uint8";
+        case at::kUInt16:
+            return "uint16";
+        case at::kUInt32:
+            return "uint32";
+        case at::kUInt64:
+            return "uint64";
         case at::kBFloat16:
             return "bfloat16";
         case at::kBool:
@@ -276,6 +282,23 @@ void promotes(const Operand &out, const Operand &tensor, const ScalarArgument &n
     if (keeps_dtype && tensor.scalar_type() == out.scalar_type()) return;  // the common case, without an allocation
     const at::Tensor wrapped = number.number();
     promotes(out, {&tensor, &wrapped});
+}
+
+namespace {
+void promotable(const Named &self, at::ScalarType a, const Named &other, at::ScalarType b) {
+    if (a == b || !(kUnsigned.has(a) || kUnsigned.has(b))) return;
+    invalid(fmt::format("Self dtype {} and other dtype {} can not promote dtype.", cann_name_of(a), cann_name_of(b)),
+            fmt::format("parameters {} and {} have dtypes {} and {}, without a common one", self.parameter(),
+                        other.parameter(), name_of(a), name_of(b)));
+}
+}  // namespace
+
+void promotable(const Operand &self, const Operand &other) {
+    if (self.defined() && other.defined()) promotable(self, self.scalar_type(), other, other.scalar_type());
+}
+
+void promotable(const Operand &self, const ScalarArgument &other) {
+    if (self.defined() && other.has_value()) promotable(self, self.scalar_type(), other, other.dtype());
 }
 
 void same_dtype(const Operand &a, const Operand &b) {

@@ -36,6 +36,7 @@ inline constexpr DTypes kFloats = kNative | at::kDouble;
 inline constexpr DTypes kInts{at::kChar, at::kByte, at::kShort, at::kInt, at::kLong};
 inline constexpr DTypes kIntsAndBool = kInts | at::kBool;
 inline constexpr DTypes kReals = kFloats | kInts;
+inline constexpr DTypes kUnsigned{at::kUInt16, at::kUInt32, at::kUInt64};  // unsigned.h
 inline constexpr DTypes kComplex{at::kComplexFloat, at::kComplexDouble};
 inline constexpr DTypes kAll = kFloats | kIntsAndBool | kComplex;
 
@@ -62,6 +63,9 @@ void broadcasts(const Operand &out, std::initializer_list<const Operand *> input
 // The dtype that the inputs promote to, by torch's rules, can be written to `out` (undefined ones are left out).
 void promotes(const Operand &out, std::initializer_list<const at::Tensor *> inputs);
 void promotes(const Operand &out, const Operand &tensor, const ScalarArgument &number);
+// Refuses a wide unsigned integer beside another dtype, which has no common type with it (opbase: data_type_utils.h).
+void promotable(const Operand &self, const Operand &other);
+void promotable(const Operand &self, const ScalarArgument &other);
 // `out` can be written from `in` by broadcasting.
 void expands(const Operand &out, const Operand &in);
 // `out` has the shape of `in` reduced over `dims` (empty: all).

@@ -109,6 +109,7 @@ std::string show(const Operands &list) {
 std::string show(const ScalarArgument &scalar) {
     if (!scalar.has_value()) return "null";
     if (scalar.get().isBoolean()) return scalar.get().toBool() ? "true" : "false";
+    if (scalar.get().isUnsigned()) return fmt::format("{}", scalar.get().toUInt64());
     if (scalar.get().isIntegral(false)) return fmt::format("{}", scalar.get().toLong());
     if (scalar.get().isFloatingPoint()) return fmt::format("{}", scalar.get().toDouble());
     return "complex";

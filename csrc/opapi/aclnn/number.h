@@ -14,7 +14,7 @@ namespace vnpu::opapi {
 // infinity or wraps, as the hardware's cast does.
 inline at::Scalar computed(const ScalarArgument &number, const at::Tensor &tensor) {
     const at::Scalar &value = number.get();
-    const bool every_dtype_holds_it = value.isIntegral(true) && value.toLong() >= 0 && value.toLong() < 128;
+    const bool every_dtype_holds_it = value.isBoolean() || (value.isUnsigned() && value.toUInt64() < 128);
     const bool stays =
         value.isComplex() || (value.isIntegral(true) && !at::isIntegralType(tensor.scalar_type(), false));
     return every_dtype_holds_it || stays ? value : number.as(at::toOpMathType(tensor.scalar_type()));

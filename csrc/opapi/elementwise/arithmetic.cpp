@@ -5,6 +5,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/unsigned.h"
 #include "opapi/elementwise/operands.h"
 
 #define BINARY(NAME, DTYPES, ...) OP(NAME, binary(out, self, other, DTYPES), __VA_ARGS__)
@@ -18,6 +19,7 @@ namespace vnpu::opapi {
 namespace {
 
 constexpr DTypes kNumbers = kReals | kComplex;  // what torch subtracts: no booleans
+constexpr DTypes kShifted = kInts | kUnsigned;
 constexpr DTypes kPower = kAll;
 constexpr DTypes kLogarithms = kFloats | kIntsAndBool;
 
@@ -25,6 +27,24 @@ constexpr DTypes kLogarithms = kFloats | kIntsAndBool;
 void no_truth(const ScalarArgument &number) {
     if (number.get().isBoolean())
         fail(FaultKind::InvalidArgument, "parameter {} is a boolean, which cannot be subtracted", number.parameter());
+}
+
+// out = self - alpha * other. ATen subtracts no booleans; of two CANN gives the distance (ops-math: sub_dag.h).
+void subtract(at::Tensor &out, const at::Tensor &self, const at::Tensor &other, const at::Scalar &alpha) {
+    const bool from_truth = self.scalar_type() == at::kBool, truth = other.scalar_type() == at::kBool;
+    if (from_truth && truth)
+        alpha.toBool() ? at::logical_xor_out(out, self, other) : out.copy_(self);
+    else
+        at::sub_out(out, from_truth ? self.to(other.scalar_type()) : self, truth ? other.to(self.scalar_type()) : other,
+                    alpha);
+}
+
+// In place also of integers, which the angles are cut to.
+void angle(at::Tensor &out, const at::Tensor &y, const at::Tensor &x) {
+    if (at::isIntegralType(out.scalar_type(), true))
+        out.copy_(at::atan2(y, x));
+    else
+        at::atan2_out(out, y, x);
 }
 
 // What the second operand is multiplied by is no wider than the result.
@@ -46,14 +66,53 @@ void exponent_of(const Operand &base, const ScalarArgument &exponent) {
              exponent.get().toLong(), base.parameter());
 }
 
-// Neither CANN (ops-math: aclnn_pow_tensor_tensor.cpp) nor ATen raises a truth value to another.
-void no_truths(const Operand &base, const Operand &exponent) {
-    if (base.scalar_type() == at::kBool && exponent.scalar_type() == at::kBool)
-        fail(FaultKind::InvalidArgument, "Self and exponent dtype are bool is not supported: parameters {} and {} are",
-             base.parameter(), exponent.parameter());
+// Neither CANN (ops-math: aclnn_pow.cpp, aclnn_pow_tensor_tensor.cpp) nor ATen raises a truth value to another.
+void no_truths(at::ScalarType self, at::ScalarType exponent) {
+    if (self == at::kBool && exponent == at::kBool)
+        fail(FaultKind::InvalidArgument,
+             "Self and exponent dtype are bool is not supported: parameters self and "
+             "exponent are");
 }
 
-void shifts(const Operand &out, const Operand &in, const Operand &bits) { binary(out, in, bits, kInts); }
+void shifts(const Operand &out, const Operand &in, const Operand &bits) {
+    promotable(in, bits);
+    binary(out, in, bits, kShifted);
+}
+
+void shifts_by(const Operand &out, const Operand &in, const ScalarArgument &bits) {
+    promotable(in, bits);
+    with_number(out, in, bits, kShifted);
+}
+
+void shift_left(at::Tensor &out, const at::Tensor &in, const at::Tensor &bits) {
+    at::Tensor to = moved(out);
+    at::bitwise_left_shift_out(to, moved(in), moved(bits));
+}
+
+// ATen repeats the sign, which an unsigned number does not have: the first place is shifted apart and the sign cleared.
+void shift_right(at::Tensor &out, const at::Tensor &in, const at::Tensor &bits) {
+    if (!kUnsigned.has(in.scalar_type())) {
+        at::bitwise_right_shift_out(out, in, bits);
+        return;
+    }
+    const at::Tensor from = moved(in), places = moved(bits);
+    const int64_t largest = std::numeric_limits<int64_t>::max() >> (64 - 8 * in.element_size());
+    const at::Tensor halved = from.bitwise_right_shift(1).bitwise_and_(largest);
+    moved(out).copy_(at::where(places == 0, from, halved.bitwise_right_shift(places - 1)));
+}
+
+// ... of ATen's logarithms, which are of floats.
+at::Tensor logarithmic(const at::Tensor &tensor) {
+    return kUnsigned.has(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+}
+
+void log_adds(const Operand &out, const Operand &self, const Operand &other) {
+    for (const Operand *in : {&self, &other}) dtype(*in, kLogarithms | kUnsigned);
+    broadcasts(out, {&self, &other});
+    dtype(out, kNative);
+    for (const Operand *in : {&self, &other})
+        if (!kUnsigned.has(in->scalar_type())) promotes(out, {in});
+}
 
 }  // namespace
 }  // namespace vnpu::opapi
@@ -71,13 +130,12 @@ SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts),
 SUM(aclnnInplaceAddRelu, selfRef, binary(selfRef, selfRef, other, kNative | kInts),
     at::add_out(selfRef, selfRef, other, fitted(alpha, selfRef)).clamp_min_(0))
 
-SUM(aclnnSub, out, binary(out, self, other, kNumbers), at::sub_out(out, self, other, fitted(alpha, out)))
-SUM(aclnnSubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    at::sub_out(out, self, other.number(), fitted(alpha, out)))
-SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kNumbers),
-    at::sub_out(selfRef, selfRef, other, fitted(alpha, selfRef)))
-SUM(aclnnInplaceSubs, selfRef, (with_number(selfRef, selfRef, other, kNumbers), no_truth(other)),
-    at::sub_out(selfRef, selfRef, other.number(), fitted(alpha, selfRef)))
+SUM(aclnnSub, out, binary(out, self, other, kAll), subtract(out, self, other, fitted(alpha, out)))
+SUM(aclnnSubs, out, with_number(out, self, other, kAll), subtract(out, self, other.number(), fitted(alpha, out)))
+SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kAll),
+    subtract(selfRef, selfRef, other, fitted(alpha, selfRef)))
+SUM(aclnnInplaceSubs, selfRef, with_number(selfRef, selfRef, other, kAll),
+    subtract(selfRef, selfRef, other.number(), fitted(alpha, selfRef)))
 SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, fitted(alpha, out)))
 SUM(aclnnRsubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
     at::sub_out(out, other.number(), self, fitted(alpha, out)))
@@ -93,26 +151,26 @@ OP(aclnnInplaceDiv, (binary(selfRef, selfRef, other, kAll), to_float(selfRef)), 
 OP(aclnnInplaceDivs, (with_number(selfRef, selfRef, other, kAll), to_float(selfRef)),
    at::div_out(selfRef, selfRef, other.number()))
 OP(aclnnPowTensorTensor,
-   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self, exponent), broadcasts(out, {&self, &exponent}),
-    promotes(out, {&self, &exponent})),
+   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self.scalar_type(), exponent.scalar_type()),
+    broadcasts(out, {&self, &exponent}), promotes(out, {&self, &exponent})),
    at::pow_out(out, self, exponent))
 OP(aclnnPowTensorScalar, (with_number(out, self, exponent, kAll), exponent_of(self, exponent)),
    at::pow_out(out, self, fitted(exponent, out)))
-OP(aclnnPowScalarTensor, with_number(out, exponent, self, kReals | kComplex), at::pow_out(out, self.get(), exponent))
+OP(aclnnPowScalarTensor, (with_number(out, exponent, self, kAll), no_truths(self.dtype(), exponent.scalar_type())),
+   at::pow_out(out, self.get(), exponent))
 OP(aclnnInplacePowTensorTensor,
-   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self, exponent), broadcasts(self, {&self, &exponent}),
-    promotes(self, {&self, &exponent})),
+   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self.scalar_type(), exponent.scalar_type()),
+    broadcasts(self, {&self, &exponent}), promotes(self, {&self, &exponent})),
    at::pow_out(self, self, exponent))
 OP(aclnnInplacePowTensorScalar, (with_number(self, self, exponent, kAll), exponent_of(self, exponent)),
    at::pow_out(self, self, fitted(exponent, self)))
 
 BINARY(aclnnMaximum, kReals | at::kBool, at::maximum_out(out, self, other))
 BINARY(aclnnMinimum, kReals | at::kBool, at::minimum_out(out, self, other))
-OP(aclnnAtan2, (binary(out, self, other, kReals | at::kBool), to_float(out)), at::atan2_out(out, self, other))
-OP(aclnnInplaceAtan2, (binary(selfRef, selfRef, other, kReals | at::kBool), to_float(selfRef)),
-   at::atan2_out(selfRef, selfRef, other))
-OP(aclnnLogAddExp, (binary(out, self, other, kLogarithms), dtype(out, kNative)), at::logaddexp_out(out, self, other))
-OP(aclnnLogAddExp2, (binary(out, self, other, kLogarithms), dtype(out, kNative)), at::logaddexp2_out(out, self, other))
+OP(aclnnAtan2, binary(out, self, other, kReals | at::kBool), angle(out, self, other))
+OP(aclnnInplaceAtan2, binary(selfRef, selfRef, other, kReals | at::kBool), angle(selfRef, selfRef, other))
+OP(aclnnLogAddExp, log_adds(out, self, other), at::logaddexp_out(out, logarithmic(self), logarithmic(other)))
+OP(aclnnLogAddExp2, log_adds(out, self, other), at::logaddexp2_out(out, logarithmic(self), logarithmic(other)))
 OP(aclnnXLogYTensor, (binary(out, self, other, kLogarithms), to_float(out)), at::xlogy_out(out, self, other))
 OP(aclnnXLogYScalarOther, (with_number(out, self, other, kLogarithms), to_float(out)),
    at::xlogy_out(out, self, other.get()))
@@ -122,9 +180,9 @@ OP(aclnnInplaceXLogYScalarOther, (with_number(selfRef, selfRef, other, kLogarith
    at::xlogy_out(selfRef, selfRef, other.get()))
 BINARY(aclnnGcd, kInts, at::gcd_out(out, self, other))
 
-OP(aclnnLeftShift, shifts(out, self, shiftBits), at::bitwise_left_shift_out(out, self, shiftBits))
-OP(aclnnRightShift, shifts(out, input, shiftBits), at::bitwise_right_shift_out(out, input, shiftBits))
-OP(aclnnLeftShifts, with_number(out, self, shiftBits, kInts), at::bitwise_left_shift_out(out, self, shiftBits.number()))
+OP(aclnnLeftShift, shifts(out, self, shiftBits), shift_left(out, self, shiftBits))
+OP(aclnnRightShift, shifts(out, input, shiftBits), shift_right(out, input, shiftBits))
+OP(aclnnLeftShifts, shifts_by(out, self, shiftBits), shift_left(out, self, shiftBits.number()))
 
 OP(aclnnComplex,
    (dtype(real, {at::kHalf, at::kFloat, at::kDouble}), same_dtype(imag, real), broadcasts(out, {&real, &imag}),

@@ -51,6 +51,16 @@ void divisor(const Operand &out, const ScalarArgument &number, Gives gives) {
              out.parameter(), hidden_on_hardware(by_zero(gives)));
 }
 
+// Any two whose common dtype the kernel computes in (ops-math: aclnn_remainder.cpp).
+void leaves_remainder(const Operand &out, const Operand &self, const Operand &other) {
+    binary(out, self, other, kWhole);
+    const at::ScalarType common = c10::promoteTypes(self.scalar_type(), other.scalar_type());
+    on_chip(kRemainder.has(common),
+            "Promote type should be in dtype support list: parameters self and other are {} and {}, which have {} in "
+            "common, allowed are int32, int64 and the floating-point dtypes",
+            describe(self), describe(other), c10::toString(common));
+}
+
 // divide(divisor) writes to `out`, which may be the dividend.
 template <class Divide>
 void by_tensor(at::Tensor &out, const at::Tensor &dividend, const at::Tensor &divisor, Gives gives, Divide divide) {
@@ -97,12 +107,15 @@ BY_NUMBER(aclnnFloorDivides, out, self, kWhole, Gives::Zero, at::floor_divide_ou
 BY_TENSOR(aclnnInplaceFloorDivide, selfRef, selfRef, kWhole, Gives::Zero, at::floor_divide_out)
 BY_NUMBER(aclnnInplaceFloorDivides, selfRef, selfRef, kWhole, Gives::Zero, at::floor_divide_out)
 
-BY_TENSOR(aclnnRemainderTensorTensor, out, self, kWhole, Gives::Dividend, at::remainder_out)
+OP(aclnnRemainderTensorTensor, leaves_remainder(out, self, other),
+   by_tensor(out, self, other, Gives::Dividend, [&](const at::Tensor &by) { at::remainder_out(out, self, by); }))
 BY_NUMBER(aclnnRemainderTensorScalar, out, self, kRemainder, Gives::Dividend, at::remainder_out)
 OP(aclnnRemainderScalarTensor, with_number(out, other, self, kRemainder),
    by_tensor(out, self.number(), other, Gives::Dividend,
              [&](const at::Tensor &by) { at::remainder_out(out, self.number(), by); }))
-BY_TENSOR(aclnnInplaceRemainderTensorTensor, selfRef, selfRef, kWhole, Gives::Dividend, at::remainder_out)
+OP(aclnnInplaceRemainderTensorTensor, leaves_remainder(selfRef, selfRef, other),
+   by_tensor(selfRef, selfRef, other, Gives::Dividend,
+             [&](const at::Tensor &by) { at::remainder_out(selfRef, selfRef, by); }))
 BY_NUMBER(aclnnInplaceRemainderTensorScalar, selfRef, selfRef, kRemainder, Gives::Dividend, at::remainder_out)
 
 BY_TENSOR(aclnnFmodTensor, out, self, kFmod, Gives::Dividend, at::fmod_out)

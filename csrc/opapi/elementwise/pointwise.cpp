@@ -2,6 +2,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/unsigned.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -80,15 +81,17 @@ void divides(const Operand &out, const Operand &self, const Operand &a, const Op
 
 void chooses(const Operand &out, const Operand &condition, const Operand &self, const Operand &other) {
     dtype(condition, {at::kBool, at::kByte});
-    dtype(self, kAll);
-    dtype(other, kAll);
+    for (const Operand *value : {&self, &other}) dtype(*value, kAll | kUnsigned);
+    promotable(self, other);
     broadcasts(out, {&condition, &self, &other});
     promotes(out, {&self, &other});
 }
 
 // ATen's where wants operands of one dtype and a bool condition.
 void choose(at::Tensor &out, const at::Tensor &condition, const at::Tensor &self, const at::Tensor &other) {
-    at::where_out(out, condition.to(at::kBool), self.to(out.scalar_type()), other.to(out.scalar_type()));
+    const auto cast = [&](const at::Tensor &value) { return moved(value.to(out.scalar_type())); };
+    at::Tensor to = moved(out);
+    at::where_out(to, condition.to(at::kBool), cast(self), cast(other));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/unsigned.h"
 #include "opapi/index/positions.h"
 
 namespace vnpu::opapi {
@@ -161,7 +162,7 @@ void along(const Operand &index, const Operand &self, int64_t dim, const char *w
 }
 
 void gathers(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
-    dtype(self, kReals | at::kBool);
+    dtype(self, kReals | at::kBool | kUnsigned);
     same_dtype(out, self);
     along(index, self, dim, "nothing to gather from");
     same_shape(out, index);
@@ -282,7 +283,7 @@ void index_add(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::T
 }
 
 void selects(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
-    dtype(self, kAll);
+    dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     dtype(index, kIndex);
     rank(index, {0, 1});
@@ -314,7 +315,7 @@ void fills(const Operand &out, const Operand &self, int64_t dim) {
 }
 
 void takes(const Operand &out, const Operand &self, const Operand &index) {
-    dtype(self, kAll);
+    dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     dtype(index, kIndex);
     same_shape(out, index);
@@ -416,7 +417,8 @@ void update_places(at::Tensor &variable, const at::Tensor &indices, const at::Te
 OP(aclnnIndex, reads(out, self, indices), if (out.numel() != 0) read_subscripted(out, self, indices))
 OP(aclnnIndexPutImpl, writes(selfRef, indices, values), put(selfRef, indices, values, accumulate, unsafe))
 OP(aclnnIndexSelect, selects(out, self, dim, index),
-   reading(index, 0, length(self, dim), [&](const at::Tensor &at) { at::index_select_out(out, self, dim, at); }))
+   reading(index, 0, length(self, dim),
+           [&, to = moved(out)](const at::Tensor &at) mutable { at::index_select_out(to, moved(self), dim, at); }))
 OP(aclnnIndexAdd, (slices(out, self, dim, index, source), require(alpha)),
    index_add(out, self, dim, index, source, alpha))
 // mode only chooses between two algorithms of the hardware.
@@ -435,7 +437,8 @@ OP(aclnnInplaceIndexFillTensor, (fills(selfRef, selfRef, dim), require(value)),
    selfRef.index_fill_(dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
 
 OP(aclnnGather, gathers(out, self, dim, index),
-   reading(index, 0, length(self, dim), [&](const at::Tensor &at) { at::gather_out(out, self, dim, wide(at)); }))
+   reading(index, 0, length(self, dim),
+           [&, to = moved(out)](const at::Tensor &at) mutable { at::gather_out(to, moved(self), dim, wide(at)); }))
 OP(aclnnScatter, (scatters(out, self, dim, index, src), reduction(reduce, Reduce::Multiply)),
    scatter(out, self, dim, index, src, reduce))
 OP(aclnnInplaceScatter, (scatters(selfRef, selfRef, dim, index, src), reduction(reduce, Reduce::Multiply)),
@@ -453,7 +456,8 @@ OP(aclnnInplaceScatterReduce, (scatters(selfRef, selfRef, dim, index, src), redu
 OP(aclnnInplaceScatterUpdate, updates_rows(data, indices, updates, axis), update_rows(data, indices, updates, axis))
 OP(aclnnScatterNdUpdate, updates_places(varRef, indices, updates), update_places(varRef, indices, updates))
 OP(aclnnTake, takes(out, self, index),
-   reading(index, -self.numel(), self.numel(), [&](const at::Tensor &at) { at::take_out(out, self, wide(at)); }))
+   reading(index, -self.numel(), self.numel(),
+           [&, to = moved(out)](const at::Tensor &at) mutable { at::take_out(to, moved(self), wide(at)); }))
 OP(aclnnInplacePut, puts(selfRef, index, source), selfRef.put_(wide(index), source, accumulate))
 
 OP(aclnnMaskedSelect,

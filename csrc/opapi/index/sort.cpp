@@ -3,6 +3,7 @@
 
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/unsigned.h"
 #include "opapi/index/positions.h"
 
 namespace vnpu::opapi {
@@ -42,13 +43,13 @@ void room(const Operand &out, int64_t elements) {
 }
 
 void nonzeros(const Operand &self, const Operand &out) {
-    dtype(self, kSorted);
+    dtype(self, kSorted | kUnsigned);
     dtype(out, at::kLong);
     room(out, self.numel() * self.dim());
 }
 
 void uniques(const Operand &self, const Operand &values, const Operand *inverse, const Operand *counts) {
-    dtype(self, kSorted | kComplex);
+    dtype(self, kSorted | kComplex | kUnsigned);
     same_dtype(values, self);
     room(values, self.numel());
     for (const Operand *out : {inverse, counts}) {
@@ -119,9 +120,9 @@ OP(aclnnTopk, chooses(valuesOut, indicesOut, self, k, dim),
 // arg5 chooses between two sorting algorithms of the hardware.
 OP(aclnnTopkV2, chooses(values, indices, self, k, dim), at::topk_out(values, indices, self, k, dim, largest, sorted))
 
-OP(aclnnNonzero, (nonzeros(self, out), data_dependent(out)), out.publish(at::nonzero(self)))
+OP(aclnnNonzero, (nonzeros(self, out), data_dependent(out)), out.publish(at::nonzero(moved(self))))
 // As Nonzero, but each column is a place.
-OP(aclnnNonzeroV2, (nonzeros(self, out), data_dependent(out)), out.publish(at::nonzero(self).t().contiguous()))
+OP(aclnnNonzeroV2, (nonzeros(self, out), data_dependent(out)), out.publish(at::nonzero(moved(self)).t().contiguous()))
 
 OP(aclnnUnique, (uniques(self, valueOut, &inverseOut, nullptr), data_dependent(valueOut, inverseOut)), {
     const auto [values, inverse] = at::_unique(self, sorted, returnInverse);

@@ -117,7 +117,7 @@ void solve(at::Tensor &x, at::Tensor &m, const at::Tensor &self, const at::Tenso
 }
 
 void crosses(const Operand &out, const Operand &self, const Operand &other, int64_t dim) {
-    dtype(self, kNative | kInts | kComplex);
+    dtype(self, kReals | kComplex);
     same_dtype(other, self);
     same_dtype(out, self);
     broadcasts(out, {&self, &other});
@@ -133,8 +133,7 @@ void crosses(const Operand &out, const Operand &self, const Operand &other, int6
 
 OP(aclnnInverse, inverts(out, self, DTypes{at::kFloat, at::kHalf, at::kDouble} | kComplex),
    out.copy_(at::linalg_inv(widened(self))))
-OP(aclnnLinalgCholesky, inverts(out, self, {at::kFloat, at::kBFloat16}),
-   out.copy_(at::linalg_cholesky(widened(self), upper)))
+OP(aclnnLinalgCholesky, inverts(out, self, kNative), out.copy_(at::linalg_cholesky(widened(self), upper)))
 OP(aclnnSlogdet, determines(signOut, logOut, self), {
     const auto [sign, log] = at::linalg_slogdet(self);
     signOut.copy_(sign);

@@ -9,9 +9,8 @@ namespace {
 
 constexpr int64_t kBatchMean = 3;  // KlDiv only: the sum over the first size
 
-void loss_check(const Operand &self, const Operand &target, int64_t reduction, const Operand &out,
+void reduces_to(const Operand &out, const Operand &self, const Operand &target, int64_t reduction,
                 int64_t last = at::Reduction::Sum) {
-    network(self, target, out);
     if (reduction < 0 || reduction > last)
         fail(FaultKind::InvalidArgument, "parameter reduction is {}, allowed is 0 to {}", reduction, last);
     if (reduction == at::Reduction::None) return broadcasts(out, {&self, &target});
@@ -20,6 +19,24 @@ void loss_check(const Operand &self, const Operand &target, int64_t reduction, c
              describe(target), describe(self));
     if (out.dim() != 1 || out.size(0) != 1)  // CANN documents [1], torch_npu gives []
         shape(out, {});
+}
+
+void loss_check(const Operand &self, const Operand &target, int64_t reduction, const Operand &out,
+                int64_t last = at::Reduction::Sum) {
+    network(self, target, out);
+    reduces_to(out, self, target, reduction, last);
+}
+
+// The one loss of integers, which have no mean (ops-nn: aclnn_l1_loss.cpp).
+void distance_check(const Operand &self, const Operand &target, int64_t reduction, const Operand &out) {
+    for (const Operand *tensor : {&self, &target, &out}) dtype(*tensor, kNative | at::kLong);
+    const bool reals = target.is_floating_point();
+    if (!self.is_floating_point() && reals == (reduction == at::Reduction::None) && reduction != at::Reduction::Sum)
+        fail(FaultKind::InvalidArgument,
+             "Input dtype should be either floating point or complex dtypes. Got {} of self beside {} of target",
+             describe(self), describe(target));
+    promotes(out, {&self, &target});
+    reduces_to(out, self, target, reduction);
 }
 
 void gradient_check(const Operand &grad, const Operand &self, const Operand &target, const Operand &out) {
@@ -138,7 +155,7 @@ at::Tensor probabilities_entropy(const at::Tensor &self, const at::Tensor &targe
 #define LOSS_BACKWARD(NAME, GRAD, OUT, ...) \
     OP(NAME, gradient_check(GRAD, self, target, OUT), chained(OUT, __VA_ARGS__, GRAD, reduction))
 
-LOSS(aclnnL1Loss, out, difference(self, target).abs_())
+OP(aclnnL1Loss, distance_check(self, target, reduction, out), reduced(out, difference(self, target).abs_(), reduction))
 LOSS_BACKWARD(aclnnL1LossBackward, gradOutput, gradInput, difference(self, target).sign_())
 LOSS(aclnnMseLoss, out, difference(self, target).square_())
 LOSS_BACKWARD(aclnnMseLossBackward, gradOutput, out, difference(self, target).mul_(2))

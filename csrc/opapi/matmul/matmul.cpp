@@ -60,10 +60,11 @@ void bmm_check(const Operand &a, const Operand &b, const Operand &out) {
 }
 
 void dot_check(const Operand &a, const Operand &b, const Operand &out) {
+    for (const Operand *tensor : {&a, &b, &out}) dtype(*tensor, kNative | DTypes{at::kByte, at::kChar, at::kInt});
     rank(a, {1});
     rank(b, {1});
-    factors(a, b);
-    network(out);
+    same_dtype(b, a);
+    same_dtype(out, a);
     inner(a, b, 0);
     shape(out, {});
 }

@@ -1,5 +1,5 @@
-// Matrix products of int8 operands, and of floating-point ones with int8 weights. int4 (packed in int32) and private
-// formats are refused.
+// Matrix products of int8 operands, or of int4 packed in int32, and of floating-point ones with int8 weights. Private
+// formats are refused but for weights.
 #include "opapi/aclnn/format.h"
 #include "opapi/quantization/quantization.h"
 
@@ -43,16 +43,23 @@ at::Tensor oriented(const at::Tensor &matrix, bool transposed) { return transpos
 // [..., M, K] and [..., K, N] after the transpositions.
 void check_product(const Operand &x1, const Operand &x2, bool t1, bool t2, const Operand &out) {
     for (const Operand *operand : {&x1, &x2}) {
-        dtype(*operand, {at::kChar});
+        dtype(*operand, {at::kChar, at::kInt});
         matrices(*operand);
     }
-    const int64_t rows = x1.size(t1 ? -1 : -2), inner = x1.size(t1 ? -2 : -1);
-    if (x2.size(t2 ? -1 : -2) != inner)
+    if (packed(x1) != packed(x2))
+        fail(FaultKind::InvalidArgument, "parameters x1 and x2 are {} and {}, allowed are two of int8 or two of int32",
+             describe(x1), describe(x2));
+    if (packed(x1) && t1)
+        fail(FaultKind::InvalidArgument, "parameter transposeX1 is true, which int4 packed in int32 does not allow");
+    const at::DimVector left = unpacked_sizes(x1), right = unpacked_sizes(x2);
+    const auto size = [](const at::DimVector &sizes, bool last) { return sizes[sizes.size() - (last ? 1 : 2)]; };
+    const int64_t rows = size(left, t1), inner = size(left, !t1);
+    if (size(right, t2) != inner)
         fail(FaultKind::InvalidArgument, "parameter {} is {}, expected {} as the dimension that is summed over",
              x2.parameter(), describe(x2), inner);
-    if (out.dim() < 2 || out.size(-2) != rows || out.size(-1) != x2.size(t2 ? -2 : -1))
+    if (out.dim() < 2 || out.size(-2) != rows || out.size(-1) != size(right, !t2))
         fail(FaultKind::InvalidArgument, "parameter {} is {}, expected [..., {}, {}]", out.parameter(), describe(out),
-             rows, x2.size(t2 ? -2 : -1));
+             rows, size(right, !t2));
 }
 
 // One for all, or one for each of `count`.
@@ -95,7 +102,7 @@ at::Tensor integer_product(const at::Tensor &x1, const at::Tensor &x2) {
 }
 
 void quant_matmul(const at::Tensor &x1, const at::Tensor &x2, const Scales &scales, bool t1, bool t2, at::Tensor &out) {
-    at::Tensor value = integer_product(oriented(x1, t1), oriented(x2, t2));
+    at::Tensor value = integer_product(oriented(unpacked_int4(x1), t1), oriented(unpacked_int4(x2), t2));
     const bool before = scales.bias.defined() && scales.bias.scalar_type() == at::kInt;
     if (before) value = value + scales.bias;
     if (scales.x2.defined()) value = value * factor(scales.x2).flatten();

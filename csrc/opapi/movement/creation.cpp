@@ -9,6 +9,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/unsigned.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -89,7 +90,7 @@ void precisely(at::Tensor &out, Make make) {
 }
 
 void triangle(const Operand &out, const Operand &self) {
-    dtype(self, kAll);
+    dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     same_shape(out, self);
     matrices(self);
@@ -135,7 +136,8 @@ void diagonal(const Operand &self) {
 // 2048 x 2048 for every causal attention, for which ATen, element by element, takes ten times as long.
 void take_triangle(at::Tensor &out, const at::Tensor &self, int64_t diagonal, bool upper) {
     if (!out.is_contiguous() || !self.is_contiguous() || out.scalar_type() != self.scalar_type()) {
-        upper ? at::triu_out(out, self, diagonal) : at::tril_out(out, self, diagonal);
+        at::Tensor to = moved(out);
+        upper ? at::triu_out(to, moved(self), diagonal) : at::tril_out(to, moved(self), diagonal);
         return;
     }
     if (self.numel() == 0) return;

@@ -47,7 +47,8 @@ void stacks(const Operands &tensors, int64_t dim, const Operand &out) {
     if (dim < -rank || dim >= rank)
         fail(FaultKind::InvalidArgument, "parameter dim is {}, allowed is [{}, {}]", dim, -rank, rank - 1);
     for (const Operand &tensor : tensors) {
-        dtype(tensor, kAll);
+        dtype(tensor, kAll | kUnsigned);
+        promotable(tensor, tensors[0]);
         promotes(out, {&tensor});
         shape(tensor, tensors[0].sizes());
     }
@@ -109,15 +110,15 @@ void split(const at::Tensor &self, const Ints &lengths, int64_t dim, Operands &o
     for (size_t i = 0; i < out.size(); start += lengths[i++]) out[i].copy_(self.narrow(dim, start, lengths[i]));
 }
 
-void flips(const Operand &out, const Operand &self, const Ints &dims) {
-    dtype(self, kAll);
+void flips(const Operand &out, const Operand &self, const Ints &dims, DTypes dtypes) {
+    dtype(self, dtypes);
     same_dtype(out, self);
     same_shape(out, self);
     for (const int64_t dim : dims) dimension(dim, self);
 }
 
 void flips_once(const Operand &out, const Operand &self, const Ints &dims) {
-    flips(out, self, dims);
+    flips(out, self, dims, kAll);
     std::vector<int64_t> places;
     for (const int64_t dim : dims) places.push_back(at::maybe_wrap_dim(dim, self.dim()));
     std::ranges::sort(places);
@@ -126,13 +127,13 @@ void flips_once(const Operand &out, const Operand &self, const Ints &dims) {
 }
 
 void rolls(const Operand &out, const Operand &self, const Ints &shifts, const Ints &dims) {
-    flips(out, self, dims);
+    flips(out, self, dims, kAll | kUnsigned);
     if (shifts.size() != dims.size() && !(dims.empty() && shifts.size() == 1))
         fail(FaultKind::InvalidArgument, "parameter shifts has {} values, dims has {}", shifts.size(), dims.size());
 }
 
 void repeats_to(const Operand &out, const Operand &self, const Ints &repeats) {
-    dtype(self, kAll);
+    dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     const auto rank = static_cast<int64_t>(repeats.size());
     if (rank < self.dim())

@@ -6,6 +6,18 @@ namespace {
 
 using namespace quantization;
 
+// A result of int8, or of int4 packed in int32.
+void narrows(const Operand &y, const Operand &x) {
+    dtype(y, {at::kChar, at::kInt});
+    if (x.sizes() != unpacked_sizes(y))
+        fail(FaultKind::InvalidArgument,
+             "parameter {} is {}, expected the shape of {} ({}), with an eighth of its last "
+             "size as int32",
+             y.parameter(), describe(y), x.parameter(), describe(x));
+}
+Range range_of(const at::Tensor &y) { return packed(y) ? Range{-8, 7} : range(y.scalar_type()); }
+void store(at::Tensor &y, const at::Tensor &value) { packed(y) ? pack_int4(y, value) : saturate(y, value); }
+
 void check(const Operand &x, const Operand &gamma, const Operand &beta,
            std::initializer_list<const Operand *> results) {
     network(x, gamma, beta);
@@ -17,10 +29,7 @@ void check(const Operand &x, const Operand &gamma, const Operand &beta,
         fail(FaultKind::InvalidArgument, "parameter {} is {}, expected {}", beta.parameter(), describe(beta),
              describe(gamma));
     for (const Operand *result : results)
-        if (result->defined()) {
-            same_shape(*result, x);
-            quantized(*result);
-        }
+        if (result->defined()) narrows(*result, x);
 }
 
 void check_sum(const Operand &x1, const Operand &x2, const Operand &sum) {
@@ -51,14 +60,14 @@ void give_quantized(at::Tensor &y, const at::Tensor &value, const at::Tensor &sc
     if (!y.defined() || !scale.defined() || y.numel() == 0) return;
     at::Tensor scaled = divide ? value / widened(scale).flatten() : value * widened(scale).flatten();
     if (offset.defined()) scaled = scaled + offset.to(at::kFloat).flatten();
-    saturate(y, scaled);
+    store(y, scaled);
 }
 
 void give_dynamic(at::Tensor &y, at::Tensor &scale, at::Tensor value, const at::Tensor &smooth) {
     if (value.numel() == 0) return;
     if (smooth.defined()) value = value * widened(smooth).flatten();
-    const Dynamic found = dynamic(value, {-1}, range(y.scalar_type()), true);
-    saturate(y, value);
+    const Dynamic found = dynamic(value, {-1}, range_of(y), true);
+    store(y, value);
     scale.copy_(found.scale.reshape(scale.sizes()));
 }
 
@@ -99,10 +108,10 @@ OP(aclnnAddRmsNormQuantV2, optional(y2Out, rmsNormOut); check_sum(x1, x2, xOut);
    give_quantized(y2Out, value, scales2Optional, zeroPoints2Optional, divMode); give(rmsNormOut, plain); xOut.copy_(x))
 OP(
     aclnnAddRmsNormDynamicQuantV2, optional(y2Out, scale2Out); check_sum(x1, x2, xOut);
-    check(x1, gamma, betaOptional, {}); row_scale(scale1Out, x1); same_shape(y1Out, x1); quantized(y1Out);
+    check(x1, gamma, betaOptional, {}); row_scale(scale1Out, x1); narrows(y1Out, x1);
     if (wanted(outputMask, 1, smoothScale1Optional, smoothScale2Optional)) {
         asked_for(y2Out);
-        same_shape(y2Out, x1);
+        narrows(y2Out, x1);
         row_scale(scale2Out, x1);
     },
     const at::Tensor x = at::add(x1, x2);

@@ -19,10 +19,20 @@ void check_unscale(const Operands &grads, const Operand &found_inf, const Operan
 }
 
 void check_update(const Operand &scale, const Operand &tracker, const Operand &found_inf) {
-    one_float(scale);
-    one_float(found_inf);
+    for (const Operand *number : {&scale, &found_inf}) {
+        dtype(*number, kNative);
+        one_element(*number);
+    }
     dtype(tracker, at::kInt);
     one_element(tracker);
+}
+
+// The tracker counts steps without an overflow; the scale grows after `interval` of them, unless to infinity.
+void update(at::Tensor &scale, at::Tensor &tracker, const at::Tensor &found_inf, double growth, double backoff,
+            int64_t interval) {
+    at::Tensor wide = scale.to(at::kFloat);  // ATen's kernel takes no other
+    at::_amp_update_scale_(wide, tracker, found_inf.to(at::kFloat), growth, backoff, interval);
+    scale.copy_(wide);
 }
 
 }  // namespace
@@ -31,12 +41,11 @@ void check_update(const Operand &scale, const Operand &tracker, const Operand &f
 OP(aclnnForeachNonFiniteCheckAndUnscale, check_unscale(scaledGrads, foundInf, invScale),
    at::_amp_foreach_non_finite_check_and_unscale_(scaledGrads.tensors(), foundInf, invScale))
 
-// The tracker counts steps without an overflow; the scale grows after growthInterval of them, unless to infinity.
 OP(aclnnAmpUpdateScale, check_update(currentScale, growthTracker, foundInf);
    check_update(updatedScale, updatedGrowthTracker, foundInf); same_shape(updatedScale, currentScale);
    same_shape(updatedGrowthTracker, growthTracker), updatedScale.copy_(currentScale);
    updatedGrowthTracker.copy_(growthTracker);
-   at::_amp_update_scale_(updatedScale, updatedGrowthTracker, foundInf, growthFactor, backoffFactor, growthInterval))
+   update(updatedScale, updatedGrowthTracker, foundInf, growthFactor, backoffFactor, growthInterval))
 
 LEGACY(NPUAllocFloatStatus, out[0], out[0].zero_())
 LEGACY(NPUGetFloatStatusV2, out[0], out[0].fill_(vnpu::overflowed() ? 1 : 0))

@@ -3,7 +3,10 @@
 //
 // Most with a scalar come in two forms. The one that torch_npu calls takes it from host memory (V2), the older one from
 // a tensor of the device, which is read when the kernel runs: the functions below that take either hide the difference.
+#include <ATen/Dispatch.h>
+
 #include <algorithm>
+#include <limits>
 
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
@@ -118,6 +121,31 @@ void each(Function function, Operands &out, const Lists &...lists) {
     for (size_t i = 0; i < out.size(); ++i) function(out[i], lists[i]...);
 }
 
+// function(result, value) of integers: in float, for those of 8 bits in half, rounded and saturated as by the cores'
+// cast (ops-nn: foreach_implict_output.h).
+template <class Function>
+void by_floats(at::Tensor &result, const at::Tensor &value, Function function) {
+    if (!at::isIntegralType(value.scalar_type(), false)) {
+        function(result, value);
+        return;
+    }
+    at::Tensor wide = value.to(value.element_size() == 1 ? at::kHalf : at::kFloat);
+    function(wide, wide);
+    const auto [low, high] = AT_DISPATCH_INTEGRAL_TYPES(result.scalar_type(), "by_floats", [] {
+        return std::pair<int64_t, int64_t>(std::numeric_limits<scalar_t>::min(), std::numeric_limits<scalar_t>::max());
+    });
+    result.copy_(wide.to(at::kDouble).round_().nan_to_num_(0).clamp_(low, high));
+}
+
+// Integers to a negative power, at which ATen stops.
+void power(at::Tensor &result, const at::Tensor &base, const at::Tensor &exponent) {
+    const bool whole = at::isIntegralType(base.scalar_type(), false);
+    if (whole && exponent.item().toLong() < 0)
+        by_floats(result, base, [&](at::Tensor &to, const at::Tensor &from) { at::pow_out(to, from, exponent); });
+    else
+        at::pow_out(result, base, exponent);
+}
+
 // CANN's roundMode; 7 is torch_npu's way to ask for the fraction. An unlisted one rounds to even.
 enum RoundMode { kFloor = 2, kCeil = 3, kHalfAway = 4, kTruncate = 5, kNearestOdd = 6, kFraction = 7 };
 
@@ -154,6 +182,13 @@ void round_off(Operands &out, const Operands &x, int64_t mode) {
 #define FOREACH_UNARY(NAME, DTYPES, FUNCTION) \
     OP(NAME, alike(DTYPES, out, x),           \
        each([](at::Tensor &result, const at::Tensor &value) { FUNCTION(result, value); }, out, x))
+#define FOREACH_BY_FLOATS(NAME, DTYPES, FUNCTION)                                                            \
+    OP(NAME, alike(DTYPES, out, x),                                                                          \
+       each(                                                                                                 \
+           [](at::Tensor &result, const at::Tensor &value) {                                                 \
+               by_floats(result, value, [](at::Tensor &to, const at::Tensor &from) { FUNCTION(to, from); }); \
+           },                                                                                                \
+           out, x))
 
 FOREACH_UNARY(aclnnForeachAbs, kNative, at::abs_out)
 FOREACH_UNARY(aclnnForeachAcos, kNative, at::acos_out)
@@ -163,8 +198,8 @@ FOREACH_UNARY(aclnnForeachCos, kNative, at::cos_out)
 FOREACH_UNARY(aclnnForeachCosh, kNative, at::cosh_out)
 FOREACH_UNARY(aclnnForeachErf, kNative, at::erf_out)
 FOREACH_UNARY(aclnnForeachErfc, kNative, at::erfc_out)
-FOREACH_UNARY(aclnnForeachExp, kNative, at::exp_out)
-FOREACH_UNARY(aclnnForeachExpm1, kNative, at::expm1_out)
+FOREACH_BY_FLOATS(aclnnForeachExp, kNative | kSmallInts, at::exp_out)
+FOREACH_BY_FLOATS(aclnnForeachExpm1, kNative | kSmallInts, at::expm1_out)
 FOREACH_UNARY(aclnnForeachLog, kNative, at::log_out)
 FOREACH_UNARY(aclnnForeachLog10, kNative, at::log10_out)
 FOREACH_UNARY(aclnnForeachLog1p, kNative, at::log1p_out)
@@ -199,7 +234,7 @@ FOREACH_LIST(aclnnForeachPowList, kWithInt, at::pow_out(result, a, b))
 
 FOREACH_WEIGHED(aclnnForeachAddList, kWithInt, alpha, at::add_out(result, a, b, s))
 FOREACH_WEIGHED(aclnnForeachAddListV2, kWithInt | kSmallInts, alpha, at::add_out(result, a, b, s))
-FOREACH_WEIGHED(aclnnForeachSubList, kWithInt, alpha, at::sub_out(result, a, b, s))
+FOREACH_WEIGHED(aclnnForeachSubList, kWithInt | kSmallInts, alpha, at::sub_out(result, a, b, s))
 FOREACH_WEIGHED(aclnnForeachSubListV2, kWithInt | kSmallInts, alpha, at::sub_out(result, a, b, s))
 FOREACH_WEIGHED(aclnnForeachLerpScalar, kNative, weight, at::lerp_out(result, a, b, s))
 
@@ -209,7 +244,7 @@ FOREACH_WEIGHED(aclnnForeachLerpScalar, kNative, weight, at::lerp_out(result, a,
        beside(scalar, out),               \
        each([s = number(value(scalar))](at::Tensor &result, const at::Tensor &a) { __VA_ARGS__; }, out, x))
 
-FOREACH_SCALAR(aclnnForeachAddScalar, kWithInt, at::add_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachAddScalar, kWithInt | kSmallInts, at::add_out(result, a, s))
 FOREACH_SCALAR(aclnnForeachAddScalarV2, kWithInt | kSmallInts, at::add_out(result, a, s))
 FOREACH_SCALAR(aclnnForeachSubScalar, kWithInt, at::sub_out(result, a, s))
 FOREACH_SCALAR(aclnnForeachSubScalarV2, kWithInt, at::sub_out(result, a, s))
@@ -221,8 +256,8 @@ FOREACH_SCALAR(aclnnForeachMaximumScalar, kWithInt, at::maximum_out(result, a, s
 FOREACH_SCALAR(aclnnForeachMaximumScalarV2, kWithInt, at::maximum_out(result, a, s))
 FOREACH_SCALAR(aclnnForeachMinimumScalar, kWithInt, at::minimum_out(result, a, s))
 FOREACH_SCALAR(aclnnForeachMinimumScalarV2, kWithInt, at::minimum_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachPowScalar, kWithInt, at::pow_out(result, a, s))
-FOREACH_SCALAR(aclnnForeachPowScalarV2, kNative, at::pow_out(result, a, s))
+FOREACH_SCALAR(aclnnForeachPowScalar, kWithInt, power(result, a, s))
+FOREACH_SCALAR(aclnnForeachPowScalarV2, kWithInt, power(result, a, s))
 FOREACH_SCALAR(aclnnForeachPowScalarAndTensor, kWithInt, at::pow_out(result, s, a))
 
 // A scalar for each tensor: `result`, `a`, `s`.
@@ -264,9 +299,9 @@ OP(aclnnForeachLerpList, alike(kNative, out, x1, x2, weight),
            const at::Tensor &c) { at::lerp_out(result, a, b, c); },
         out, x1, x2, weight))
 
-OP(aclnnForeachRoundOffNumber, alike(kNative, out, x);
+OP(aclnnForeachRoundOffNumber, alike(kNative | at::kShort, out, x);
    known_round_mode(roundMode), round_off(out, x, value(roundMode).toLong()))
-OP(aclnnForeachRoundOffNumberV2, alike(kNative | at::kShort, out, x);
+OP(aclnnForeachRoundOffNumberV2, alike(kWithInt | at::kShort, out, x);
    known_round_mode(roundMode), round_off(out, x, value(roundMode).toLong()))
 
 // Converts where the lists' dtypes differ (CANN 9.1).

@@ -1,5 +1,5 @@
-// Quantisation to int8 (uint8, int32 where CANN allows them) and back. int4 and the 8-bit floats are refused: ATen has
-// no such dtypes for int4, and the A2 series has no 8-bit floats.
+// Quantisation to int8 (uint8, int32 where CANN allows them) and back, which also takes int4 packed in int32. The dtype
+// int4, which ATen does not have, and the 8-bit floats, which the A2 series does not have, are refused.
 #include "opapi/quantization/quantization.h"
 
 namespace vnpu::opapi {
@@ -57,17 +57,18 @@ void ascend_quant(at::Tensor &y, const at::Tensor &x, const at::Tensor &scale, c
 }
 
 void check_anti(const Operand &x, const Operand &scale, const Operand &offset, const Operand &y) {
-    dtype(x, {at::kChar});
+    dtype(x, {at::kChar, at::kInt});
     network(scale, y);
-    along(scale, x, kLast);
-    along(offset, x, kLast);
-    same_shape(y, x);
+    if (x.dim() == 0 && packed(x)) fail(FaultKind::InvalidArgument, "parameter x is {}, a packed number", describe(x));
+    shape(y, unpacked_sizes(x));
+    along(scale, y, kLast);
+    along(offset, y, kLast);
 }
 
 void anti_quant(at::Tensor &y, const at::Tensor &x, const at::Tensor &scale, const at::Tensor &offset, bool squared) {
-    at::Tensor value = x.to(at::kFloat);
-    if (offset.defined()) value = value + beside(offset, x, kLast);
-    const at::Tensor factor = beside(scale, x, kLast);
+    at::Tensor value = unpacked_int4(x).to(at::kFloat);
+    if (offset.defined()) value = value + beside(offset, value, kLast);
+    const at::Tensor factor = beside(scale, value, kLast);
     value = value * factor;
     y.copy_(squared ? value * factor : value);
 }

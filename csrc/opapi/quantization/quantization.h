@@ -53,6 +53,34 @@ inline at::Tensor by_group(const at::Tensor &rows, const at::Tensor &factors, co
     return rows * padded.index_select(0, group);
 }
 
+// int4: eight to an int32, along the dimension whose elements lie side by side, the first in the lowest bits.
+inline bool packed(const at::Tensor &tensor) { return tensor.scalar_type() == at::kInt; }
+inline int64_t packed_dimension(const at::Tensor &tensor) {
+    return tensor.dim() > 1 && tensor.stride(-1) != 1 && tensor.stride(-2) == 1 ? -2 : -1;
+}
+// The sizes of what is packed, and those of any other tensor.
+inline at::DimVector unpacked_sizes(const at::Tensor &tensor) {
+    at::DimVector sizes(tensor.sizes().begin(), tensor.sizes().end());
+    if (packed(tensor) && !sizes.empty()) sizes[sizes.size() + static_cast<size_t>(packed_dimension(tensor))] *= 8;
+    return sizes;
+}
+// As int8.
+inline at::Tensor unpacked_int4(const at::Tensor &tensor) {
+    if (!packed(tensor)) return tensor;
+    const int64_t along = packed_dimension(tensor);
+    const at::Tensor shifts = at::arange(28, -4, -4, at::TensorOptions().dtype(at::kInt));
+    const at::Tensor words = (along == -1 ? tensor : tensor.mT()).unsqueeze(-1);
+    const at::Tensor values = words.bitwise_left_shift(shifts).bitwise_right_shift(28).to(at::kChar).flatten(-2);
+    return along == -1 ? values : values.mT();
+}
+
+// Rounded half to even, saturated and packed.
+inline void pack_int4(at::Tensor &out, const at::Tensor &value) {
+    const at::Tensor bits = at::round(value).nan_to_num_(0).clamp_(-8, 7).to(at::kInt).bitwise_and_(15);
+    const at::Tensor places = at::arange(0, 32, 4, at::TensorOptions().dtype(at::kInt));
+    out.copy_(bits.unflatten(-1, {-1, 8}).bitwise_left_shift(places).sum(-1));
+}
+
 inline void quantized(const Operand &out) { dtype(out, {at::kChar}); }
 
 }  // namespace vnpu::opapi::quantization

@@ -12,6 +12,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
+#include "opapi/aclnn/unsigned.h"
 #include "opapi/random/philox.h"
 
 namespace vnpu::opapi {
@@ -56,13 +57,24 @@ Wide<T> draw(const Philox::Block &block, int k) {
         return unit(block[static_cast<size_t>(k)]);
 }
 
-void uniform(at::Tensor &out, double from, double to, uint64_t seed, uint64_t offset) {
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "uniform", [&] {
-        const auto low = static_cast<Wide<scalar_t>>(from), high = static_cast<Wide<scalar_t>>(to);
-        fill<per_block<scalar_t>(), scalar_t>(out, seed, offset, [=](int64_t, const Philox::Block &block, int k) {
-            const auto value = static_cast<scalar_t>(low + draw<scalar_t>(block, k) * (high - low));
-            return static_cast<Wide<scalar_t>>(value) >= high ? static_cast<scalar_t>(low)
-                                                              : value;  // rounded up to an end that is excluded
+// compute(target) draws into `out` itself or, where its dtype is not drawn, into a tensor of `drawn` that is then cast.
+template <class Compute>
+void through(at::Tensor &out, at::ScalarType drawn, bool direct, Compute compute) {
+    if (direct) return compute(out);
+    at::Tensor target = at::empty(out.sizes(), out.options().dtype(drawn));
+    compute(target);
+    out.copy_(target);
+}
+
+void uniform(at::Tensor &result, double from, double to, uint64_t seed, uint64_t offset) {
+    through(result, at::kFloat, result.is_floating_point(), [&](at::Tensor &out) {
+        AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "uniform", [&] {
+            const auto low = static_cast<Wide<scalar_t>>(from), high = static_cast<Wide<scalar_t>>(to);
+            fill<per_block<scalar_t>(), scalar_t>(out, seed, offset, [=](int64_t, const Philox::Block &block, int k) {
+                const auto value = static_cast<scalar_t>(low + draw<scalar_t>(block, k) * (high - low));
+                return static_cast<Wide<scalar_t>>(value) >= high ? static_cast<scalar_t>(low)
+                                                                  : value;  // rounded up to an end that is excluded
+            });
         });
     });
 }
@@ -80,11 +92,13 @@ Wide<T> normal_number(const Philox::Block &block, int k) {
     return gauss(draw<T>(block, first), draw<T>(block, first + 1), (k & 1) != 0);
 }
 
-void normal(at::Tensor &out, double mean, double deviation, uint64_t seed, uint64_t offset) {
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "normal", [&] {
-        const auto m = static_cast<Wide<scalar_t>>(mean), d = static_cast<Wide<scalar_t>>(deviation);
-        fill<per_block<scalar_t>(), scalar_t>(out, seed, offset, [=](int64_t, const Philox::Block &block, int k) {
-            return m + d * normal_number<scalar_t>(block, k);
+void normal(at::Tensor &result, double mean, double deviation, uint64_t seed, uint64_t offset) {
+    through(result, at::kFloat, result.is_floating_point(), [&](at::Tensor &out) {
+        AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "normal", [&] {
+            const auto m = static_cast<Wide<scalar_t>>(mean), d = static_cast<Wide<scalar_t>>(deviation);
+            fill<per_block<scalar_t>(), scalar_t>(out, seed, offset, [=](int64_t, const Philox::Block &block, int k) {
+                return m + d * normal_number<scalar_t>(block, k);
+            });
         });
     });
 }
@@ -98,14 +112,16 @@ void normal_of(at::Tensor &out, const at::Tensor &mean, const at::Tensor &deviat
 }
 
 // Integers of [from, to), from 64 bits each: the bias is below 2^-64 times the range.
-void integers(at::Tensor &out, int64_t from, int64_t to, uint64_t seed, uint64_t offset) {
+void integers(at::Tensor &result, int64_t from, int64_t to, uint64_t seed, uint64_t offset) {
     const uint64_t range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
     const auto draw_integer = [=](int64_t, const Philox::Block &block, int k) {
         const auto above = static_cast<uint64_t>(static_cast<unsigned __int128>(Philox::wide(block, k)) * range >> 64);
         return static_cast<int64_t>(static_cast<uint64_t>(from) + above);
     };
-    AT_DISPATCH_ALL_TYPES_AND3(at::kHalf, at::kBFloat16, at::kBool, out.scalar_type(), "random",
-                               [&] { fill<2, scalar_t>(out, seed, offset, draw_integer); });
+    through(result, at::kLong, !result.is_complex(), [&](at::Tensor &out) {
+        AT_DISPATCH_ALL_TYPES_AND3(at::kHalf, at::kBFloat16, at::kBool, out.scalar_type(), "random",
+                                   [&] { fill<2, scalar_t>(out, seed, offset, draw_integer); });
+    });
 }
 
 void bernoulli(at::Tensor &out, double prob, uint64_t seed, uint64_t offset) {
@@ -186,10 +202,7 @@ void multinomial(at::Tensor &out, const at::Tensor &weights, int64_t samples, bo
     out.copy_(weights.dim() == 1 ? drawn.squeeze(0) : drawn);
 }
 
-void numbers(const Operand &tensor) {
-    dtype(tensor, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kInt, at::kLong, at::kShort, at::kChar,
-                   at::kByte, at::kBool});
-}
+void numbers(const Operand &tensor) { dtype(tensor, kReals | at::kBool); }
 
 void ordered(double from, double to) {
     if (!(from <= to)) fail(FaultKind::InvalidArgument, "parameter from is {}, greater than to, which is {}", from, to);
@@ -223,12 +236,12 @@ void multinomial_check(const Operand &self, int64_t samples, bool replacement, c
 // A seed and an offset that a captured graph advances: in device memory, read when the kernel runs.
 void state(const Operand &seed, const Operand &offset) {
     for (const Operand *tensor : {&seed, &offset}) {
-        dtype(*tensor, {at::kLong});
+        dtype(*tensor, {at::kLong, at::kUInt64});
         one_element(*tensor);
     }
 }
 
-uint64_t word(const at::Tensor &number) { return static_cast<uint64_t>(number.item().toLong()); }
+uint64_t word(const at::Tensor &number) { return static_cast<uint64_t>(moved(number).item().toLong()); }
 
 // -log(u) / lambda with u in (0, 1].
 void exponential(at::Tensor &out, double lambda, uint64_t seed, uint64_t offset) {
@@ -242,6 +255,7 @@ void exponential(at::Tensor &out, double lambda, uint64_t seed, uint64_t offset)
 
 // random_(): every value that the dtype holds exactly, from 0.
 int64_t largest(at::ScalarType dtype) {
+    if (at::isComplexType(dtype)) return largest(c10::toRealValueType(dtype));
     if (dtype == at::kBool) return 1;
     if (dtype == at::kHalf) return int64_t{1} << 11;
     if (dtype == at::kBFloat16) return int64_t{1} << 8;
@@ -265,8 +279,8 @@ void all_integers(at::Tensor &out, uint64_t seed, uint64_t offset) {
 // seed and offset are signed in some signatures and unsigned in others; only their bits matter.
 #define STREAM static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)
 
-OP(aclnnInplaceUniform, floating(selfRef); ordered(from, to), uniform(selfRef, from, to, STREAM))
-OP(aclnnInplaceNormal, floating(selfRef); deviation(std), normal(selfRef, mean, std, STREAM))
+OP(aclnnInplaceUniform, dtype(selfRef, kReals); ordered(from, to), uniform(selfRef, from, to, STREAM))
+OP(aclnnInplaceNormal, numbers(selfRef); deviation(std), normal(selfRef, mean, std, STREAM))
 OP(aclnnNormalFloatFloat, floating(out); deviation(std), normal(out, mean, std, STREAM))
 OP(aclnnNormalTensorFloat, floating(out); floating(mean); deviation(std);
    expands(out, mean), normal_of(out, mean, at::scalar_tensor(std), STREAM))
@@ -274,7 +288,7 @@ OP(aclnnNormalFloatTensor, floating(out); floating(std);
    expands(out, std), normal_of(out, at::scalar_tensor(mean), std, STREAM))
 OP(aclnnNormalTensorTensor, floating(out); floating(mean); floating(std);
    broadcasts(out, {&mean, &std}), normal_of(out, mean, std, STREAM))
-OP(aclnnInplaceRandom, numbers(selfRef); span(from, to), integers(selfRef, from, to, STREAM))
+OP(aclnnInplaceRandom, dtype(selfRef, kAll); span(from, to), integers(selfRef, from, to, STREAM))
 OP(aclnnInplaceBernoulli, numbers(selfRef);
    probability(prob.to<double>()), bernoulli(selfRef, prob.to<double>(), STREAM))
 OP(aclnnInplaceBernoulliTensor, numbers(selfRef); floating(prob);
@@ -282,7 +296,7 @@ OP(aclnnInplaceBernoulliTensor, numbers(selfRef); floating(prob);
 OP(aclnnRandperm, dtype(out, {at::kLong, at::kInt, at::kShort, at::kByte, at::kChar, at::kFloat, at::kHalf, at::kDouble,
                               at::kBFloat16});
    shape(out, {n}), permutation(out, n, STREAM))
-OP(aclnnInplaceRandomWithoutFromTo, numbers(selfRef), all_integers(selfRef, STREAM))
+OP(aclnnInplaceRandomWithoutFromTo, dtype(selfRef, kAll), all_integers(selfRef, STREAM))
 OP(aclnnSimThreadExponential, floating(selfRef);
    if (count != selfRef.numel() || !(lambda > 0))
        fail(vnpu::FaultKind::InvalidArgument, "parameters count and lambda are {} and {}, expected {} and > 0", count,
@@ -294,13 +308,13 @@ OP(aclnnMultinomial, multinomial_check(self, numsamples, replacement, out),
 // The same, with the seed and a part of the offset in tensors: what torch_npu calls while it captures a graph.
 #define STATE word(seedTensor), word(offsetTensor) + offset
 
-OP(aclnnInplaceUniformTensor, floating(selfRef); ordered(from, to);
+OP(aclnnInplaceUniformTensor, dtype(selfRef, kReals); ordered(from, to);
    state(seedTensor, offsetTensor), uniform(selfRef, from, to, STATE))
-OP(aclnnInplaceNormalTensor, floating(selfRef); deviation(std);
+OP(aclnnInplaceNormalTensor, numbers(selfRef); deviation(std);
    state(seedTensor, offsetTensor), normal(selfRef, mean, std, STATE))
-OP(aclnnInplaceRandomTensor, numbers(selfRef); span(from, to);
+OP(aclnnInplaceRandomTensor, dtype(selfRef, kAll); span(from, to);
    state(seedTensor, offsetTensor), integers(selfRef, from, to, STATE))
-OP(aclnnInplaceRandomWithoutFromToTensor, numbers(selfRef);
+OP(aclnnInplaceRandomWithoutFromToTensor, dtype(selfRef, kAll);
    state(seedTensor, offsetTensor), all_integers(selfRef, STATE))
 OP(aclnnMultinomialTensor, multinomial_check(self, numsamples, replacement, out);
    state(seedTensor, offsetTensor), multinomial(out, self, numsamples, replacement, STATE))

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch_npu
 
@@ -211,8 +212,11 @@ def _tensor(tensor: torch.Tensor | View | None) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Numbers get the dtypes that torch_npu gives them: double, int64, bool."""
-    if isinstance(value, bool):
+    """Numbers get the dtypes that torch_npu gives them: double, int64, bool. NumPy's keep their own."""
+    memory: Any
+    if isinstance(value, np.generic):
+        memory, dtype = (ctypes.c_char * value.nbytes)(*value.tobytes()), getattr(torch, value.dtype.name)
+    elif isinstance(value, bool):
         memory, dtype = ctypes.c_bool(value), torch.bool
     elif isinstance(value, int):
         memory, dtype = ctypes.c_int64(value), torch.int64

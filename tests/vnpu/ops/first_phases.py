@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,18 +27,22 @@ WORDS |= {"i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch
 WORDS |= {"u16": torch.uint16, "u32": torch.uint32, "u64": torch.uint64}
 WORDS |= {"bool": torch.bool, "c64": torch.complex64, "c128": torch.complex128}
 RANKS = "tensor cannot be larger than"
-# What hardware takes and the virtual NPU does not compute: "operator parameter" to dtypes. The operator page shows it.
-GAPS: dict[str, str] = json.loads((Path(__file__).parent / "dtype_gaps.json").read_text(encoding="utf-8"))
-
-
-def gaps(generation: str) -> set[str]:
-    """The gaps that matter on a chip, as differences() tells them."""
-    found = set()
-    for of, words in GAPS.items():
-        name, parameter = of.split()
-        taken = ROWS[name].parameters[parameter][generation].dtypes or WORDS
-        found |= {f"{of} {word}: refused" for word in words.split() if word in taken}
-    return found
+# Parameters of whose list something else leaves a part: with the other tensors given, some dtypes are refused.
+RELATED = {
+    "aclnnComplex out": "real and imag, of whose dtype it is the complex one",
+    "aclnnCumsum out": "dtype",
+    "aclnnDiv out": "the quotient, which is no integer",
+    "aclnnDivMod out": "the quotient, which mode 0 does not round",
+    "aclnnInplaceDiv selfRef": "the quotient, which is no integer",
+    "aclnnInplaceDivMod selfRef": "the quotient, which mode 0 does not round",
+    "aclnnSearchSorted out": "outInt32",
+    "aclnnTanh out": "the result, which is no integer",
+    # Of these nothing is known, and the virtual NPU has a list of its own.
+    "aclnnGroupedMatmul x": "the forms of products that are offered",
+    "aclnnGroupedMatmulV4 groupListOptional": "what is read as int64",
+    "aclnnGroupedMatmulV5 groupListOptional": "what is read as int64",
+    "aclnnGroupedMatmulWeightNz groupListOptional": "what is read as int64",
+}
 
 
 def kind(name: str, parameter: str) -> str:
@@ -109,6 +113,23 @@ def dtypes(
             refused = f"parameter {parameter} has dtype" in said
             if refused == (listed is None or word in listed):
                 yield f"{name} {parameter} {word}: {'refused' if refused else 'accepted'}"
+            elif not refused and generation == "910B" and f"{name} {parameter}" not in RELATED:
+                said = ask(name, **{parameter: tensor}, **others(name, row, parameter, word, device))
+                if re.search(rf"parameter {parameter} has dtype \w+, allowed are", said):
+                    yield f"{name} {parameter} {word}: refused beside others"
+
+
+def others(
+    name: str, row: check_rows.Row, parameter: str, word: str, device: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Every other tensor, of that dtype or of one that its row takes: the first check is not the last."""
+    given = {}
+    for kind, each, _ in SIGNATURES[name]["params"]:
+        listed = row.parameters[each]["910B"].dtypes if each in row.parameters else None
+        words = [one for one in (word, *WORDS) if listed is None or one in listed]
+        if "aclTensor" in kind and each != parameter and words:
+            given[each] = device[words[0]]
+    return given
 
 
 def ranks(name: str, row: check_rows.Row, generation: str) -> Iterator[str]:

@@ -53,6 +53,13 @@ def random(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> 
     return torch.rand(shape, dtype=torch.float64, generator=generator) * (high - low) + low
 
 
+def int4(*shape: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random int4 as int8, and packed: eight to an int32, the first in the lowest bits."""
+    values = torch.randint(-8, 8, shape, generator=torch.Generator().manual_seed(seed))
+    words = ((values % 16).unflatten(-1, (-1, 8)) * 16 ** torch.arange(8)).sum(-1)
+    return values.to(torch.int8), (words - (words >= 2**31) * 2**32).to(torch.int32)
+
+
 def check(
     function: Callable[..., Any],
     *inputs: Any,

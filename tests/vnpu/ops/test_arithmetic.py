@@ -241,6 +241,55 @@ def test_by_c_name(name: str, arguments: Callable[..., Any], expected: Callable[
     compare(out, expected(x.double(), y.double()), torch.float32)
 
 
+def test_truth_values_are_subtracted() -> None:
+    """Which torch refuses; of two, the distance."""
+    x, y = torch.tensor([[True], [False]], device=DEVICE), torch.tensor([True, False], device=DEVICE)
+    out = torch.empty(2, 2, dtype=torch.bool, device=DEVICE)
+    run("aclnnSub", x, y, 1, out)
+    assert out.tolist() == [[False, True], [True, False]]
+    run("aclnnSub", x, y, 0, out)
+    assert out.tolist() == [[True, True], [False, False]]
+    whole = torch.empty(2, dtype=torch.int32, device=DEVICE)
+    run("aclnnSub", torch.tensor([5, 7], dtype=torch.int32, device=DEVICE), y, 2, whole)
+    assert whole.tolist() == [3, 7]
+    run("aclnnSubs", y, 4, 1, whole)
+    assert whole.tolist() == [-3, -4]
+    run("aclnnInplaceSubs", y, True, 1)
+    assert y.tolist() == [False, True]
+    run("aclnnInplaceSub", y, y.clone(), 1)
+    assert y.tolist() == [False, False]
+
+
+def test_angles_are_cut_to_integers() -> None:
+    """In place, which torch refuses."""
+    y, x = (
+        torch.tensor(values, dtype=torch.int32, device=DEVICE) for values in ([5, -5, 0, 3], [-1, -2, 7, 0])
+    )
+    run("aclnnInplaceAtan2", y, x)
+    assert y.tolist() == [1, -1, 0, 1]
+
+
+def test_to_the_power_of_truth_values() -> None:
+    exponent = torch.tensor([True, False], device=DEVICE)
+    out = torch.empty(2, dtype=torch.int64, device=DEVICE)
+    run("aclnnPowScalarTensor", 5, exponent, out)
+    assert out.tolist() == [5, 1]
+    status, message = first_phase("aclnnPowScalarTensor", True, exponent, out)
+    assert status == INVALID_ARGUMENT and "Self and exponent dtype are bool is not supported" in message
+
+
+INTEGERS = [torch.bool, torch.uint8, torch.int8, torch.int16]
+
+
+@pytest.mark.parametrize("dtypes", [(a, b) for a in INTEGERS for b in (*INTEGERS, torch.int32)])
+def test_remainders_of_small_integers_are_refused(dtypes: tuple[torch.dtype, torch.dtype]) -> None:
+    x, y = (torch.tensor([7, 1], device=DEVICE).to(dtype) for dtype in dtypes)
+    out = torch.empty(2, dtype=torch.int32, device=DEVICE)
+    status, message = first_phase("aclnnRemainderTensorTensor", x, y, out)
+    assert status == (0 if torch.int32 in dtypes else INVALID_ARGUMENT), message
+    assert not message or "Promote type should be in dtype support list" in message
+
+
 def test_integers_by_c_name() -> None:
     x = torch.tensor([-7, 5, 12], dtype=torch.int32, device=DEVICE)
     out = torch.empty_like(x)

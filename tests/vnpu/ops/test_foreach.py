@@ -146,6 +146,51 @@ def test_integers() -> None:
             assert z.dtype == torch.int32 and torch.equal(z.cpu(), getattr(torch, name)(x, y)), name
 
 
+@pytest.mark.parametrize(("dtype", "compute"), [(torch.int8, torch.float16), (torch.int16, torch.float32)])
+@pytest.mark.parametrize("name", ["exp", "expm1"])
+def test_exponentials_of_small_integers(name: str, dtype: torch.dtype, compute: torch.dtype) -> None:
+    """In float, rounded to even and saturated, as the cores cast."""
+    x = torch.tensor([-3, -1, 0, 1, 2, 3, 4, 9, 11, 120], dtype=dtype)
+    out = torch.empty_like(x).npu()
+    run(f"aclnnForeach{name.capitalize()}", [x.npu()], [out])
+    last = torch.iinfo(dtype).max
+    exact = getattr(torch, name)(x.double()).to(compute).double()
+    assert out.tolist() == [min(round(value), last) for value in exact.clamp(max=1e6).tolist()]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.uint8])
+def test_small_integers(dtype: torch.dtype) -> None:
+    x, y = torch.tensor([1, 2, 60], dtype=dtype).npu(), torch.tensor([1, 0, 7], dtype=dtype).npu()
+    out = torch.empty_like(x)
+    run("aclnnForeachSubList", [x], [y], torch.tensor(1, dtype=torch.int32).npu(), [out])
+    assert out.tolist() == [0, 2, 53]
+    run("aclnnForeachAddScalar", [x], torch.tensor(5, dtype=torch.int32).npu(), [out])
+    assert out.tolist() == [6, 7, 65]
+
+
+def test_powers_of_integers() -> None:
+    x = torch.tensor([-3, -1, 0, 1, 2], dtype=torch.int32).npu()
+    out = torch.empty_like(x)
+    run("aclnnForeachPowScalarV2", [x], 3, [out])
+    assert out.tolist() == [-27, -1, 0, 1, 8]
+    run("aclnnForeachPowScalarV2", [x], -1, [out])
+    assert out.tolist() == [0, -1, 2**31 - 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "dtype"),
+    [
+        ("aclnnForeachRoundOffNumber", torch.tensor(2, dtype=torch.int8), torch.int16),
+        ("aclnnForeachRoundOffNumberV2", 2, torch.int32),
+    ],
+)
+def test_integers_are_round(name: str, mode: Any, dtype: torch.dtype) -> None:
+    x = torch.tensor([-7, 0, 9], dtype=dtype).npu()
+    out = torch.empty_like(x)
+    run(name, [x], mode.npu() if isinstance(mode, torch.Tensor) else mode, [out])
+    assert out.tolist() == [-7, 0, 9]
+
+
 def test_more_tensors_than_one_call_takes() -> None:
     many = [torch.full((2,), float(i), device="npu") for i in range(101)]
     torch._foreach_add_(many, 1)

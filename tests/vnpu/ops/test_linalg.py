@@ -55,6 +55,17 @@ def test_triangular_solve() -> None:
         )
 
 
+def test_cross_of_doubles_and_cholesky_of_halves() -> None:
+    x, y = random(4, 3), random(4, 3, seed=1)
+    out = torch.empty(4, 3, dtype=torch.float64, device="npu")
+    run("aclnnLinalgCross", x.npu(), y.npu(), 1, out)
+    torch.testing.assert_close(out.cpu(), torch.linalg.cross(x, y), rtol=1e-14, atol=1e-14)
+    matrix = (x @ x.mT + 4 * torch.eye(4).double()).half()
+    half = torch.empty(4, 4, dtype=torch.float16, device="npu")
+    run("aclnnLinalgCholesky", matrix.npu(), False, half)
+    compare(half, torch.linalg.cholesky(matrix.double()), torch.float16)
+
+
 def test_cross() -> None:
     check(torch.linalg.cross, random(4, 3), random(4, 3, seed=1), grad=False, ulps=4)
     check(

@@ -207,6 +207,30 @@ def test_first_phase_refuses():
         assert text in refused[1]
 
 
+def test_distances_of_integers():
+    """In 64 bits, past what a float holds; they have no mean."""
+    x, y = torch.tensor([2**53 + 1, 3, -4]), torch.tensor([0, 5, 5])
+    expected = (x - y).abs()
+    out, total = (
+        torch.zeros(3, dtype=torch.int64, device="npu"),
+        torch.zeros((), dtype=torch.int64, device="npu"),
+    )
+    aclnn.run("aclnnL1Loss", x.npu(), y.npu(), 0, out)
+    aclnn.run("aclnnL1Loss", x.npu(), y.npu(), 2, total)
+    assert out.tolist() == expected.tolist()
+    assert total.item() == expected.sum().item()
+    real, mean = torch.tensor([0.5, 5.0, 5.0]).npu(), torch.zeros((), device="npu")
+    aclnn.run("aclnnL1Loss", x[[1, 1, 2]].npu(), real, 1, mean)
+    assert mean.item() == pytest.approx((2.5 + 2 + 9) / 3)
+    for self, target, reduction, result in (
+        (x.npu(), y.npu(), 1, mean),
+        (x.npu(), real, 0, torch.zeros(3).npu()),
+    ):
+        status, message = aclnn.first_phase("aclnnL1Loss", self, target, reduction, result)
+        assert status == aclnn.INVALID_ARGUMENT
+        assert "should be either floating point" in message
+
+
 def test_ctc_loss_with_more_room_than_states():
     """CANN aligns what passes from forward to backward."""
     probs = random(4, 2, 5).float().log_softmax(-1)

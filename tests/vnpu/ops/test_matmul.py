@@ -97,6 +97,17 @@ def test_products_with_an_addend():
     )  # of the sum of absolute values, which may cancel
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int8, torch.uint8])
+def test_dot_of_integers(dtype):
+    x, y = torch.tensor([1, 2, 3], dtype=dtype), torch.tensor([5, 7, 9], dtype=dtype)
+    assert torch.dot(x.npu(), y.npu()).item() == 46
+    status, message = aclnn.first_phase(
+        "aclnnDot", x.npu(), y.float().npu(), torch.empty((), dtype=dtype).npu()
+    )
+    assert status == aclnn.INVALID_ARGUMENT
+    assert "the dtype of self" in message
+
+
 def test_products_in_place():
     check(
         lambda c, a, b: c.clone().addmm_(a, b, beta=0.5, alpha=3),

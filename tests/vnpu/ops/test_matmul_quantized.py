@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch_npu
 from aclnn import INVALID_ARGUMENT, first_phase, run
-from oracle import compare, random
+from oracle import compare, int4, random
 
 
 def bytes_of(*sizes: int, seed: int = 0) -> torch.Tensor:
@@ -69,6 +69,35 @@ def test_transposed_operands_and_int8_results(transposed: tuple[bool, bool]) -> 
         out,
     )  # fmt: skip
     assert bool(((out.cpu().double() - expected.clamp(-128, 127)).abs() <= 0.501).all())
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_packed_int4(transposed: bool) -> None:
+    (a, x1), (b, x2) = int4(3, 16), int4(*((24, 16) if transposed else (16, 24)), seed=1)
+    expected = a.double() @ (b.mT if transposed else b).double()
+    scale = random(24, low=0.01, high=0.1).float()
+    out = torch.empty(3, 24, dtype=torch.bfloat16, device="npu")
+    rest = (None, scale.npu(), None, None, None, None, None)
+    run("aclnnQuantMatmulV5", x1.npu(), x2.npu(), *rest, False, transposed, 0, out)
+    compare(out, expected * scale.double(), torch.bfloat16)
+    if transposed:  # the same by a view
+        run("aclnnQuantMatmulV5", x1.npu(), x2.npu().mT, *rest, False, False, 0, out)
+        compare(out, expected * scale.double(), torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("x1", "x2", "transpose", "words"),
+    [
+        (torch.int32, torch.int8, False, "allowed are two of int8 or two of int32"),
+        (torch.int32, torch.int32, True, "transposeX1 is true"),
+    ],
+)
+def test_packed_int4_is_refused(x1: torch.dtype, x2: torch.dtype, transpose: bool, words: str) -> None:
+    left, right = torch.zeros(16, 2, dtype=x1).npu(), torch.zeros(16, 3, dtype=x2).npu()
+    out = torch.empty(16, 24, dtype=torch.bfloat16, device="npu")
+    rest = (None, torch.ones(24).npu(), None, None, None, None, None, transpose, False, 0, out)
+    status, message = first_phase("aclnnQuantMatmulV5", left, right, *rest)
+    assert status == INVALID_ARGUMENT and words in message
 
 
 @pytest.mark.parametrize("name", ["aclnnWeightQuantBatchMatmulV2", "aclnnWeightQuantBatchMatmulV3"])

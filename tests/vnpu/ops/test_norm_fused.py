@@ -143,6 +143,34 @@ def test_rms_norm_quant() -> None:
     near(y, (rms(x.double(), gamma.double()) + beta.double()) / scale.double() + 3)
 
 
+def unpacked(words: torch.Tensor) -> torch.Tensor:
+    """int4 from int32, the first in the lowest bits."""
+    values = words.cpu().long().unsqueeze(-1).bitwise_right_shift(torch.arange(0, 32, 4)) % 16
+    return ((values + 8) % 16 - 8).flatten(-2)
+
+
+def test_results_of_packed_int4() -> None:
+    x, gamma, beta = random(4, 16).half(), random(16, low=0.5).half(), random(16, seed=3).half()
+    scale, offset = torch.tensor([0.25]).half(), torch.tensor([1], dtype=torch.int8)
+    y, second = (torch.empty(4, 2, dtype=torch.int32, device="npu") for _ in range(2))
+    run("aclnnRmsNormQuant", *(t.npu() for t in (x, gamma, beta, scale, offset)), 1e-6, y)
+    normal = rms(x.double(), gamma.double()) + beta.double()
+    assert unpacked(y).tolist() == (normal / 0.25 + 1).round().clamp(-8, 7).tolist()
+    total, by = torch.empty(4, 16, dtype=torch.float16, device="npu"), torch.empty(2, 4, device="npu")
+    run(
+        "aclnnAddRmsNormDynamicQuantV2", x.npu(), torch.zeros_like(x).npu(), gamma.npu(), None, None, beta.npu(),
+        1e-6, [True, True], y, second, total, *by,
+    )  # fmt: skip
+    exact = normal.abs().amax(1) / 7
+    compare(by[0], exact, torch.float32, ulps=16)
+    assert unpacked(y).tolist() == (normal / exact.unsqueeze(1)).round().tolist()
+    assert second.tolist() == y.tolist()
+    status, message = first_phase(
+        "aclnnRmsNormQuant", x.npu(), gamma.npu(), beta.npu(), scale.npu(), offset.npu(), 1e-6, total.int()
+    )
+    assert status == INVALID_ARGUMENT and "an eighth of its last size" in message
+
+
 @pytest.mark.parametrize("mask", [[], [True, True], [True, False]])
 def test_add_rms_norm_dynamic_quant(mask: list[bool]) -> None:
     a, b, gamma = random(4, 16).half(), random(4, 16, seed=1).half(), random(16, low=0.5).half()

@@ -198,10 +198,13 @@ def test_scale_follows_torchs_rule() -> None:
     assert results["npu"] == results["cpu"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("overflow", "scale", "tracker"), [(0.0, 8.0, 2), (1.0, 4.0, 0)])
-def test_scale_goes_into_tensors_of_its_own(overflow: float, scale: float, tracker: int) -> None:
+def test_scale_goes_into_tensors_of_its_own(
+    overflow: float, scale: float, tracker: int, dtype: torch.dtype
+) -> None:
     """CANN's operator has outputs beside its inputs; torch_npu passes the same for both."""
-    one = torch.ones(1, device="npu")
+    one = torch.ones(1, device="npu", dtype=dtype)
     before = (8 * one, torch.ones(1, dtype=torch.int32, device="npu"), overflow * one)
     after = (torch.zeros_like(before[0]), torch.zeros_like(before[1]))
     run("aclnnAmpUpdateScale", *before, 2.0, 0.5, 5, *after)

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch_npu
 from aclnn import INVALID_ARGUMENT, first_phase, run
-from oracle import FLOATS, compare, random
+from oracle import FLOATS, compare, int4, random
 
 NARROW = (torch.float16, torch.bfloat16)
 
@@ -67,6 +67,18 @@ def test_anti_quant(squared: bool) -> None:
     run("aclnnAscendAntiQuant", x.npu(), scale.npu(), offset.npu(), torch.float16, squared, y)
     by = scale.double() ** (2 if squared else 1)
     compare(y, (x.double() + offset.double()) * by, torch.float16)
+
+
+def test_anti_quant_of_packed_int4() -> None:
+    values, packed = int4(3, 16)
+    scale, offset = random(16, low=0.01, high=0.1).float(), random(16, low=-9, high=9).float()
+    y = torch.empty(3, 16, dtype=torch.bfloat16, device="npu")
+    run("aclnnAscendAntiQuant", packed.npu(), scale.npu(), offset.npu(), torch.bfloat16, False, y)
+    compare(y, (values.double() + offset.double()) * scale.double(), torch.bfloat16)
+    status, message = first_phase(
+        "aclnnAscendAntiQuant", packed.npu(), scale.npu(), None, torch.bfloat16, False, y[:, :8]
+    )
+    assert status == INVALID_ARGUMENT and "parameter y has shape [3, 8], expected [3, 16]" in message
 
 
 @pytest.mark.parametrize("dtype", NARROW)

@@ -76,6 +76,34 @@ def test_normal(dtype):
         assert abs(((sample[lag:] - 2) * (sample[:-lag] - 2)).mean() / 9) < 5 / COUNT**0.5
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
+def test_numbers_are_cut_to_integers(dtype):
+    """Which torch refuses: drawn in float32 and cast."""
+    whole, real = torch.empty(COUNT, dtype=dtype, device="npu"), torch.empty(COUNT, device="npu")
+    for name, *bounds in (("aclnnInplaceUniform", 1.0, 90.0), ("aclnnInplaceNormal", 60.0, 5.0)):
+        for out in (whole, real):
+            aclnn.run(name, out, *bounds, 7, 0)
+        assert whole.cpu().equal(real.cpu().trunc().to(dtype))
+    assert real.std().item() == pytest.approx(5, rel=0.1)
+
+
+def test_normal_numbers_as_truth_values():
+    out = torch.zeros(COUNT, dtype=torch.bool, device="npu")
+    aclnn.run("aclnnInplaceNormal", out, 0.0, 1.0, 7, 0)
+    assert out.all()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_integers_as_complex_numbers(dtype):
+    out, whole = torch.empty(COUNT, dtype=dtype, device="npu"), torch.empty(COUNT).long().npu()
+    for each in (out, whole):
+        aclnn.run("aclnnInplaceRandom", each, 3, 10, 7, 0)
+    assert out.cpu().equal(whole.cpu().to(dtype))
+    aclnn.run("aclnnInplaceRandomWithoutFromTo", out, 7, 0)
+    real = out.cpu().real
+    assert real.equal(real.round()) and 2**20 < real.max() <= 2 ** (24 if dtype == torch.complex64 else 53)
+
+
 def test_normal_of_tensors():
     mean = torch.tensor([0.0, 10.0], device="npu")
     deviation = torch.tensor([[1.0], [3.0]], device="npu")
@@ -255,7 +283,7 @@ def test_first_phase_refuses():
     x = torch.zeros(4, device="npu")
     for name, arguments, text in (
         ("aclnnInplaceUniform", (x, 2.0, 1.0, 0, 0), "from is 2, greater than to, which is 1"),
-        ("aclnnInplaceUniform", (x.int(), 0.0, 1.0, 0, 0), "selfRef has dtype int32"),
+        ("aclnnInplaceUniform", (x.bool(), 0.0, 1.0, 0, 0), "selfRef has dtype bool"),
         ("aclnnInplaceNormal", (x, 0.0, -1.0, 0, 0), "std is -1, allowed is >= 0"),
         ("aclnnInplaceRandom", (x, 3, 3, 0, 0), "from is 3, expected less than to, which is 3"),
         ("aclnnInplaceBernoulli", (x, 1.5, 0, 0), "prob is 1.5"),
@@ -288,6 +316,14 @@ def test_a_state_in_device_memory_gives_the_same_numbers(name, arguments):
     aclnn.run(f"aclnnInplace{name}", plain, *arguments, 77, 48)
     aclnn.run(f"aclnnInplace{name}Tensor", stateful, *arguments, seed, offset, 8)
     assert torch.equal(plain.cpu(), stateful.cpu()) and len(plain.cpu().unique()) > 50
+
+
+def test_an_unsigned_state_in_device_memory():
+    signed, unsigned = torch.empty(COUNT, device="npu"), torch.empty(COUNT, device="npu")
+    for out, dtype in ((signed, torch.int64), (unsigned, torch.uint64)):
+        seed, offset = (torch.tensor([value], device="npu").view(dtype) for value in (-7, 4))
+        aclnn.run("aclnnInplaceUniformTensor", out, 0.0, 1.0, seed, offset, 8)
+    assert signed.cpu().equal(unsigned.cpu())
 
 
 def test_multinomial_with_a_state_in_device_memory():
