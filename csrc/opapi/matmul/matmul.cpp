@@ -19,21 +19,19 @@ void inner(const Operand &a, const Operand &b, int64_t dim) {
              b.parameter(), b.size(dim), dim, a.size(-1), a.parameter());
 }
 
-// The factors of a product: bfloat16 has no common dtype with float16 or float32 (ops-nn: aclnnMatmul.md and its
-// neighbours, for the Atlas A2 and A3). The first phase of batched products refuses bfloat16 beside float16 itself
-// (batch_matmul_util.cpp); that of the others warns and goes on.
-void factors(const Operand &a, const Operand &b) {
-    network(a, b);
-    on_chip((a.scalar_type() == at::kBFloat16) == (b.scalar_type() == at::kBFloat16),
-            "parameters {} and {} are {} and {}: bfloat16 is multiplied with bfloat16 only", a.parameter(),
-            b.parameter(), describe(a), describe(b));
+// Two narrow factors are of one dtype where the second lies in blocks (ops-nn: aclnn_matmul.cpp, CheckWeightNzDtype).
+// Elsewhere factors of any two dtypes meet in float32, bfloat16 and float16 too, whatever the pages say (ops-nn:
+// matmul_util.cpp, Dav2201MatMulRule).
+void one_narrow_dtype(const Operand &a, const Operand &b) {
+    on_chip(!narrow(a) || !narrow(b) || a.scalar_type() == b.scalar_type(),
+            "The dtypes of self and mat2 must be both DT_BF16 or both DT_FLOAT16: parameters {} and {} are {} and {}",
+            a.parameter(), b.parameter(), describe(a), describe(b));
 }
 
 void mm_check(const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {2});
     rank(b, {2});
-    factors(a, b);
-    network(out);
+    network(a, b, out);
     inner(a, b, 0);
     shape(out, {a.size(0), b.size(1)});
 }
@@ -41,8 +39,7 @@ void mm_check(const Operand &a, const Operand &b, const Operand &out) {
 void mv_check(const Operand &matrix, const Operand &vector, const Operand &out) {
     rank(matrix, {2});
     rank(vector, {1});
-    factors(matrix, vector);
-    network(out);
+    network(matrix, vector, out);
     inner(matrix, vector, 0);
     shape(out, {matrix.size(0)});
 }
@@ -50,8 +47,7 @@ void mv_check(const Operand &matrix, const Operand &vector, const Operand &out) 
 void bmm_check(const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {3});
     rank(b, {3});
-    factors(a, b);
-    network(out);
+    network(a, b, out);
     if (a.size(0) != b.size(0))
         fail(FaultKind::InvalidArgument, "parameter {} has {} matrices, expected {}, as many as {}", b.parameter(),
              b.size(0), a.size(0), a.parameter());
@@ -86,8 +82,7 @@ void addend(const Operand &self, const Operand &out) {
 void addbmm_check(const Operand &self, const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {3});
     rank(b, {3});
-    factors(a, b);
-    network(out);
+    network(a, b, out);
     inner(a, b, 1);
     if (a.size(0) != b.size(0))
         fail(FaultKind::InvalidArgument, "parameter {} has {} matrices, expected {}, as many as {}", b.parameter(),
@@ -99,8 +94,7 @@ void addbmm_check(const Operand &self, const Operand &a, const Operand &b, const
 void matmul_check(const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {1, 2, 3, 4, 5, 6});
     rank(b, {1, 2, 3, 4, 5, 6});
-    factors(a, b);
-    network(out);
+    network(a, b, out);
     inner(a, b, b.dim() == 1 ? 0 : b.dim() - 2);
     const auto batch = [](const Operand &t) {
         return t.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(t.dim() - 2, 0)));
@@ -160,7 +154,7 @@ PRODUCT(aclnnMm, out, mm_check(self, mat2, out), at::mm_out(target, widened(self
 PRODUCT(aclnnBatchMatMul, out, bmm_check(self, mat2, out), at::bmm_out(target, widened(self), widened(mat2)))
 PRODUCT(aclnnMatmul, out, matmul_check(self, mat2, out), matmul(target, widened(self), widened(mat2)))
 // The second operand may be stored in blocks (format.h).
-PRODUCT(aclnnMatmulWeightNz, out, fractal_nz(mat2);
+PRODUCT(aclnnMatmulWeightNz, out, fractal_nz(mat2); one_narrow_dtype(self, mat2);
         matmul_check(self, mat2, out), matmul(target, widened(self), widened(unpacked(mat2))))
 PRODUCT(aclnnBatchMatMulWeightNz, out, fractal_nz(mat2);
         bmm_check(self, mat2, out), at::bmm_out(target, widened(self), widened(unpacked(mat2))))

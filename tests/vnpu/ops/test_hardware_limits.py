@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch_npu
-from aclnn import INVALID_ARGUMENT, first_phase
+from aclnn import INVALID_ARGUMENT, first_phase, run
 from forked import python
 from oracle import DEVICE
 
@@ -243,22 +243,37 @@ def test_the_neighbour_that_passes(case: str) -> None:
     assert LIMITS[case][3]().float().isfinite().all()
 
 
-@pytest.mark.parametrize("narrow", [h, x], ids=["float16", "float32"])
+@pytest.mark.parametrize("right", [h, b, x])
+@pytest.mark.parametrize("left", [h, b, x])
 @pytest.mark.parametrize("product", PRODUCTS)
-def test_bfloat16_is_multiplied_with_bfloat16(product: str, narrow: Callable[..., torch.Tensor]) -> None:
+def test_factors_of_any_two_dtypes(
+    product: str, left: Callable[..., torch.Tensor], right: Callable[..., torch.Tensor]
+) -> None:
+    """They meet in float32, though the pages know no product of bfloat16 and another (ops-nn: matmul_util.cpp,
+    Dav2201MatMulRule::GetUpperDtypeByLookUpTable)."""
     compute = PRODUCTS[product]
-    for left, right in ((b, narrow), (narrow, b)):
-        said = refusal(lambda left=left, right=right: compute(left, right))
-        assert f"error code is {INVALID_ARGUMENT}" in said and "is multiplied with bfloat16 only" in said
-    compute(b, b), compute(narrow, narrow)
+    found = compute(left, right)
+    assert found.dtype == left(1).dtype
+    expected = compute(*[lambda *shape: x(*shape, dtype=torch.float64, device="cpu")] * 2)
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("product", PRODUCTS)
-def test_float16_is_multiplied_with_float32(product: str) -> None:
-    compute = PRODUCTS[product]
-    expected = compute(*[lambda *shape: x(*shape, device="cpu")] * 2)
-    for left, right in ((h, x), (x, h)):
-        torch.testing.assert_close(compute(left, right).cpu().float(), expected)
+def test_neither_factor_is_narrowed() -> None:
+    """bfloat16 holds numbers that float16 does not, and float16 those between two of bfloat16's."""
+    large, fine, out = b(1, 1).fill_(2.0**17), h(1, 1).fill_(1 + 2.0**-10), x(1, 1)
+    for factors in ((large, fine), (fine, large)):
+        run("aclnnMm", *factors, out, 0)
+        assert out.item() == 2.0**17 + 2.0**7
+
+
+def test_narrow_factors_in_blocks_are_of_one_dtype() -> None:
+    """(ops-nn: aclnn_matmul.cpp, CheckWeightNzDtype)"""
+    for left, right in ((h, b), (b, h)):
+        status, message = first_phase("aclnnMatmulWeightNz", left(2, 16), right(16, 16), h(2, 16), 0)
+        assert status == INVALID_ARGUMENT and "must be both DT_BF16 or both DT_FLOAT16" in message, message
+    for left, right in ((h, h), (b, b), (x, b)):
+        status, message = first_phase("aclnnMatmulWeightNz", left(2, 16), right(16, 16), left(2, 16), 0)
+        assert status == 0, message
 
 
 def test_operators_that_torch_does_not_choose() -> None:
