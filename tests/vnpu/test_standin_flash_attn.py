@@ -199,6 +199,31 @@ def test_varlen_alibi_and_packed_forms(device: str) -> None:
     assert torch.equal(got, want)
 
 
+@pytest.mark.parametrize(("queries", "fused"), [([3, 1, 2], 1), ([3, 1, 4], 0)])
+@pytest.mark.parametrize("rule", [{"causal": True}, {"window_size": (1, 0)}])
+def test_varlen_where_the_operator_has_a_plan(
+    monkeypatch: pytest.MonkeyPatch, rule: dict[str, Any], queries: list[int], fused: int
+) -> None:
+    """One call of it, but where a packed sequence has a query without keys, which it refuses."""
+    import torch_npu
+    from flash_attn import flash_attn_varlen_func
+
+    calls = []
+    attention = torch_npu.npu_fusion_attention
+    monkeypatch.setattr(
+        torch_npu, "npu_fusion_attention", lambda *a, **k: calls.append(a) or attention(*a, **k)
+    )
+    query, key = torch.rand(sum(queries), 4, 8), torch.rand(sum(KEY_LENGTHS), 2, 8)
+
+    def result(device: str) -> torch.Tensor:
+        ends = borders(queries, device), borders(KEY_LENGTHS, device)
+        q, k = query.to(device), key.to(device)
+        return flash_attn_varlen_func(q, k, k, *ends, 4, 5, **rule).cpu()
+
+    torch.testing.assert_close(result("npu"), result("cpu"))
+    assert len(calls) == fused
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_dropout_keeps_a_share_and_scales_it(device: str) -> None:
     from flash_attn import flash_attn_func

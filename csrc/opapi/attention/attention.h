@@ -46,6 +46,14 @@ at::Tensor heads_first(const at::Tensor &tensor, const std::string &layout, int6
 // How many heads a key in this layout has; the query decides a head's width.
 int64_t key_heads(const at::Tensor &query, const at::Tensor &key, const Settings &settings);
 
+// How long one sequence is.
+struct Lengths {
+    int64_t queries, keys;
+};
+// Refuses the bands and prefixes beside a mask that the kernels have no plan for. `all` are the sequences of a packed
+// batch, or the one length of the `batch` sequences of any other.
+void check_band(const Settings &settings, const std::vector<Lengths> &all, int64_t batch);
+
 // What a block of queries needs to know of its keys.
 struct Window {
     int64_t begin, end;              // all others are left out by every query

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <limits>
 
+#include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/attention/attention.h"
 
 namespace vnpu::opapi::attention {
@@ -32,7 +34,59 @@ int64_t mode_of_sequence(const Settings &settings, int64_t sequence) {
     return settings.sparse_mode;
 }
 
+void planned(bool holds, const Settings &settings, std::string_view why) {
+    tiled_part(holds, "PreTokens[{}] and nextTokens[{}] config error, {}: parameter sparseMode is {}",
+               settings.pre_tokens, settings.next_tokens, why, settings.sparse_mode);
+}
+
+// (ops-transformer: flash_attention_score_tiling_general.cpp, SparseBandModeCheck)
+void check_one_band(const Settings &settings, Lengths all) {
+    if ((settings.sparse_mode != kDefaultMask && settings.sparse_mode != kBand) || all.queries == 0 || all.keys == 0)
+        return;
+    const int64_t shift = settings.sparse_mode == kBand ? all.keys - all.queries : 0;
+    const int64_t pre = near(settings.pre_tokens) - shift, next = near(settings.next_tokens) + shift;
+    const bool some = pre < 0 ? next >= -pre && -pre < all.keys : next >= 0 || (-next <= pre && -next < all.queries);
+    planned(some, settings, "there is no valid data block");
+}
+
+// (ops-transformer: flash_attention_score_tiling_general.cpp, CheckPretokenAndNexttoken and SparseNoMaskModeCheck)
+void check_packed_bands(const Settings &settings, const std::vector<Lengths> &all) {
+    const int64_t pre = near(settings.pre_tokens), next = near(settings.next_tokens), mode = settings.sparse_mode;
+    if (mode == kDefaultMask) planned(next >= 0 && next >= -pre, settings, "there is no valid data block");
+    if (mode == kBand) planned(pre >= 0 && next >= -pre, settings, "has invalid data block");
+    for (size_t i = 0; i < all.size(); ++i) {
+        const auto [queries, keys] = all[i];
+        const bool empty = queries == 0 || keys == 0, band = queries - next <= keys;
+        if (mode == kDefaultMask) planned(empty || queries - pre <= keys, settings, "has invalid row");
+        if (mode == kRightDownCausal) planned(queries <= keys, settings, "exist invalid row");
+        if (mode == kRightDownThenBand) planned(empty || queries <= keys, settings, "exist invalid row");
+        if (mode == kBand) planned(empty || band, settings, "has invalid row");
+        if (mode == kBand || mode_of_sequence(settings, static_cast<int64_t>(i)) != kBand) continue;
+        planned(pre >= keys, settings, "the band does not reach all keys");
+        planned(mode == kBandThenLeftUp ? band : next <= 0 && (empty || band), settings, "has invalid row");
+    }
+}
+
 }  // namespace
+
+// (ops-transformer: flash_attention_score_tiling_general.cpp, GetPrefixNList and VarLenGetPrefixNList)
+void check_band(const Settings &settings, const std::vector<Lengths> &all, int64_t batch) {
+    if (settings.packed())
+        check_packed_bands(settings, all);
+    else
+        check_one_band(settings, all.front());
+    if (settings.sparse_mode != kPrefixCompressed) return;
+    if (static_cast<int64_t>(settings.prefix.size()) != batch)
+        fail(FaultKind::PartRefused, "prefixN is invalid, it should be the same size as bSize[{}], but it is {}", batch,
+             settings.prefix.size());
+    for (size_t i = 0; i < settings.prefix.size(); ++i) {
+        const auto [queries, keys] = all[settings.packed() ? i : 0];
+        const int64_t least = std::max<int64_t>(keys - queries, 0);
+        if (settings.prefix[i] < least || settings.prefix[i] > keys)
+            fail(FaultKind::PartRefused, "batch[{}] prefixN={} is invalid, should be in range of [{}, {}]", i,
+                 settings.prefix[i], least, keys);
+    }
+}
 
 Mask::Mask(const at::Tensor &mask, const Settings &settings, int64_t queries, int64_t keys, int64_t sequence)
     : mode_(mask.defined() ? mode_of_sequence(settings, sequence) : int64_t{kDefaultMask}),

@@ -39,6 +39,12 @@ void refuse(const Operand &tensor, const std::string &why) {
     fail(FaultKind::InvalidArgument, "parameter {} is {}, {}", tensor.parameter(), describe(tensor), why);
 }
 
+// What the kernel has no plan for, in CANN's words (ops-transformer: flash_attention_score_tiling_general.cpp,
+// AnalyzeOptionalInput).
+void refuse_plan(const Operand &tensor, const std::string &theirs) {
+    fail(FaultKind::PartRefused, "{}: parameter {} is {}", theirs, tensor.parameter(), describe(tensor));
+}
+
 void check_ends(const char *name, const Ints &ends, const Operand &tensor) {
     if (ends.empty()) fail(FaultKind::InvalidArgument, "parameter {} is empty, which TND does not allow", name);
     if (!std::ranges::is_sorted(ends) || ends.front() < 0 || ends.back() > tensor.size(0))
@@ -48,23 +54,25 @@ void check_ends(const char *name, const Ints &ends, const Operand &tensor) {
 
 void check_mask(const Operand &mask, const Settings &settings, const Sizes &sizes) {
     dtype(mask, {at::kBool, at::kByte});
-    rank(mask, {2, 4});
-    const int64_t rows = mask.size(-2), columns = mask.size(-1);
-    const bool triangle = settings.sparse_mode >= kLeftUpCausal && settings.sparse_mode != kPrefix;
-    if (triangle) {
-        const int64_t expected = settings.sparse_mode == kPrefixCompressed ? kCompressedRows : kCompressed;
-        if (rows != expected || columns != kCompressed || mask.numel() != rows * columns)
-            refuse(mask, fmt::format("sparseMode {} takes the compressed mask [{}, {}]", settings.sparse_mode, expected,
-                                     kCompressed));
-        return;
-    }
-    if (settings.packed() ? rows < sizes.queries || columns < sizes.keys
-                          : rows != sizes.queries || columns != sizes.keys)
-        refuse(mask, fmt::format("sparseMode {} takes a mask whose last sizes are {} and {}", settings.sparse_mode,
-                                 sizes.queries, sizes.keys));
-    if (mask.dim() == 4 &&
-        ((mask.size(0) != 1 && mask.size(0) != sizes.batch) || (mask.size(1) != 1 && mask.size(1) != settings.heads)))
-        refuse(mask, fmt::format("its first sizes must be 1 or {} and 1 or {}", sizes.batch, settings.heads));
+    if (mask.dim() != 2 && mask.dim() != 4)
+        refuse_plan(mask, fmt::format("atten mask dim should be 2 or 4, but got {}", mask.dim()));
+    const at::IntArrayRef edges = mask.sizes().slice(static_cast<size_t>(mask.dim() - 2));
+    const auto is = [&](int64_t rows, int64_t columns) { return edges == at::IntArrayRef({rows, columns}); };
+    const bool compressed = settings.sparse_mode >= kLeftUpCausal && settings.sparse_mode != kPrefix;
+    const bool whole = is(sizes.queries, sizes.keys), by_batch = mask.size(0) == sizes.batch;
+    const bool fits =
+        mask.dim() == 4
+            ? whole && (mask.size(1) == 1 ? by_batch || mask.size(0) == 1 : by_batch && mask.size(1) == settings.heads)
+            : compressed || whole || (settings.packed() && is(settings.query_ends.back(), settings.key_ends.back()));
+    if (!fits)
+        refuse_plan(mask, fmt::format("get unsupported atten_mask shape, B=[{}], N=[{}], Sq=[{}], Skv=[{}], supported "
+                                      "atten_mask shape can be [B, N, Sq, Skv], [B, 1, Sq, Skv], [1, 1, Sq, Skv] and "
+                                      "[Sq, Skv]",
+                                      sizes.batch, settings.heads, sizes.queries, sizes.keys));
+    const int64_t rows = settings.sparse_mode == kPrefixCompressed ? kCompressedRows : kCompressed;
+    if (compressed && !is(rows, kCompressed))
+        refuse_plan(mask, fmt::format("In the attenmask compression, please set the atten_mask_shape to [{},{}]", rows,
+                                      kCompressed));
 }
 
 void check_pse(const Operand &pse, const Operand &query, const Settings &settings, const Sizes &sizes) {
@@ -74,17 +82,30 @@ void check_pse(const Operand &pse, const Operand &query, const Settings &setting
     const bool fits = (pse.size(0) == 1 || pse.size(0) == sizes.batch) && pse.size(1) == settings.heads &&
                       (pse.size(2) == 1 || pse.size(2) == sizes.queries) && pse.size(3) == sizes.keys;
     if (!fits)
-        refuse(pse, fmt::format("the virtual NPU takes [{0}, {1}, {2}, {3}], [{0}, {1}, 1, {3}] or [1, {1}, {2}, {3}]",
+        refuse_plan(pse,
+                    fmt::format("get unsupported pse shape, the virtual NPU takes [{0}, {1}, {2}, {3}], [{0}, {1}, "
+                                "1, {3}] or [1, {1}, {2}, {3}]",
                                 sizes.batch, settings.heads, sizes.queries, sizes.keys));
+}
+
+std::vector<Lengths> lengths(const Settings &settings) {
+    std::vector<Lengths> all;
+    int64_t query_start = 0, key_start = 0;
+    for (size_t i = 0; i < settings.query_ends.size(); ++i) {
+        all.push_back({settings.query_ends[i] - query_start, settings.key_ends[i] - key_start});
+        query_start = settings.query_ends[i];
+        key_start = settings.key_ends[i];
+    }
+    return all;
 }
 
 Sizes sizes_of(const Arguments &a, const Settings &settings) {
     const int64_t key_count = key_heads(a.query, a.key, settings);
     if (settings.packed()) {
         int64_t queries = 0, keys = 0;
-        for (size_t i = 0; i < settings.query_ends.size(); ++i) {
-            queries = std::max(queries, settings.query_ends[i] - (i == 0 ? 0 : settings.query_ends[i - 1]));
-            keys = std::max(keys, settings.key_ends[i] - (i == 0 ? 0 : settings.key_ends[i - 1]));
+        for (const Lengths &one : lengths(settings)) {
+            queries = std::max(queries, one.queries);
+            keys = std::max(keys, one.keys);
         }
         const int64_t batch = static_cast<int64_t>(settings.query_ends.size());
         return {batch, queries, keys, key_count, a.query.size(2), a.value.size(2)};
@@ -97,9 +118,7 @@ Sizes sizes_of(const Arguments &a, const Settings &settings) {
 int64_t scores_to_drop(const Settings &settings, const Sizes &sizes) {
     if (!settings.packed()) return sizes.batch * settings.heads * sizes.queries * sizes.keys;
     int64_t count = 0;
-    for (size_t i = 0; i < settings.query_ends.size(); ++i)
-        count += (settings.query_ends[i] - (i == 0 ? 0 : settings.query_ends[i - 1])) *
-                 (settings.key_ends[i] - (i == 0 ? 0 : settings.key_ends[i - 1]));
+    for (const Lengths &one : lengths(settings)) count += one.queries * one.keys;
     return count * settings.heads;
 }
 
@@ -186,20 +205,18 @@ void check(const Arguments &a, Settings settings) {
         else
             shape(*statistics, {sizes.batch, settings.heads, sizes.queries, kStatistics});
     }
-    if (a.mask.defined()) check_mask(a.mask, settings, sizes);
+    if (a.mask.defined()) {
+        check_mask(a.mask, settings, sizes);
+        check_band(settings, settings.packed() ? lengths(settings) : std::vector<Lengths>{{sizes.queries, sizes.keys}},
+                   sizes.batch);
+    }
     if (a.pse.defined()) check_pse(a.pse, a.query, settings, sizes);
     if (a.padding_mask.defined()) refuse(a.padding_mask, "CANN takes null here");
-    if (a.mask.defined() && settings.sparse_mode == kPrefixCompressed &&
-        static_cast<int64_t>(settings.prefix.size()) != sizes.batch)
-        fail(FaultKind::InvalidArgument, "parameter prefixOptional has {} values, expected {}, one for each batch",
-             settings.prefix.size(), sizes.batch);
-    for (const int64_t prefix : settings.prefix)
-        if (prefix < 0 || prefix > sizes.keys)
-            fail(FaultKind::InvalidArgument, "parameter prefixOptional has {}, allowed is [0, {}]", prefix, sizes.keys);
     if (a.drop_mask.defined()) {
         dtype(a.drop_mask, at::kByte);
         if (a.drop_mask.numel() * 8 < scores_to_drop(settings, sizes))
-            refuse(a.drop_mask, fmt::format("there are {} scores to drop", scores_to_drop(settings, sizes)));
+            refuse_plan(a.drop_mask, fmt::format("Input dropMask shapeSize is invalid, there are {} scores to drop",
+                                                 scores_to_drop(settings, sizes)));
     }
 }
 

@@ -48,9 +48,13 @@ void check_rotary(const Operand &x, const Operand &cos, const Operand &sin, int6
     same_dtype(out, x);
     if (mode < kHalf || mode > kInterleaveHalf)
         fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 to 3", mode);
+    // (ops-transformer: rope_rotate_half_tiling.cpp, CheckShapeSupport)
     if (x.size(-1) % (mode == kQuarter ? 4 : 2) != 0)
-        fail(FaultKind::InvalidArgument, "parameter {} is {}, its last size must be a multiple of {} in mode {}",
-             x.parameter(), describe(x), mode == kQuarter ? 4 : 2, mode);
+        fail(
+            FaultKind::TilingRefused,
+            "input last dim (head_dim) must be an even number: parameter {} is {}, its last size must be a multiple of "
+            "{} in mode {}",
+            x.parameter(), describe(x), mode == kQuarter ? 4 : 2, mode);
 }
 
 // (ops-transformer: rope_rotate_half_tiling.cpp, D_LENGTH_LIMIT, and rope_half_grad_tiling.cpp, D_THRESHOLD)

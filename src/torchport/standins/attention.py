@@ -106,9 +106,10 @@ def attend_packed(
     `attend`.
     """
     options = _compressed(settings.band, query.device)
-    if query.device.type == "npu" and biases is None and not settings.softcap and options is not None:
-        return _fused_packed(query, key, value, query_ends, key_ends, settings, options)
     borders = [(0, 0), *zip(query_ends, key_ends, strict=True)]
+    fused = query.device.type == "npu" and biases is None and not settings.softcap and options is not None
+    if fused and _plans(settings.band, borders):
+        return _fused_packed(query, key, value, query_ends, key_ends, settings, options or {})
     each = [
         attend(
             query[None, q0:q1],
@@ -194,6 +195,17 @@ def _compressed(band: Band | None, device: torch.device) -> dict[str, Any] | Non
         "pre_tokens": FAR if band.left is None else band.left,
         "next_tokens": FAR if band.right is None else band.right,
     }
+
+
+def _plans(band: Band | None, borders: Sequence[tuple[int, int]]) -> bool:
+    """Whether the operator takes sequences so long packed: from the lower right corner, each query has to see a key.
+
+    Source: ops-transformer, flash_attention_score_tiling_general.cpp, CheckPretokenAndNexttoken.
+    """
+    if band is None or not band.from_bottom_right or band.right is None:
+        return True
+    right = band.right
+    return all(q1 - q0 - right <= k1 - k0 for (q0, k0), (q1, k1) in itertools.pairwise(borders))
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from oracle import FLOATS, check, compare, random
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 4, 5, 7, 6
 TRIANGLE = 2048
+PART_REFUSED = 561103  # ACLNN_ERR_INNER_NULLPTR
 
 
 def attention(
@@ -432,18 +433,46 @@ def test_refusals() -> None:
         ({"value": npu(BATCH, 2, 3, WIDTH)}, "parameter value"),
         ({"key": npu(BATCH, 2, KEYS, WIDTH, dtype=torch.float16)}, "parameter key has dtype float16"),
         ({"mask": npu(QUERIES, KEYS)}, "parameter attenMaskOptional has dtype float32"),
-        ({"mask": npu(3, KEYS, dtype=torch.bool)}, "takes a mask whose last sizes are 5 and 7"),
-        (
-            {"mask": npu(QUERIES, KEYS, dtype=torch.bool), "mode": 2},
-            "takes the compressed mask [2048, 2048]",
-        ),
-        ({"pse": npu(BATCH, HEADS, 2, KEYS)}, "parameter realShiftOptional"),
-        ({"drop": npu(16, dtype=torch.uint8)}, "there are 280 scores to drop"),
         ({"max": npu(BATCH, HEADS, QUERIES)}, "parameter softmaxMaxOut has shape [2, 4, 5]"),
         ({"out": npu(BATCH, HEADS, QUERIES, 3)}, "parameter attentionOutOut"),
     ):
         status, message = planned(**changes)
         assert status == INVALID_ARGUMENT and words in message, message
+
+    def mask(*shape: int) -> torch.Tensor:
+        return npu(*shape, dtype=torch.bool)
+
+    unsupported = "get unsupported atten_mask shape, B=[2], N=[4], Sq=[5], Skv=[7]"
+    compressed = "In the attenmask compression, please set the atten_mask_shape to "
+    prefix = {"mask": mask(3072, 2048), "mode": 6}
+    # The kernel's plan refuses these (ops-transformer: flash_attention_score_tiling_general.cpp; vllm-ascend#6573).
+    for changes, words in (
+        ({"mask": mask(3, KEYS)}, unsupported),
+        ({"mask": mask(BATCH, 1, 1, KEYS)}, unsupported),
+        ({"mask": mask(1, HEADS, QUERIES, KEYS)}, unsupported),
+        ({"mask": mask(1, 1, 2048, 2048), "mode": 2}, unsupported),
+        ({"mask": mask(BATCH, QUERIES, KEYS)}, "atten mask dim should be 2 or 4, but got 3"),
+        ({"mask": mask(QUERIES, KEYS), "mode": 2}, compressed + "[2048,2048]"),
+        ({"mask": mask(2048, 2048), "mode": 6}, compressed + "[3072,2048]"),
+        (prefix | {"prefix": [2]}, "it should be the same size as bSize[2], but it is 1"),
+        (prefix | {"prefix": [2, 1]}, "batch[1] prefixN=1 is invalid, should be in range of [2, 7]"),
+        ({"pse": npu(BATCH, HEADS, 2, KEYS)}, "get unsupported pse shape"),
+        ({"drop": npu(16, dtype=torch.uint8)}, "dropMask shapeSize is invalid, there are 280 scores to drop"),
+    ):
+        status, message = planned(**changes)
+        assert status == PART_REFUSED and words in message, message
+    for neighbour in (
+        {"mask": mask(QUERIES, KEYS)},
+        {"mask": mask(1, 1, QUERIES, KEYS)},
+        {"mask": mask(BATCH, 1, QUERIES, KEYS)},
+        {"mask": mask(BATCH, HEADS, QUERIES, KEYS)},
+        {"mask": mask(2048, 2048), "mode": 2},
+        prefix | {"prefix": [2, 7]},
+        {"pse": npu(BATCH, HEADS, 1, KEYS)},
+        {"drop": npu(35, dtype=torch.uint8)},
+    ):
+        status, message = planned(**neighbour)
+        assert status == 0, message
 
 
 def test_projection_of_the_fast_path() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -41,6 +42,31 @@ def backward(call: Callable[[torch.Tensor], torch.Tensor], operand: torch.Tensor
 def attention(q: torch.Tensor, v: torch.Tensor | None = None, **options: Any) -> torch.Tensor:
     v = q if v is None else v
     return torch_npu.npu_fusion_attention(q, q, v, q.shape[1], "BNSD", **options)[0]
+
+
+def whole(queries: int, keys: int) -> torch.Tensor:
+    """A mask that leaves out nothing."""
+    return x(queries, keys) > 9
+
+
+def triangle() -> torch.Tensor:
+    """The compressed mask of the causal modes."""
+    return torch.ones(2048, 2048, dtype=torch.bool).triu(1).to(DEVICE)
+
+
+def masked(**options: Any) -> torch.Tensor:
+    """Four queries of six keys."""
+    queries, keys = h(1, 2, 4, 64), h(1, 2, 6, 64)
+    return torch_npu.npu_fusion_attention(
+        queries, keys, keys, 2, "BNSD", **{"atten_mask": whole(4, 6), **options}
+    )[0]
+
+
+def packed(queries: list[int], keys: list[int], **options: Any) -> torch.Tensor:
+    q, k = h(sum(queries), 2, 64), h(sum(keys), 2, 64)
+    ends = {"actual_seq_qlen": list(accumulate(queries)), "actual_seq_kvlen": list(accumulate(keys))}
+    options = {"atten_mask": triangle(), **ends, **options}
+    return torch_npu.npu_fusion_attention(q, k, k, 2, "TND", **options)[0]
 
 
 def rotary(width: int, mode: str = "half") -> torch.Tensor:
@@ -165,6 +191,68 @@ PRODUCTS: dict[str, Callable[[Callable[..., torch.Tensor], Callable[..., torch.T
     "baddbmm": lambda m, n: torch.baddbmm(m(2, 2, 4), m(2, 2, 3), n(2, 3, 4)),
     "addbmm": lambda m, n: torch.addbmm(m(2, 4), m(2, 2, 3), n(2, 3, 4)),
 }
+ATTENTION: dict[str, tuple[Call, int, str, Call]] = {
+    "a band that no score is in": (
+        lambda: masked(pre_tockens=-1, next_tockens=-1),
+        PART,
+        r"PreTokens\[-1\] and nextTokens\[-1\] config error, there is no valid data block",
+        lambda: masked(pre_tockens=-1, next_tockens=1),
+    ),
+    "a band left of all keys": (
+        lambda: masked(pre_tockens=4, next_tockens=-4),
+        PART,
+        "there is no valid data block",
+        lambda: masked(pre_tockens=3, next_tockens=-3),
+    ),
+    "a band right of all keys": (
+        lambda: masked(pre_tockens=-6, next_tockens=9),
+        PART,
+        "there is no valid data block",
+        lambda: masked(pre_tockens=-5, next_tockens=5),
+    ),
+    "a band from the lower right corner": (
+        lambda: masked(pre_tockens=-3, next_tockens=2, sparse_mode=4, atten_mask=triangle()),
+        PART,
+        "there is no valid data block",
+        lambda: masked(pre_tockens=-3, next_tockens=3, sparse_mode=4, atten_mask=triangle()),
+    ),
+    "packed, more queries than keys": (
+        lambda: packed([3, 2], [3, 1], sparse_mode=3),
+        PART,
+        "exist invalid row",
+        lambda: torch.cat([packed([3, 2], [3, 1], sparse_mode=2), packed([3, 1], [3, 2], sparse_mode=3)]),
+    ),
+    "packed, a band before all queries": (
+        lambda: packed([3, 2], [3, 1], sparse_mode=4, pre_tockens=4, next_tockens=0),
+        PART,
+        "has invalid row",
+        lambda: packed([3, 2], [3, 1], sparse_mode=4, pre_tockens=4, next_tockens=1),
+    ),
+    "packed, a band of nothing": (
+        lambda: packed([3, 2], [3, 2], sparse_mode=4, pre_tockens=-1, next_tockens=2),
+        PART,
+        "has invalid data block",
+        lambda: packed([3, 2], [3, 2], sparse_mode=4, pre_tockens=0, next_tockens=2),
+    ),
+    "packed, the last sequence as a band": (
+        lambda: packed([3, 2], [3, 2], sparse_mode=7, pre_tockens=1, next_tockens=0),
+        PART,
+        "the band does not reach all keys",
+        lambda: packed([3, 2], [3, 2], sparse_mode=7, pre_tockens=2, next_tockens=0),
+    ),
+    "packed, the first sequence as a band": (
+        lambda: packed([3, 2], [2, 2], sparse_mode=8, pre_tockens=2, next_tockens=0),
+        PART,
+        "has invalid row",
+        lambda: packed([3, 2], [2, 2], sparse_mode=8, pre_tockens=2, next_tockens=1),
+    ),
+    "packed, within a window": (
+        lambda: packed([3, 4], [3, 2], sparse_mode=0, pre_tockens=1, next_tockens=0, atten_mask=whole(4, 3)),
+        PART,
+        "has invalid row",
+        lambda: packed([3, 4], [3, 2], sparse_mode=0, pre_tockens=2, next_tockens=0, atten_mask=whole(4, 3)),
+    ),
+}
 OTHERS: dict[str, tuple[Call, int, str, Call]] = {
     "a head": (
         lambda: attention(h(1, 2, 4, 769)),
@@ -219,7 +307,7 @@ OTHERS: dict[str, tuple[Call, int, str, Call]] = {
         lambda: backward(lambda t: F.group_norm(t, 1), x(1, 8000, 2)),
     ),
 }
-LIMITS = POOLING | CONVOLUTION | OTHERS
+LIMITS = POOLING | CONVOLUTION | ATTENTION | OTHERS
 
 
 def refusal(call: Callable[[], object]) -> str:
@@ -308,6 +396,15 @@ def test_a_truth_value_is_not_raised_to_another() -> None:
     assert (x(3).bool() ** x(3)).tolist() == [1, 1, 1] and (x(3) ** x(3).bool()).tolist() == [-1, 1, 1]
 
 
+def test_half_a_pair_is_not_rotated() -> None:
+    """Nor here (ops-transformer: rope_rotate_half_tiling.cpp, CheckShapeSupport)."""
+    said = refusal(lambda: rotary(7))
+    assert f"error code is {TILING}" in said and "input last dim (head_dim) must be an even number" in said, (
+        said
+    )
+    assert rotary(6).isfinite().all()
+
+
 def test_what_the_pages_forbid_and_the_code_takes() -> None:
     """Sorting bfloat16 along an axis of size 1 (ops-math: aclnn_sort.cpp copies then), and attention over nothing
     (ops-transformer: aclnn_flash_attention_score.cpp and its tiling for empty input)."""
@@ -338,3 +435,12 @@ def test_the_switch_lifts_them() -> None:
         program += "\ntorch.testing.assert_close(found.cpu(), expected, rtol=1e-2, atol=1e-2)"
     ended = python(program + f"\nprint({len(sources)})", VNPU_CHECKS="any")
     assert ended.stdout == f"{len(sources)}\n", ended.stderr
+
+
+def test_the_switch_lifts_attention_too() -> None:
+    """CPU has no such operator to compare with: they compute."""
+    program = f"import sys; sys.path.insert(0, {__file__.rpartition('/')[0]!r})\n"
+    program += "import test_hardware_limits as limits\n"
+    program += "print(sum(row[0]().isfinite().all().item() for row in limits.ATTENTION.values()))"
+    ended = python(program, VNPU_CHECKS="any")
+    assert ended.stdout == f"{len(ATTENTION)}\n", ended.stderr
