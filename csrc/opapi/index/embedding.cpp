@@ -2,6 +2,7 @@
 #include <c10/util/accumulate.h>
 
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 #include "opapi/index/positions.h"
@@ -46,14 +47,24 @@ void gradient_check(const Operand &grad, const Operand &indices, int64_t rows, c
 
 // --- bags: rows added up (mode 0), averaged (1) or their maxima (2) between one offset and the next.
 
-void bag_check(const Operand &weight, const Operand &indices, const Operand &offsets, int64_t mode, bool last_offset,
-               const Operand &output) {
+void bag_check(const Operand &weight, const Operand &indices, const Operand &offsets, int64_t mode,
+               const Operand &weights, bool last_offset, const Operand &output) {
     rank(weight, {2});
     network(weight, output);
     rank(indices, {1});
     rank(offsets, {1});
     dtype(indices, kInts);
     dtype(offsets, kInts);
+    // (ops-nn: aclnn_embedding_bag.cpp, CheckDtypeValid and CheckShape)
+    constexpr DTypes kWide{at::kInt, at::kLong};
+    on_chip(kWide.has(indices.scalar_type()) || kWide.has(offsets.scalar_type()),
+            "indices or offsets must has one dtype in [int32, int64]: they are {} and {}", describe(indices),
+            describe(offsets));
+    if (weights.defined() && (mode != 0 || weights.numel() != indices.numel()))
+        fail(FaultKind::InvalidArgument,
+             "per_sample_weights only supported with mode='sum', one for each index: parameter {} is {}, mode is {}, "
+             "the indices are {}",
+             weights.parameter(), describe(weights), mode, describe(indices));
     if (mode < 0 || mode > 2)
         fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 (sum), 1 (mean) and 2 (max)", mode);
     shape(output, {offsets.size(0) - (last_offset ? 1 : 0), weight.size(1)});
@@ -92,6 +103,6 @@ OP(aclnnEmbeddingDenseBackward, gradient_check(grad, indices, numWeights, out),
 OP(aclnnEmbeddingRenorm, rank(selfRef, {2}); network(selfRef);
    dtype(indices, {at::kLong, at::kInt}), at::embedding_renorm_(selfRef, indices.to(at::kLong), maxNorm, normType))
 OP(aclnnEmbeddingBag, optional(perSampleWeights);
-   bag_check(weight, indices, offsets, mode, includeLastOffset, output),
+   bag_check(weight, indices, offsets, mode, perSampleWeights, includeLastOffset, output),
    embedding_bag(output, offset2bag, bagSize, maxIndices, weight, indices, offsets, scaleGradByFreq, mode, sparse,
                  perSampleWeights, includeLastOffset, paddingIdx))

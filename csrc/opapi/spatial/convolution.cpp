@@ -15,18 +15,15 @@ struct Geometry {
     std::vector<int64_t> ahead;  // padding on both sides by hand, as at::pad takes it; empty when it is symmetric
 };
 
-// Lists of one number per spatial dimension. CANN also takes one number for all, and for 2-D padding the four sides
-// (top, bottom, left, right), which ATen does not know.
+// Lists of one number per spatial dimension. Where `sides` allows it CANN also takes the padding of either side in turn
+// (top, bottom, left, right), which ATen does not know (ops-nn: aclnn_convolution.cpp, CheckParameterSizes).
 Geometry geometry(const Operand &weight, const Ints &stride, const Ints &padding, const Ints &dilation, bool transposed,
-                  const Ints &output_padding, int64_t groups) {
+                  const Ints &output_padding, int64_t groups, bool sides) {
     require(weight);
     rank(weight, {3, 4, 5});
     const auto spatial = static_cast<size_t>(weight.dim() - 2);
-    const auto each = [&](const std::vector<int64_t> &list) {
-        return list.size() == 1 ? std::vector<int64_t>(spatial, list[0]) : list;
-    };
-    Geometry made{each(stride), each(padding), each(dilation), each(output_padding), transposed, groups, {}};
-    if (padding.size() == 2 * spatial && padding.size() != spatial) {
+    Geometry made{stride, padding, dilation, output_padding, transposed, groups, {}};
+    if (sides && padding.size() == 2 * spatial) {
         made.padding.assign(spatial, 0);
         for (size_t i = 0; i < spatial; ++i) {  // at::pad starts with the last dimension
             made.ahead.push_back(padding[2 * (spatial - 1 - i)]);
@@ -39,8 +36,9 @@ Geometry geometry(const Operand &weight, const Ints &stride, const Ints &padding
 
 void at_least(const char *name, const std::vector<int64_t> &list, int64_t least, size_t length) {
     if (list.size() != length)
-        fail(FaultKind::InvalidArgument, "parameter {} has {} values, expected {}, one for each spatial dimension",
-             name, list.size(), length);
+        fail(FaultKind::InvalidArgument,
+             "parameter {} has incorrect element nums {}. It should be {}, one for each spatial dimension", name,
+             list.size(), length);
     for (const int64_t value : list)
         if (value < least)
             fail(FaultKind::InvalidArgument, "parameter {} has the value {}, allowed is >= {}", name, value, least);
@@ -56,6 +54,12 @@ void check(const Operand &input, const Operand &weight, const Operand &output, c
     at_least("padding", g.ahead, 0, g.ahead.size());
     at_least("dilation", g.dilation, 1, spatial);
     at_least("outputPadding", g.output_padding, 0, spatial);
+    for (size_t i = 0; i < spatial; ++i)
+        if (g.output_padding[i] >= std::max(g.stride[i], g.dilation[i]))
+            fail(FaultKind::InvalidArgument,
+                 "outputPadding[{0}] must be less than both stride[{0}] and dilation[{0}]: it is {1}, they are {2} and "
+                 "{3}, of which one has to be larger",
+                 i, g.output_padding[i], g.stride[i], g.dilation[i]);
     if (g.groups < 1 || g.groups > 65535)
         fail(FaultKind::InvalidArgument, "parameter groups is {}, allowed is 1 to 65535", g.groups);
     const int64_t channels = g.transposed ? weight.size(0) : weight.size(1) * g.groups;
@@ -162,6 +166,19 @@ void backward_check(const Bools &mask, Gradients gradients, const Operand &input
     if (mask[2]) shape(gradients.bias, {grad_output.size(1)});
 }
 
+// What only the gradient refuses (ops-nn: convolution_backward_checker.cpp, CheckConvParams).
+void padded_outputs(const Operand &weight, const Geometry &g, const Ints &output_padding) {
+    at_least("outputPadding", output_padding, 0, g.stride.size());
+    for (size_t i = 0; i < g.stride.size(); ++i) {
+        on_chip(g.transposed || output_padding[i] == 0,
+                "when transposed=false, the value of outputPadding must be 0: parameter outputPadding has the value {}",
+                output_padding[i]);
+        on_chip(weight.dim() < 5 || output_padding[i] < g.stride[i],
+                "parameter outputPadding has the value {} beside a stride of {}, allowed is less in three dimensions",
+                output_padding[i], g.stride[i]);
+    }
+}
+
 void convolve_backward(Gradients gradients, const at::Tensor &grad_output, const at::Tensor &input,
                        const at::Tensor &weight, const Geometry &g, std::array<bool, 3> mask) {
     const auto [input_gradient, weight_gradient, bias_gradient] = at::convolution_backward(
@@ -191,20 +208,24 @@ void tbc_check(const Operand &input, const Operand &weight, const Operand &bias,
 
 Geometry depthwise(const Operand &self, const Operand &weight, const Ints &stride, const Ints &padding,
                    const Ints &dilation) {
-    return geometry(weight, stride, padding, dilation, false, {nullptr}, self.size(1));
+    return geometry(weight, stride, padding, dilation, false, {nullptr}, self.size(1), false);
 }
 
 }  // namespace
 }  // namespace vnpu::opapi
 
-#define GEOMETRY geometry(weight, stride, padding, dilation, transposed, outputPadding, groups)
+#define FORWARD                                                                    \
+    geometry(weight, stride, padding, dilation, transposed, outputPadding, groups, \
+             weight.dim() == 4 || (weight.dim() == 3 && !transposed))
+#define BACKWARD geometry(weight, stride, padding, dilation, transposed, outputPadding, groups, weight.dim() == 4)
 
-OP(aclnnConvolution, optional(bias); network(output); check(input, weight, output, GEOMETRY); bias_check(bias, output);
-   reach(input, weight, output, GEOMETRY, false), convolve(output, input, weight, bias, GEOMETRY))
-OP(aclnnConvolutionBackward, network(gradOutput); check(input, weight, gradOutput, GEOMETRY);
+OP(aclnnConvolution, optional(bias); network(output); check(input, weight, output, FORWARD); bias_check(bias, output);
+   reach(input, weight, output, FORWARD, false), convolve(output, input, weight, bias, FORWARD))
+OP(aclnnConvolutionBackward, network(gradOutput); check(input, weight, gradOutput, BACKWARD);
+   padded_outputs(weight, BACKWARD, outputPadding);
    backward_check(outputMask, {gradInput, gradWeight, gradBias}, input, weight, gradOutput);
-   reach(input, weight, gradOutput, GEOMETRY, true),
-   convolve_backward({gradInput, gradWeight, gradBias}, gradOutput, input, weight, GEOMETRY, outputMask.mask<3>()))
+   reach(input, weight, gradOutput, BACKWARD, true),
+   convolve_backward({gradInput, gradWeight, gradBias}, gradOutput, input, weight, BACKWARD, outputMask.mask<3>()))
 OP(aclnnConvDepthwise2d, rank(self, {4}); optional(bias); network(out);
    check(self, weight, out, depthwise(self, weight, stride, padding, dilation));
    bias_check(bias, out), convolve(out, self, weight, bias, depthwise(self, weight, stride, padding, dilation)))

@@ -127,6 +127,17 @@ void unpool(at::Tensor &out, const at::Tensor &self, const at::Tensor &indices, 
     out.copy_(planes.view(out.sizes()));
 }
 
+// The gradient of what is more than a mean over all (ops-nn: aclnn_adaptive_avg_pool3d_backward.cpp): no float64 on
+// 910B, none at all on 910A.
+void spread(const Operand &grad) {
+    if (grad.size(-1) * grad.size(-2) * grad.size(-3) == 1) return;
+    const auto chip = static_cast<Generation>(generation());
+    on_chip(chip != Generation::k910A,
+            "adaptive_avg_pool3d_backward only support D=1 && H=1 && W=1 on 910A: parameter {} is {}", grad.parameter(),
+            describe(grad));
+    if (chip == Generation::k910B) network(grad);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -173,5 +184,5 @@ OP(aclnnAdaptiveAvgPool3d, gives_something(outputSize); not_empty(self);
    adaptive(self, outputSize, out, kVolume),
    give(out, at::_adaptive_avg_pool3d(widened(self), at::IntArrayRef(outputSize))))
 OP(aclnnAdaptiveAvgPool3dBackward, not_empty(self); rank(self, {4, 5}); rank(gradOutput, {self.dim()}); floating(self);
-   same_dtype(gradOutput, self); same_dtype(out, self);
+   same_dtype(gradOutput, self); same_dtype(out, self); spread(gradOutput);
    same_shape(out, self), give(out, at::_adaptive_avg_pool3d_backward(widened(gradOutput), widened(self))))

@@ -168,7 +168,7 @@ def test_first_phase_refuses():
         (status(x, w, zeros(2, 4, 3, 4)), "output has shape [2, 4, 3, 4], expected [2, 4, 3, 3]"),
         (status(x, zeros(4, 2, 3, 3), out), "does not fit the channels of input"),
         (status(x, w, out, stride=(0, 1)), "stride has the value 0, allowed is >= 1"),
-        (status(x, w, out, stride=(1, 1, 1)), "stride has 3 values, expected 2"),
+        (status(x, w, out, stride=(1, 1, 1)), "stride has incorrect element nums 3. It should be 2"),
         (status(x, w, out, groups=0), "groups is 0"),
         (status(zeros(3, 5, 5), w, out), "input has 3 dimensions"),
         (status(zeros(2, 3, 2, 5), w, out), "does not fit into its dimension 2"),
@@ -177,3 +177,70 @@ def test_first_phase_refuses():
     ):
         assert refused[0] == aclnn.INVALID_ARGUMENT
         assert text in refused[1]
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_lengths_of_lists(spatial):
+    """One number per dimension, and for some paddings two (ops-nn: aclnn_convolution.cpp, CheckParameterSizes, and
+    convolution_backward_checker.cpp, CheckConvShape)."""
+
+    def zeros(*shape):
+        return torch.zeros(*shape, device="npu")
+
+    def status(x, w, out, transposed, **lengths):
+        stride, padding, dilation, more = (
+            [value] * lengths.get(name, spatial)
+            for name, value in (("stride", 1), ("padding", 0), ("dilation", 1), ("outputPadding", 0))
+        )
+        geometry = stride, padding, dilation, transposed, more, 1
+        if backward:
+            outputs = zeros(*x.shape), zeros(*w.shape), None
+            return aclnn.first_phase(
+                "aclnnConvolutionBackward", out, x, w, None, *geometry, [True, True, False], 0, *outputs
+            )
+        return aclnn.first_phase("aclnnConvolution", x, w, None, *geometry, out, 0)
+
+    one, three = zeros(1, 1, *[3] * spatial), zeros(1, 1, *[1] * spatial)
+    for backward in (False, True):
+        for transposed in (False, True):
+            call = (three, one, one, True) if transposed else (one, one, three, False)
+            sides = spatial == 2 or (spatial == 1 and not transposed and not backward)
+            assert status(*call) == (0, "")
+            assert status(*call, padding=2 * spatial)[0] == (0 if sides else aclnn.INVALID_ARGUMENT)
+            for name in ("stride", "padding", "dilation", "outputPadding"):
+                unread = name == "outputPadding" and not transposed and not backward
+                code, message = status(*call, **{name: spatial + 1 if spatial != 1 else 3})
+                assert code == (0 if unread else aclnn.INVALID_ARGUMENT), message
+                assert unread or f"{name} has incorrect element nums" in message, message
+
+
+def test_padding_of_the_output():
+    """(ops-nn: aclnn_convolution.cpp, CheckChannelAndGroups, and convolution_backward_checker.cpp, CheckConvParams)"""
+
+    def status(spatial, stride, dilation, more, transposed=True, backward=True):
+        x, w = torch.zeros(1, 1, *[2] * spatial).npu(), torch.zeros(1, 1, *[1] * spatial).npu()
+        size = stride + 1 + more if transposed else 1 + 1 // stride
+        out = torch.zeros(1, 1, *[size] * spatial).npu()
+        geometry = *([value] * spatial for value in (stride, 0, dilation)), transposed, [more] * spatial, 1
+        if backward:
+            outputs = torch.zeros_like(x), torch.zeros_like(w), None
+            return aclnn.first_phase(
+                "aclnnConvolutionBackward", out, x, w, None, *geometry, [True, True, False], 0, *outputs
+            )
+        return aclnn.first_phase("aclnnConvolution", x, w, None, *geometry, out, 0)
+
+    for spatial in (1, 2, 3):
+        for backward in (False, True):
+            code, message = status(spatial, 2, 1, 2, backward=backward)
+            assert (
+                code == aclnn.INVALID_ARGUMENT
+                and "must be less than both stride[0] and dilation[0]" in message
+            )
+            assert status(spatial, 2, 1, 1, backward=backward) == (0, "")
+        code, message = status(spatial, 1, 2, 1)  # less than the dilation alone
+        assert (code == aclnn.INVALID_ARGUMENT) == (spatial == 3), message
+        assert status(spatial, 1, 2, 1, backward=False) == (0, "")
+        code, message = status(spatial, 2, 1, 1, transposed=False)
+        assert code == aclnn.INVALID_ARGUMENT
+        assert "when transposed=false, the value of outputPadding must be 0" in message
+        assert status(spatial, 2, 1, 1, transposed=False, backward=False) == (0, "")

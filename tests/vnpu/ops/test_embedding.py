@@ -81,3 +81,25 @@ def test_first_phase_refuses():
         status, message = aclnn.first_phase("aclnnEmbedding", *arguments)
         assert status == aclnn.INVALID_ARGUMENT
         assert text in message
+
+
+def test_bags_refuse():
+    """(ops-nn: aclnn_embedding_bag.cpp, CheckDtypeValid and CheckShape)"""
+    weight, out = torch.zeros(5, 2, device="npu"), torch.zeros(2, 2, device="npu")
+    indices, offsets = torch.tensor([1, 0, 2]).npu(), torch.tensor([0, 2]).npu()
+    count = torch.zeros(2, dtype=torch.int64, device="npu")
+
+    def status(indices, offsets, mode=0, weights=None):
+        return aclnn.first_phase(
+            "aclnnEmbeddingBag", weight, indices, offsets, False, mode, False, weights, False, -1, out,
+            torch.zeros_like(indices).long(), count, count,
+        )  # fmt: skip
+
+    code, message = status(indices.short(), offsets.char())
+    assert code == aclnn.INVALID_ARGUMENT and "must has one dtype in [int32, int64]" in message
+    assert status(indices.short(), offsets) == status(indices.int(), offsets.char()) == (0, "")
+    ones = torch.ones(3, device="npu")
+    for weights, mode in ((ones, 1), (ones[:2], 0)):
+        code, message = status(indices, offsets, mode, weights)
+        assert code == aclnn.INVALID_ARGUMENT and "only supported with mode='sum'" in message
+    assert status(indices, offsets, 0, ones) == (0, "")

@@ -3,6 +3,7 @@
 import aclnn
 import pytest
 import torch
+from forked import python
 from oracle import check, layouts, random
 from torch.nn import functional
 
@@ -149,3 +150,23 @@ def test_first_phase_refuses():
     ):
         assert refused[0] == aclnn.INVALID_ARGUMENT
         assert text in refused[1]
+
+
+SPREAD = f"""
+import sys; sys.path.insert(0, {__file__.rpartition("/")[0]!r})
+import torch
+from aclnn import first_phase
+for dtype in (torch.float64, torch.float32):
+    image = torch.zeros(1, 1, 4, 4, 4, dtype=dtype).npu()
+    for size in (2, 1):
+        print(first_phase("aclnnAdaptiveAvgPool3dBackward", image[..., :size, :size, :size].clone(), image, image)[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("chip", "answers"), [("Ascend910B1", [161002, 0, 0, 0]), ("Ascend910A", [161002, 0, 161002, 0])]
+)
+def test_the_gradient_of_means_over_parts(chip, answers):
+    """Not of float64 on a 910B, not at all on a 910A (ops-nn: aclnn_adaptive_avg_pool3d_backward.cpp)."""
+    ended = python(SPREAD, VNPU_SOC=chip)
+    assert ended.stdout.split() == [str(answer) for answer in answers], ended.stderr
