@@ -66,6 +66,17 @@ void exponent_of(const Operand &base, const ScalarArgument &exponent) {
              exponent.get().toLong(), base.parameter());
 }
 
+// The exponent of whole numbers is cast to their dtype; where that makes it negative, ones keep their magnitude and all
+// others are 0 (ops-math: aclnn_pow.cpp, pow_aicpu.cpp).
+void power(at::Tensor &out, const at::Tensor &base, const ScalarArgument &exponent) {
+    const bool whole = at::isIntegralType(base.scalar_type(), false) && exponent.get().isIntegral(true);
+    const at::Scalar fitting = whole ? computed(exponent, base) : fitted(exponent, out);
+    if (whole && fitting.toLong() < 0)
+        at::pow_out(out, base, at::scalar_tensor(fitting, base.scalar_type()));
+    else
+        at::pow_out(out, base, fitting);
+}
+
 // Neither CANN (ops-math: aclnn_pow.cpp, aclnn_pow_tensor_tensor.cpp) nor ATen raises a truth value to another.
 void no_truths(at::ScalarType self, at::ScalarType exponent) {
     if (self == at::kBool && exponent == at::kBool)
@@ -155,7 +166,7 @@ OP(aclnnPowTensorTensor,
     broadcasts(out, {&self, &exponent}), promotes(out, {&self, &exponent})),
    at::pow_out(out, self, exponent))
 OP(aclnnPowTensorScalar, (with_number(out, self, exponent, kAll), exponent_of(self, exponent)),
-   at::pow_out(out, self, fitted(exponent, out)))
+   power(out, self, exponent))
 OP(aclnnPowScalarTensor, (with_number(out, exponent, self, kAll), no_truths(self.dtype(), exponent.scalar_type())),
    at::pow_out(out, self.get(), exponent))
 OP(aclnnInplacePowTensorTensor,
@@ -163,7 +174,7 @@ OP(aclnnInplacePowTensorTensor,
     broadcasts(self, {&self, &exponent}), promotes(self, {&self, &exponent})),
    at::pow_out(self, self, exponent))
 OP(aclnnInplacePowTensorScalar, (with_number(self, self, exponent, kAll), exponent_of(self, exponent)),
-   at::pow_out(self, self, fitted(exponent, self)))
+   power(self, self, exponent))
 
 BINARY(aclnnMaximum, kReals | at::kBool, at::maximum_out(out, self, other))
 BINARY(aclnnMinimum, kReals | at::kBool, at::minimum_out(out, self, other))

@@ -301,6 +301,23 @@ def test_integers_by_c_name() -> None:
     assert out.tolist() == [-2, 1, 3]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "exponent", "cast"),
+    [(torch.int8, 127, 127), (torch.int8, 200, -56), (torch.int8, 129, -127), (torch.uint8, 300, 44)],
+)
+def test_an_exponent_that_the_base_cannot_hold(dtype: torch.dtype, exponent: int, cast: int) -> None:
+    """It is cast to the base's dtype; a negative power of integers is 0 but for those of 1 and -1 (ops-math:
+    aclnn_pow.cpp, pow_aicpu.cpp). The oracle is Python's integers, which wrap as the dtype does."""
+    base = torch.tensor([-2, -1, 0, 1, 2, 3]).to(dtype)
+    powers = [x**cast if cast >= 0 else {1: 1, -1: (-1) ** cast}.get(x, 0) for x in base.tolist()]
+    expected = torch.tensor([p % 256 for p in powers]).to(dtype)
+    compare(base.to(DEVICE) ** exponent, expected, dtype)
+    compare(base.to(DEVICE).pow_(exponent), expected, dtype)
+    wide = torch.empty(6, dtype=torch.int64, device=DEVICE)
+    run("aclnnPowTensorScalar", base.to(DEVICE), exponent, wide)
+    compare(wide, expected.long(), torch.int64)
+
+
 def test_refused() -> None:
     x, out = torch.ones(2, 3, device=DEVICE), torch.empty(2, 3, device=DEVICE)
     assert first_phase("aclnnAdd", x, x, 1, out) == (0, "")
