@@ -64,6 +64,20 @@ void rotates_half(const Operand &x, int64_t mode) {
           x.size(-1));
 }
 
+// (ops-transformer: apply_rotary_pos_emb_tiling.cpp, CheckParams)
+void rotates_both(const Operand &query, const Operand &key, const Operand &cos, int64_t layout) {
+    tiled(layout == 1, "layout is not one: parameter layout is {}", layout);
+    for (const Operand *operand : {&query, &key, &cos})
+        tiled(operand->dim() == 4 && operand->numel() > 0, "parameter {} is {}: allowed are four dimensions, not empty",
+              operand->parameter(), describe(*operand));
+    for (const int64_t dim : {0, 1})
+        tiled(query.size(dim) == key.size(dim) && query.size(dim) == cos.size(dim),
+              "all input dim{} must equal: parameters {}, {} and {} are {}, {} and {}", dim, query.parameter(),
+              key.parameter(), cos.parameter(), describe(query), describe(key), describe(cos));
+    tiled(query.size(3) == 128, "last dims is not 128: parameter {} is {}", query.parameter(), describe(query));
+    tiled(cos.size(2) == 1, "cos dim2 is not one: parameter {} is {}", cos.parameter(), describe(cos));
+}
+
 void rotary(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin, int64_t mode, at::Tensor &out) {
     if (x.numel() == 0) return;
     const at::Tensor sorted = sorted_pairs(widened(x), mode);
@@ -112,8 +126,10 @@ OP(aclnnRotaryPositionEmbeddingGrad, check_rotary(dy, cos, sin, mode, dxOut); ro
 
 // Query and key at once, in place; half mode, cos and sin broadcast over the heads.
 OP(aclnnApplyRotaryPosEmb, check_rotary(queryRef, cos, sin, kHalf, queryRef);
-   check_rotary(keyRef, cos, sin, kHalf, keyRef), rotary(queryRef, cos, sin, kHalf, queryRef);
+   check_rotary(keyRef, cos, sin, kHalf, keyRef);
+   rotates_both(queryRef, keyRef, cos, layout), rotary(queryRef, cos, sin, kHalf, queryRef);
    rotary(keyRef, cos, sin, kHalf, keyRef))
 OP(aclnnApplyRotaryPosEmbV2, check_rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
-   check_rotary(keyRef, cos, sin, named(rotaryMode), keyRef), rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
+   check_rotary(keyRef, cos, sin, named(rotaryMode), keyRef);
+   rotates_both(queryRef, keyRef, cos, layout), rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
    rotary(keyRef, cos, sin, named(rotaryMode), keyRef))

@@ -8,6 +8,8 @@ import torch_npu
 from aclnn import INVALID_ARGUMENT, first_phase, run
 from oracle import FLOATS, check, compare, layouts, random
 
+TILING_REFUSED = 561002  # ACLNN_ERR_INNER_TILING_ERROR
+
 
 def rms_norm(x: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-6) -> torch.Tensor:
     dims = tuple(range(-gamma.dim(), 0))
@@ -139,6 +141,29 @@ def test_rotary_of_query_and_key_in_place() -> None:
     run("aclnnApplyRotaryPosEmb", *device, 1)
     compare(device[0], query * cos + rotate(query, "half") * sin, torch.float32, ulps=8)
     compare(device[1], key * cos + rotate(key, "half") * sin, torch.float32, ulps=8)
+
+
+def test_what_is_not_rotated_at_once() -> None:
+    """(ops-transformer: apply_rotary_pos_emb_tiling.cpp, CheckParams)"""
+
+    def status(
+        query: tuple[int, ...], key: tuple[int, ...], cos: tuple[int, ...], layout: int = 1
+    ) -> tuple[int, str]:
+        operands = [torch.zeros(sizes, device="npu") for sizes in (query, key, cos, cos)]
+        return first_phase("aclnnApplyRotaryPosEmb", *operands, layout)
+
+    one = (2, 5, 1, 128)
+    assert status((2, 5, 3, 128), one, one) == (0, "")
+    for call, words in (
+        ((one, one, one, 3), "layout is not one"),
+        ((one, one, (1, 5, 1, 128)), "all input dim0 must equal"),
+        ((one, one, (2, 1, 1, 128)), "all input dim1 must equal"),
+        (((2, 5, 1, 64), (2, 5, 1, 64), (2, 5, 1, 64)), "last dims is not 128"),
+        (((2, 5, 3, 128), (2, 5, 3, 128), (2, 5, 3, 128)), "cos dim2 is not one"),
+        (((0, 5, 1, 128), (0, 5, 1, 128), (0, 5, 1, 128)), "not empty"),
+    ):
+        code, message = status(*call)
+        assert code == TILING_REFUSED and words in message, message
 
 
 @pytest.mark.parametrize(("sizes", "dim"), [((3, 8), -1), ((4, 3), 0), ((2, 6, 3), 1), ((0, 8), -1)])
