@@ -68,6 +68,8 @@ def checked(name: str, tables: Path, signatures: dict[str, Any]) -> Iterator[str
         yield f"{parameter}: {dtypes}{most} ({taken.evidence or 'not known'})"
     for a, b in row.same:
         yield f"{a} and {b} have one dtype"
+    for a, b in row.promotable:
+        yield f"{a} and {b} have a common dtype"
 
 
 def state(place: tuple[Path, int, int] | None, unexported: dict[str, str] | None) -> str:

@@ -103,6 +103,13 @@ def test_ranks_and_pairs(tmp_path: Path) -> None:
     assert found.same == [("out", "self")]
 
 
+def test_what_has_no_common_dtype_is_asked_for_one(tmp_path: Path) -> None:
+    promotable = [["self", "alpha"], ["self", "flags"]]
+    for dtypes, expected in (("i32 u32", [("self", "alpha")]), ("u8 i32", [])):
+        of = {"self": {"dtypes": dtypes}}
+        assert row(tmp_path, {"parameters": of, "promotable": promotable}).promotable == expected
+
+
 def test_what_the_page_does_not_list_is_marked(tmp_path: Path) -> None:
     parameters = {"self": {"dtypes": "i8 f16 f32", "page": "f16 bf16", "differs": True}}
     found = row(tmp_path, {"parameters": parameters})

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 GENERATIONS = ("910B", "910A", "310P")
 WITHOUT_BFLOAT16 = {"910A", "310P"}
 NO_LIMIT = 127
+# Dtypes that have a common one with themselves only (opbase: data_type_utils.h).
+WITH_ITSELF_ONLY = {"u16", "u32", "u64"}
 
 
 class Limit(NamedTuple):
@@ -34,6 +36,9 @@ class Row(NamedTuple):
 
     parameters: dict[str, dict[str, Limit]]  # in the order of the signature; by generation
     same: list[tuple[str, str]]  # pairs whose dtypes have to be equal where both are given
+    promotable: list[
+        tuple[str, str]
+    ]  # pairs that have to have a common dtype, where a row takes one that has none
     evidence: str  # what is known of its checks: see EVIDENCE
     unconfirmed: dict[str, str]  # dtypes that the code takes and the page does not list, on 910B
 
@@ -106,10 +111,21 @@ def row_of(check: dict[str, Any], correction: dict[str, Any], kinds: dict[str, s
             parameters[param] = limits
     tensors = {param for param, kind in kinds.items() if "aclTensor" in kind}
     pairs = [(a, b) for a, b in check.get("same", ()) if a in tensors and b in tensors]
+    alone = {param for param, limits in parameters.items() if not WITH_ITSELF_ONLY.isdisjoint(all_of(limits))}
+    common = [
+        (a, b)
+        for a, b in check.get("promotable", ())
+        if {a, b} <= kinds.keys() and not alone.isdisjoint((a, b))
+    ]
     beyond = {param: beyond_page(check["parameters"].get(param, {}), GENERATIONS[0]) for param in parameters}
     unconfirmed = {param: " ".join(more) for param, more in beyond.items() if more}
     evidence = "incomplete" if check.get("incomplete") else EVIDENCE[check["evidence"]]
-    return Row(parameters, pairs, evidence, unconfirmed)
+    return Row(parameters, pairs, common, evidence, unconfirmed)
+
+
+def all_of(limits: dict[str, Limit]) -> set[str]:
+    """What any generation takes."""
+    return {dtype for one in limits.values() for dtype in (one.dtypes or ())}
 
 
 def beyond_page(of: dict[str, Any], generation: str) -> list[str]:

@@ -155,6 +155,7 @@ def checks(name: str, row: Row | None) -> str:
     if row.parameters:
         said.append(f"taken(kTaken_{name}[generation()], {', '.join(row.parameters)})")
     said += [f"equal_dtypes({a}, {b})" for a, b in row.same]
+    said += [f"promotable({a}, {b})" for a, b in row.promotable]
     return "; ".join(said) or "(void)0"
 
 

@@ -81,18 +81,7 @@ void power(at::Tensor &out, const at::Tensor &base, const ScalarArgument &expone
 void no_truths(at::ScalarType self, at::ScalarType exponent) {
     if (self == at::kBool && exponent == at::kBool)
         fail(FaultKind::InvalidArgument,
-             "Self and exponent dtype are bool is not supported: parameters self and "
-             "exponent are");
-}
-
-void shifts(const Operand &out, const Operand &in, const Operand &bits) {
-    promotable(in, bits);
-    binary(out, in, bits, kShifted);
-}
-
-void shifts_by(const Operand &out, const Operand &in, const ScalarArgument &bits) {
-    promotable(in, bits);
-    with_number(out, in, bits, kShifted);
+             "Self and exponent dtype are bool is not supported: parameters self and exponent are");
 }
 
 void shift_left(at::Tensor &out, const at::Tensor &in, const at::Tensor &bits) {
@@ -191,9 +180,9 @@ OP(aclnnInplaceXLogYScalarOther, (with_number(selfRef, selfRef, other, kLogarith
    at::xlogy_out(selfRef, selfRef, other.get()))
 BINARY(aclnnGcd, kInts, at::gcd_out(out, self, other))
 
-OP(aclnnLeftShift, shifts(out, self, shiftBits), shift_left(out, self, shiftBits))
-OP(aclnnRightShift, shifts(out, input, shiftBits), shift_right(out, input, shiftBits))
-OP(aclnnLeftShifts, shifts_by(out, self, shiftBits), shift_left(out, self, shiftBits.number()))
+OP(aclnnLeftShift, binary(out, self, shiftBits, kShifted), shift_left(out, self, shiftBits))
+OP(aclnnRightShift, binary(out, input, shiftBits, kShifted), shift_right(out, input, shiftBits))
+OP(aclnnLeftShifts, with_number(out, self, shiftBits, kShifted), shift_left(out, self, shiftBits.number()))
 
 OP(aclnnComplex,
    (dtype(real, {at::kHalf, at::kFloat, at::kDouble}), same_dtype(imag, real), broadcasts(out, {&real, &imag}),

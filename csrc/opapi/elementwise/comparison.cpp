@@ -35,7 +35,6 @@ constexpr DTypes kBits = kIntsAndBool | kUnsigned;
 void pair(const Operand &out, const Operand &self, const Operand &other, DTypes dtypes) {
     dtype(self, dtypes);
     dtype(other, dtypes);
-    promotable(self, other);
     dtype(out, kAll | kUnsigned);
     broadcasts(out, {&self, &other});
 }
@@ -44,7 +43,7 @@ void number(const Operand &out, const Operand &self, const ScalarArgument &other
     dtype(self, dtypes);
     dtype(out, kAll | kUnsigned);
     require(other);
-    promotable(self, other);
+    promotable(self, other);  // the table knows of those that have one check for numbers and tensors
     same_shape(out, self);
 }
 

@@ -82,7 +82,6 @@ void divides(const Operand &out, const Operand &self, const Operand &a, const Op
 void chooses(const Operand &out, const Operand &condition, const Operand &self, const Operand &other) {
     dtype(condition, {at::kBool, at::kByte});
     for (const Operand *value : {&self, &other}) dtype(*value, kAll | kUnsigned);
-    promotable(self, other);
     broadcasts(out, {&condition, &self, &other});
     promotes(out, {&self, &other});
 }

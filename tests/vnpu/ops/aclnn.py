@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -230,11 +231,17 @@ def _list(create: Any, element: Any, values: list[Any]) -> Any:
 
 
 def _message() -> str:
+    return (_runtime().aclGetRecentErrMsg() or b"").decode()
+
+
+@functools.cache
+def _runtime() -> ctypes.CDLL:
     runtime = ctypes.CDLL("libascendcl.so")
     runtime.aclGetRecentErrMsg.restype = ctypes.c_char_p
-    return (runtime.aclGetRecentErrMsg() or b"").decode()
+    return runtime
 
 
+@functools.cache
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(vnpu.library_directory() / "libopapi.so"))
     for noun in ("Tensor", "Scalar", "IntArray", "BoolArray", "FloatArray", "TensorList", "ScalarList"):

@@ -50,7 +50,7 @@ def kind(name: str, parameter: str) -> str:
     return str(next(kind for kind, each, _ in SIGNATURES[name]["params"] if each == parameter))
 
 
-def only(name: str, given: Mapping[str, torch.Tensor]) -> list[Any]:
+def only(name: str, given: Mapping[str, Any]) -> list[Any]:
     """The arguments of the operator: these tensors, nothing and 0 for the others."""
     arguments: list[Any] = []
     for of, each, _ in SIGNATURES[name]["params"]:
@@ -68,8 +68,8 @@ def shaped(rank: int, dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros([1] * rank, dtype=dtype).npu()
 
 
-def ask(name: str, **given: torch.Tensor) -> str:
-    """What the first phase says against the given tensors; it may say other things of what is not given."""
+def ask(name: str, **given: Any) -> str:
+    """What the first phase says against the given tensors and numbers; it may say other things of what is not given."""
     status, message = first_phase(name, *only(name, given))
     return message if status == INVALID_ARGUMENT else ""
 
@@ -93,6 +93,7 @@ def differences(generation: str, rows: Mapping[str, check_rows.Row] = ROWS) -> l
             *dtypes(name, row, generation, device),
             *ranks(name, row, generation),
             *pairs(name, row, generation, device),
+            *without_common_dtype(name, row, generation, device),
         )
     ]
 
@@ -162,3 +163,25 @@ def pairs(
         said = ask(name, **{a: device[differing[0]], b: device[differing[1]]})
         if "the dtype of" not in said:
             yield f"{name} {a} {b}: {differing}, {said or 'accepted'}"
+
+
+def without_common_dtype(
+    name: str, row: check_rows.Row, generation: str, device: Mapping[str, torch.Tensor]
+) -> Iterator[str]:
+    """uint16 to uint64 beside int32 or, where a number is the other one, beside an int64."""
+    for pair in row.promotable:
+        lists = {
+            each: row.parameters[each][generation].dtypes or () for each in pair if each in row.parameters
+        }
+        alone, word = next(
+            ((each, word) for each in lists for word in lists[each] if word in check_rows.WITH_ITSELF_ONLY),
+            ("", ""),
+        )
+        if not alone:
+            continue
+        other = next(each for each in pair if each != alone)
+        given: dict[str, Any] = {alone: device[word]}
+        given[other] = 3 if "Scalar" in kind(name, other) else device["i32"]
+        said = ask(name, **given)
+        if "can not promote dtype" not in said:
+            yield f"{name} {alone} {other}: {word} and another, {said or 'accepted'}"

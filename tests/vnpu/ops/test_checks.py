@@ -106,7 +106,7 @@ def test_other_chips_answer_as_their_columns(soc: str) -> None:
 
 
 def test_a_wrong_row_is_noticed() -> None:
-    """The negative control: a dtype, a rank and a pair that the library does not know of."""
+    """The negative control: a dtype, a rank and two pairs that the library does not know of."""
     exp, add = ROWS["aclnnExp"], ROWS["aclnnAdd"]
     limits = exp.parameters["self"]["910B"]
     planted = {
@@ -114,12 +114,14 @@ def test_a_wrong_row_is_noticed() -> None:
             parameters={"self": {"910B": limits._replace(dtypes=(*limits.dtypes, "u16"), max_rank=7)}}
         ),
         "aclnnAdd": add._replace(parameters={}, same=[("self", "other")]),
+        "aclnnFloor": ROWS["aclnnFloor"]._replace(promotable=[("self", "out")]),
     }
     wrong = differences("910B", planted)
     assert [each.partition(":")[0] for each in wrong] == [
         "aclnnExp self u16",
         "aclnnExp self rank 8",
         "aclnnAdd self other",
+        "aclnnFloor self out",
     ]
 
 
