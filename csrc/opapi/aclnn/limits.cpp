@@ -1,14 +1,22 @@
 #include "opapi/aclnn/limits.h"
 
 #include "device/machine.h"
+#include "opapi/aclnn/check.h"
 
 namespace vnpu::opapi {
 
 bool chip_limits() { return Machine::instance().settings().hardware_checks; }
 
+bool chip_is(Generation one) { return generation() == static_cast<size_t>(one); }
+
 void beyond_the_chip(FaultKind kind, std::string sentence) {
     fail(kind, "{} on {}; with VNPU_CHECKS=any the virtual NPU computes it all the same", sentence,
          Machine::instance().settings().chip->name);
+}
+
+void fewest_dimensions(const Operand &tensor, int64_t dimensions) {
+    on_chip(tensor.dim() >= dimensions, "The {} tensor must have at least {} dimensions: it is {}", tensor.parameter(),
+            dimensions, describe(tensor));
 }
 
 bool bugs_hidden() { return Machine::instance().settings().hidden_bugs; }

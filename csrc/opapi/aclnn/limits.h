@@ -8,12 +8,17 @@
 #include <string_view>
 #include <utility>
 
+#include "device/chip.h"
 #include "device/fault.h"
 
 namespace vnpu::opapi {
 
+class Operand;
+
 // Whether the chip's own limits count: VNPU_CHECKS=any lifts them, and none of torch's.
 bool chip_limits();
+// Of the machine's chip.
+bool chip_is(Generation generation);
 [[noreturn]] void beyond_the_chip(FaultKind kind, std::string sentence);
 
 // What CANN's first phase refuses (161002), by name and value: on_chip(dilation == 1, "parameter dilation ...").
@@ -34,6 +39,9 @@ void tiled_part(bool holds, fmt::format_string<Args...> text, Args &&...args) {
     if (!holds && chip_limits())
         beyond_the_chip(FaultKind::PartRefused, fmt::format(text, std::forward<Args>(args)...));
 }
+
+// The fewest dimensions that CANN's own check lets pass, where ATen computes with fewer.
+void fewest_dimensions(const Operand &tensor, int64_t dimensions);
 
 // Whether mistakes of the program that hardware does not notice give a value (VNPU_HIDDEN_BUGS=hardware) and no error.
 bool bugs_hidden();

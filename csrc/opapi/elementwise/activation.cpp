@@ -79,6 +79,27 @@ void halved(const Operand &self, int64_t dim, const Operand &out) {
     shape(out, sizes);
 }
 
+// Whether numbers are in order (ops-nn: aclnn_softshrink.cpp, aclnn_celu.cpp, aclnn_leaky_relu_backward.cpp,
+// aclnn_elu_backward.cpp and their neighbours).
+void shrinks(const ScalarArgument &lambd) {
+    if (lambd.to<float>() < 0)
+        fail(FaultKind::InvalidArgument, "lambd should be greater or equal to 0: parameter {} is {}", lambd.parameter(),
+             lambd.to<float>());
+}
+
+void divides(const ScalarArgument &alpha) {
+    if (!(alpha.to<float>() > 0 || alpha.to<float>() < 0))
+        fail(FaultKind::InvalidArgument, "alpha cannot be 0 for CELU: parameter alpha is {}", alpha.to<float>());
+}
+
+// A result tells the sign of its input unless the slope is negative.
+void told_by_result(const char *what, const ScalarArgument &slope, bool is_result) {
+    if (is_result && slope.to<double>() < 0)
+        fail(FaultKind::InvalidArgument,
+             "In-place {} which is not supported: parameter {} is {}, and the input is not there any more", what,
+             slope.parameter(), slope.to<double>());
+}
+
 // One weight for all, or one for each channel (dimension 1).
 at::Tensor per_channel(const at::Tensor &weight, const at::Tensor &self) {
     if (weight.numel() == 1 || self.dim() < 2) return weight.reshape(at::DimVector(static_cast<size_t>(self.dim()), 1));
@@ -152,8 +173,9 @@ GRADIENT(aclnnThresholdBackward, self, out,
 
 ACTIVATION(aclnnLeakyRelu, unary, at::leaky_relu_out(out, self, computed(negativeSlope, self)))
 ACTIVATION_INPLACE(aclnnInplaceLeakyRelu, unary, at::leaky_relu_out(selfRef, selfRef, computed(negativeSlope, selfRef)))
-GRADIENT(aclnnLeakyReluBackward, self, out,
-         at::leaky_relu_backward_out(out, gradOutput, self, computed(negativeSlope, self), selfIsResult))
+OP(aclnnLeakyReluBackward, backward(gradOutput, self, out);
+   told_by_result("leakyRelu backward calculation is triggered with a negativeSlope", negativeSlope, selfIsResult),
+   at::leaky_relu_backward_out(out, gradOutput, self, computed(negativeSlope, self), selfIsResult))
 OP(aclnnPrelu, prelu_check(self, weight, out),
    out.copy_(at::_prelu_kernel(widened(self), slopes(widened(weight), self).expand_as(self))))
 OP(aclnnPreluBackward, prelu_check(self, weight, gradInput); same_shape(gradOutput, self);
@@ -190,11 +212,13 @@ GRADIENT(aclnnMishBackward, self, gradInput, give(gradInput, at::mish_backward(w
 
 ACTIVATION(aclnnElu, unary, at::elu_out(out, self, alpha, scale, inputScale))
 ACTIVATION_INPLACE(aclnnInplaceElu, unary, at::elu_out(selfRef, selfRef, alpha, scale, inputScale))
-GRADIENT(aclnnEluBackward, selfOrResult, gradInput,
-         at::elu_backward_out(gradInput, gradOutput, alpha, scale, inputScale, isResult, selfOrResult))
+OP(aclnnEluBackward, backward(gradOutput, selfOrResult, gradInput);
+   told_by_result("elu backward calculation is triggered with a negative slope", alpha, isResult),
+   at::elu_backward_out(gradInput, gradOutput, alpha, scale, inputScale, isResult, selfOrResult))
 // celu(x) = elu(x; alpha, 1, 1 / alpha)
-ACTIVATION(aclnnCelu, unary, at::elu_out(out, self, alpha, 1, 1 / alpha.to<double>()))
-ACTIVATION_INPLACE(aclnnInplaceCelu, unary, at::elu_out(selfRef, selfRef, alpha, 1, 1 / alpha.to<double>()))
+OP(aclnnCelu, unary(self, out); divides(alpha), at::elu_out(out, self, alpha, 1, 1 / alpha.to<double>()))
+OP(aclnnInplaceCelu, unary(selfRef, selfRef);
+   divides(alpha), at::elu_out(selfRef, selfRef, alpha, 1, 1 / alpha.to<double>()))
 ACTIVATION(aclnnSoftplus, unary, at::softplus_out(out, self, beta, threshold))
 GRADIENT(aclnnSoftplusBackward, self, gradInput,
          at::softplus_backward_out(gradInput, gradOutput, self, beta, threshold))
@@ -214,8 +238,9 @@ GRADIENT(aclnnHardswishBackward, self, out, give(out, at::hardswish_backward(wid
 GRADIENT(aclnnHardswishBackwardV2, self, out, give(out, at::hardswish_backward(widened(gradOutput), widened(self))))
 ACTIVATION(aclnnHardshrink, unary, at::hardshrink_out(out, self, lambd))
 GRADIENT(aclnnHardshrinkBackward, self, gradInput, at::hardshrink_backward_out(gradInput, gradOutput, self, lambd))
-ACTIVATION(aclnnSoftshrink, unary, at::softshrink_out(out, self, lambd))
-GRADIENT(aclnnSoftshrinkBackward, self, gradInput, at::softshrink_backward_out(gradInput, gradOutput, self, lambda))
+OP(aclnnSoftshrink, unary(self, out); shrinks(lambd), at::softshrink_out(out, self, lambd))
+OP(aclnnSoftshrinkBackward, backward(gradOutput, self, gradInput);
+   shrinks(lambda), at::softshrink_backward_out(gradInput, gradOutput, self, lambda))
 
 OP(aclnnGlu, halved(self, dim, out), at::glu_out(out, self, dim))
 OP(aclnnGluBackward, halved(self, dim, gradOut); same_shape(out, self), rounded(out, [&](at::Tensor &target) {

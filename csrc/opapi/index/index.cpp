@@ -4,6 +4,7 @@
 #include <ATen/WrapDimUtils.h>
 
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/unsigned.h"
 #include "opapi/index/positions.h"
@@ -219,6 +220,15 @@ Reduce reduction(int64_t reduce, Reduce last) {
     return static_cast<Reduce>(reduce);
 }
 
+// All that the first phase lets pass on a 910B, whose torch_npu does the rest on the CPU (ops-nn: aclnn_scatter.cpp).
+void adds_floats(const Operand &self, int64_t reduce, bool include_self) {
+    const bool adds = reduction(reduce, Reduce::Mean) == Reduce::Add && include_self;
+    on_chip(!chip_is(Generation::k910B) || (adds && self.scalar_type() == at::kFloat),
+            "scatter_reduce only supports dtype=float32, reduce=sum, include_self=true: parameter {} is {}, reduce {}, "
+            "includeSelf {}",
+            self.parameter(), describe(self), reduce, include_self);
+}
+
 std::string_view torch_name(Reduce reduce) {
     switch (reduce) {
         case Reduce::Add:
@@ -319,6 +329,9 @@ void takes(const Operand &out, const Operand &self, const Operand &index) {
     same_dtype(out, self);
     dtype(index, kIndex);
     same_shape(out, index);
+    if (self.numel() == 0 && index.numel() != 0)
+        fail(FaultKind::InvalidArgument, "IndexError: take(): tried to take from an empty tensor: parameter self is {}",
+             describe(self));
 }
 
 void puts(const Operand &self, const Operand &index, const Operand &source) {
@@ -328,6 +341,9 @@ void puts(const Operand &self, const Operand &index, const Operand &source) {
     if (source.numel() != index.numel())
         fail(FaultKind::InvalidArgument, "parameter source has {} elements, expected {}, as many as index",
              source.numel(), index.numel());
+    if (self.numel() == 0 && index.numel() != 0)
+        fail(FaultKind::InvalidArgument, "Can not put elements into an empty tensor: parameter {} is {}",
+             self.parameter(), describe(self));
 }
 
 // The result holds at most as many elements as the broadcast of both has.
@@ -449,9 +465,9 @@ OP(aclnnInplaceScatterValue, (scatters(selfRef, selfRef, dim, index, value), red
    scatter(selfRef, selfRef, dim, index, value.as(selfRef.scalar_type()), reduce))
 OP(aclnnScatterAdd, scatters(out, self, dim, index, src),
    scatter(out, self, dim, index, src, static_cast<int64_t>(Reduce::Add)))
-OP(aclnnScatterReduce, (scatters(out, self, dim, index, src), reduction(reduce, Reduce::Mean)),
+OP(aclnnScatterReduce, (scatters(out, self, dim, index, src), adds_floats(self, reduce, includeSelf)),
    scatter_reduce(out, self, dim, index, src, reduce, includeSelf))
-OP(aclnnInplaceScatterReduce, (scatters(selfRef, selfRef, dim, index, src), reduction(reduce, Reduce::Mean)),
+OP(aclnnInplaceScatterReduce, (scatters(selfRef, selfRef, dim, index, src), adds_floats(selfRef, reduce, includeSelf)),
    scatter_reduce(selfRef, selfRef, dim, index, src, reduce, includeSelf))
 OP(aclnnInplaceScatterUpdate, updates_rows(data, indices, updates, axis), update_rows(data, indices, updates, axis))
 OP(aclnnScatterNdUpdate, updates_places(varRef, indices, updates), update_places(varRef, indices, updates))

@@ -1,6 +1,7 @@
 // Linear algebra beyond products: inverse, decompositions, solving, determinants. Through LAPACK in the operand's
 // dtype; results pass through LAPACK's column-major temporaries.
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 
 namespace vnpu::opapi {
@@ -109,6 +110,12 @@ void solves(const Operand &x, const Operand &m, const Operand &self, const Opera
     expands(m, a);
 }
 
+// The ones of a unit triangle are written over A in float32 (ops-math: aclnn_triangular_solve.cpp).
+void unit_in_float(const Operand &self, const Operand &a, bool unit) {
+    on_chip(!unit || a.scalar_type() == at::kFloat || self.numel() == 0 || a.numel() == 0,
+            "unitriangular mode only support float: parameter A is {}", describe(a));
+}
+
 void solve(at::Tensor &x, at::Tensor &m, const at::Tensor &self, const at::Tensor &a, bool upper, bool transpose,
            bool unit) {
     const auto [result, used] = at::triangular_solve(self, a, upper, transpose, unit);
@@ -142,5 +149,6 @@ OP(aclnnSlogdet, determines(signOut, logOut, self), {
 OP(aclnnLinalgQr, factors(Q, R, self, mode), factor(Q, R, self, mode))
 OP(aclnnSvd, singular(sigma, u, v, input, fullMatrices, computeUV),
    decompose(sigma, u, v, input, fullMatrices, computeUV))
-OP(aclnnTriangularSolve, solves(xOut, mOut, self, A), solve(xOut, mOut, self, A, upper, transpose, unitriangular))
+OP(aclnnTriangularSolve, solves(xOut, mOut, self, A);
+   unit_in_float(self, A, unitriangular), solve(xOut, mOut, self, A, upper, transpose, unitriangular))
 OP(aclnnLinalgCross, crosses(out, self, other, dim), out.copy_(at::linalg_cross(self, other, dim)))

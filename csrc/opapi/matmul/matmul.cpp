@@ -79,6 +79,14 @@ void addend(const Operand &self, const Operand &out) {
     expands(out, self);
 }
 
+// (ops-nn: aclnn_baddbmm.cpp, aclnn_addbmm.cpp)
+void batched_addend(const Operand &self, const Operand &out) {
+    addend(self, out);
+    on_chip((self.numel() == 0) == (out.numel() == 0),
+            "self and batch1@batch2 should be both empty tensors, or not: parameter self is {}, the product {}",
+            describe(self), describe(out));
+}
+
 void addbmm_check(const Operand &self, const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {3});
     rank(b, {3});
@@ -88,7 +96,7 @@ void addbmm_check(const Operand &self, const Operand &a, const Operand &b, const
         fail(FaultKind::InvalidArgument, "parameter {} has {} matrices, expected {}, as many as {}", b.parameter(),
              b.size(0), a.size(0), a.parameter());
     shape(out, {a.size(1), b.size(2)});
-    addend(self, out);
+    batched_addend(self, out);
 }
 
 void matmul_check(const Operand &a, const Operand &b, const Operand &out) {
@@ -172,8 +180,8 @@ PRODUCT(aclnnAddmv, out, mv_check(mat, vec, out);
         addend(self, out), at::addmv_out(target, widened(self), widened(mat), widened(vec), computed(beta, target),
                                          computed(alpha, target)))
 PRODUCT(aclnnBaddbmm, out, bmm_check(batch1, batch2, out);
-        addend(self, out), at::baddbmm_out(target, widened(self), widened(batch1), widened(batch2),
-                                           computed(beta, target), computed(alpha, target)))
+        batched_addend(self, out), at::baddbmm_out(target, widened(self), widened(batch1), widened(batch2),
+                                                   computed(beta, target), computed(alpha, target)))
 PRODUCT(aclnnAddbmm, out, addbmm_check(self, batch1, batch2, out),
         at::addbmm_out(target, widened(self), widened(batch1), widened(batch2), computed(beta, target),
                        computed(alpha, target)))

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 
 namespace vnpu::opapi {
@@ -138,6 +139,8 @@ void repeats_to(const Operand &out, const Operand &self, const Ints &repeats) {
     const auto rank = static_cast<int64_t>(repeats.size());
     if (rank < self.dim())
         fail(FaultKind::InvalidArgument, "parameter repeats has {} values, self has {} dimensions", rank, self.dim());
+    // (ops-math: aclnn_repeat.cpp)
+    on_chip(rank <= 8, "repeats size should not be larger than 8: parameter repeats has {} values", rank);
     at::DimVector sizes(repeats.begin(), repeats.end());
     for (int64_t i = 0; i < rank; ++i) {
         if (repeats[static_cast<size_t>(i)] < 0)
@@ -207,6 +210,7 @@ void unfolds(const Operand &grad_in, const Operand &grad_out, const Ints &sizes,
     same_dtype(grad_in, grad_out);
     shape(grad_in, sizes);
     dimension(dim, grad_in);
+    fewest_dimensions(grad_in, 1);  // (ops-math: aclnn_unfold_grad.cpp)
     const int64_t length = sizes.empty() ? 1 : grad_in.size(dim);
     if (size < 0 || size > length || step < 1)
         fail(FaultKind::InvalidArgument, "parameters size and step are {} and {}, dim {} has {}", size, step, dim,

@@ -114,6 +114,18 @@ void group_check(const Operand &input, int64_t n, int64_t c, int64_t hxw, int64_
 // (ops-nn: aclnn_group_norm.cpp)
 void group_epsilon(double eps) { on_chip(eps > 0, "parameter eps is {}, allowed is > 0", eps); }
 
+void group_shapes(const Operand &self, int64_t n, int64_t c, int64_t group,
+                  std::initializer_list<const Operand *> statistics) {
+    fewest_dimensions(self, 2);
+    on_chip(self.dim() < 2 || (self.size(0) == n && self.size(1) == c),
+            "Expected self.shape[0] == N and self.shape[1] == C to be true: parameter self is {}, N {}, C {}",
+            describe(self), n, c);
+    for (const Operand *statistic : statistics)
+        on_chip(!statistic->defined() || statistic->sizes() == at::IntArrayRef({n, group}),
+                "parameter {} is {}, expected N x group = [{}, {}]", statistic->parameter(), describe(*statistic), n,
+                group);
+}
+
 // What a core's memory holds of the gradient (ops-nn: aclnn_group_norm_backward.cpp).
 void group_gradient_fits(int64_t c, int64_t group) {
     on_chip(c / group <= 8000 && c <= 240000,
@@ -157,8 +169,9 @@ OP(aclnnLayerNormBackward, layer_check(input, normalizedShape, {&weightOptional,
    layer_norm_backward({gradInputOut, gradWeightOut, gradBiasOut}, gradOut, input, normalizedShape, mean, rstd,
                        weightOptional, biasOptional, outputMask.mask<3>()))
 OP(aclnnGroupNorm, optional(gamma, beta); group_check(self, N, C, HxW, group, {&gamma, &beta}, {&meanOut, &rstdOut});
-   same_shape(out, self);
-   group_epsilon(eps), group_norm(out, meanOut, rstdOut, self, gamma, beta, N, C, HxW, group, eps))
+   same_shape(out, self); group_epsilon(eps);
+   group_shapes(self, N, C, group, {&meanOut, &rstdOut}),
+   group_norm(out, meanOut, rstdOut, self, gamma, beta, N, C, HxW, group, eps))
 OP(aclnnGroupNormBackward, optional(gamma); group_check(input, N, C, HxW, group, {&gamma}, {&mean, &rstd});
    group_gradient_fits(C, group); same_shape(gradOut, input);
    masked(outputMask, {gradInput, gradGammaOut, gradBetaOut}, input, {C}),

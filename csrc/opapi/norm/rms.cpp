@@ -96,8 +96,9 @@ OP(aclnnRmsNorm, check_rms(x, gamma, yOut, rstdOut);
 OP(aclnnGemmaRmsNorm, check_rms(x, gamma, yOut, rstdOut), rms_norm(x, gamma, 1, epsilon, yOut, rstdOut))
 OP(aclnnRmsNormGrad, check_rms_backward(dy, x, rstd, gamma, dxOut, dgammaOut),
    rms_norm_backward(dy, x, rstd, gamma, dxOut, dgammaOut))
-OP(aclnnAddRmsNorm, optional(rstdOut, xOut);
-   check_add_rms(x1, x2, gamma, yOut, rstdOut, xOut), add_rms_norm(x1, x2, gamma, epsilon, xOut, yOut, rstdOut))
+OP(aclnnAddRmsNorm, optional(rstdOut, xOut); check_add_rms(x1, x2, gamma, yOut, rstdOut, xOut);
+   fewest_dimensions(gamma, 1),  // (ops-nn: aclnn_add_rms_norm.cpp)
+   add_rms_norm(x1, x2, gamma, epsilon, xOut, yOut, rstdOut))
 OP(aclnnAddRmsNormCast, optional(rstdOut, xOut); check_add_rms(x1, x2, gamma, y1Out, rstdOut, xOut);
    dtype(y1Out, at::kFloat); same_shape(y2Out, x1), add_rms_norm(x1, x2, gamma, epsilon, xOut, y1Out, rstdOut);
    y2Out.copy_(y1Out))

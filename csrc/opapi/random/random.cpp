@@ -228,6 +228,10 @@ void multinomial_check(const Operand &self, int64_t samples, bool replacement, c
     if (samples <= 0 || (!replacement && samples > self.size(-1)))
         fail(FaultKind::InvalidArgument, "parameter numsamples is {}, allowed is 1 to {}", samples,
              replacement ? "any number" : fmt::format("{}, the last size of self, without replacement", self.size(-1)));
+    constexpr int64_t kCategories = 1 << 24;  // as many integers as float32 counts (ops-math: aclnn_multinomial.cpp)
+    if (self.size(-1) > kCategories)
+        fail(FaultKind::InvalidArgument, "number of categories cannot exceed 2^24: parameter self is {}",
+             describe(self));
     at::DimVector sizes(self.sizes().begin(), self.sizes().end());
     sizes.back() = samples;
     shape(out, sizes);

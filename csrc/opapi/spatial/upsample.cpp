@@ -42,10 +42,42 @@ void not_much_smaller(const Operand &in, const Ints &output_size, std::array<dou
     }
 }
 
+// How much larger an image was made at most, for the kernels of some gradients (ops-cv:
+// aclnn_upsample_nearest_exact*_backward.cpp, aclnn_upsample_bilinear2d_aa_backward.cpp,
+// aclnn_upsample_bicubic2d_aa_grad.cpp).
+void not_much_larger(const Operand &grad_input, const Ints &output_size, const Ints &input_size,
+                     std::initializer_list<double> scales, double most = 50) {
+    static constexpr const char *kNames[] = {"scales is", "scalesH and scalesW are",
+                                             "scalesD, scalesH and scalesW are"};
+    if (grad_input.numel() == 0) return;
+    for (size_t i = 0; const double scale : scales) {
+        const double times =
+            scale > 0 ? scale : static_cast<double>(output_size[i]) / static_cast<double>(input_size[i + 2]);
+        on_chip(times <= most, "{} too large: parameter outputSize has the value {} for {}, allowed is {} times",
+                kNames[scales.size() - 1], output_size[i], input_size[i + 2], most);
+        ++i;
+    }
+}
+
+// Another kernel does a size that is not what the scale gives, and a long row (ops-cv:
+// aclnn_upsample_linear_1d_backward.cpp).
+void not_much_longer(const Operand &grad_input, const Ints &output_size, const Ints &input_size, double scale) {
+    const auto in = static_cast<double>(input_size[2]), out = static_cast<double>(output_size[0]);
+    const bool by_scale = std::abs(scale) <= 1e-9 || out == std::floor(in * scale);
+    if (chip_is(Generation::k910B) && out < 1e6 && (in == out || by_scale))
+        not_much_larger(grad_input, output_size, input_size, {scale}, 500);
+}
+
+// An empty batch, which the others let pass.
+void not_empty(const Operand &grad) {
+    on_chip(grad.numel() != 0, "Input and output sizes should greater than 0: parameter {} is {}", grad.parameter(),
+            describe(grad));
+}
+
 void backward_check(const Operand &grad, const Ints &output_size, const Ints &input_size, const Operand &grad_input,
                     int64_t spatial) {
     shape(grad_input, input_size);
-    check(grad_input, output_size, grad_input.numel() == 0 ? grad_input : grad, spatial);
+    check(grad_input, output_size, grad, spatial);
 }
 
 }  // namespace
@@ -56,13 +88,18 @@ void backward_check(const Operand &grad, const Ints &output_size, const Ints &in
 #define UPSAMPLE(NAME, DIMENSIONS, IN, FUNCTION, ...) \
     OP(NAME, check(IN, outputSize, out, DIMENSIONS),  \
        rounded(out, [&](at::Tensor &target) { FUNCTION(target, widened(IN), outputSize, __VA_ARGS__); }))
-#define UPSAMPLE_BACKWARD(NAME, DIMENSIONS, GRAD, OUT, FUNCTION, ...)      \
-    OP(NAME, backward_check(GRAD, outputSize, inputSize, OUT, DIMENSIONS), \
+#define UPSAMPLE_BACKWARD(NAME, DIMENSIONS, GRAD, OUT, FUNCTION, ...) \
+    LIMITED_BACKWARD(NAME, DIMENSIONS, (void)0, GRAD, OUT, FUNCTION, __VA_ARGS__)
+#define LIMITED_BACKWARD(NAME, DIMENSIONS, LIMITS, GRAD, OUT, FUNCTION, ...) \
+    OP(NAME, backward_check(GRAD, outputSize, inputSize, OUT, DIMENSIONS);   \
+       LIMITS,                                                               \
        rounded(OUT, [&](at::Tensor &target) { FUNCTION(target, widened(GRAD), outputSize, inputSize, __VA_ARGS__); }))
 #define SMOOTH(NAME, IN, FUNCTION)                                 \
     OP(NAME, not_much_smaller(IN, outputSize, {scalesH, scalesW}); \
        check(IN, outputSize, out, 2),                              \
        rounded(out, [&](at::Tensor &target) { FUNCTION(target, widened(IN), outputSize, alignCorners, SCALES2); }))
+// For LIMITED_BACKWARD.
+#define NOT_MUCH_LARGER(OUT, ...) not_much_larger(OUT, outputSize, inputSize, {__VA_ARGS__})
 #define SCALES2 given(scalesH), given(scalesW)
 #define SCALES3 given(scalesD), given(scalesH), given(scalesW)
 
@@ -75,18 +112,19 @@ UPSAMPLE_BACKWARD(aclnnUpsampleNearest2dBackward, 2, gradOut, gradInput, at::ups
 UPSAMPLE(aclnnUpsampleNearest3d, 3, self, at::upsample_nearest3d_out, SCALES3)
 UPSAMPLE_BACKWARD(aclnnUpsampleNearest3dBackward, 3, gradOut, gradInput, at::upsample_nearest3d_backward_out, SCALES3)
 UPSAMPLE(aclnnUpsampleNearestExact1d, 1, self, at::_upsample_nearest_exact1d_out, given(scales))
-UPSAMPLE_BACKWARD(aclnnUpsampleNearestExact1dBackward, 1, gradOutput, out, at::_upsample_nearest_exact1d_backward_out,
-                  given(scales))
+LIMITED_BACKWARD(aclnnUpsampleNearestExact1dBackward, 1, not_empty(gradOutput);
+                 NOT_MUCH_LARGER(out, scales), gradOutput, out, at::_upsample_nearest_exact1d_backward_out,
+                 given(scales))
 UPSAMPLE(aclnnUpsampleNearestExact2d, 2, self, at::_upsample_nearest_exact2d_out, SCALES2)
-UPSAMPLE_BACKWARD(aclnnUpsampleNearestExact2dBackward, 2, gradOutput, out, at::_upsample_nearest_exact2d_backward_out,
-                  SCALES2)
+LIMITED_BACKWARD(aclnnUpsampleNearestExact2dBackward, 2, NOT_MUCH_LARGER(out, scalesH, scalesW), gradOutput, out,
+                 at::_upsample_nearest_exact2d_backward_out, SCALES2)
 UPSAMPLE(aclnnUpsampleNearestExact3d, 3, self, at::_upsample_nearest_exact3d_out, SCALES3)
-UPSAMPLE_BACKWARD(aclnnUpsampleNearestExact3dBackward, 3, gradOut, gradInput,
-                  at::_upsample_nearest_exact3d_backward_out, SCALES3)
+LIMITED_BACKWARD(aclnnUpsampleNearestExact3dBackward, 3, NOT_MUCH_LARGER(gradInput, scalesD, scalesH, scalesW), gradOut,
+                 gradInput, at::_upsample_nearest_exact3d_backward_out, SCALES3)
 
 UPSAMPLE(aclnnUpsampleLinear1d, 1, self, at::upsample_linear1d_out, alignCorners, given(scale))
-UPSAMPLE_BACKWARD(aclnnUpsampleLinear1dBackward, 1, gradOut, out, at::upsample_linear1d_backward_out, alignCorners,
-                  given(scales))
+LIMITED_BACKWARD(aclnnUpsampleLinear1dBackward, 1, not_much_longer(out, outputSize, inputSize, scales), gradOut, out,
+                 at::upsample_linear1d_backward_out, alignCorners, given(scales))
 UPSAMPLE(aclnnUpsampleBilinear2d, 2, self, at::upsample_bilinear2d_out, alignCorners, SCALES2)
 UPSAMPLE_BACKWARD(aclnnUpsampleBilinear2dBackward, 2, gradOut, out, at::upsample_bilinear2d_backward_out, alignCorners,
                   SCALES2)
@@ -99,8 +137,10 @@ UPSAMPLE(aclnnUpsampleBicubic2d, 2, self, at::upsample_bicubic2d_out, alignCorne
 UPSAMPLE_BACKWARD(aclnnUpsampleBicubic2dBackward, 2, gradOut, gradInput, at::upsample_bicubic2d_backward_out,
                   alignCorners, SCALES2)
 SMOOTH(aclnnUpsampleBilinear2dAA, input, at::_upsample_bilinear2d_aa_out)
-UPSAMPLE_BACKWARD(aclnnUpsampleBilinear2dAABackward, 2, gradOutput, out, at::_upsample_bilinear2d_aa_backward_out,
-                  alignCorners, SCALES2)
+LIMITED_BACKWARD(aclnnUpsampleBilinear2dAABackward, 2, not_empty(gradOutput);
+                 if (chip_is(vnpu::Generation::k910B)) NOT_MUCH_LARGER(out, scalesH, scalesW), gradOutput, out,
+                 at::_upsample_bilinear2d_aa_backward_out, alignCorners, SCALES2)
 SMOOTH(aclnnUpsampleBicubic2dAA, x, at::_upsample_bicubic2d_aa_out)
-UPSAMPLE_BACKWARD(aclnnUpsampleBicubic2dAAGrad, 2, gradOutput, out, at::_upsample_bicubic2d_aa_backward_out,
-                  alignCorners, SCALES2)
+LIMITED_BACKWARD(aclnnUpsampleBicubic2dAAGrad, 2, not_empty(gradOutput);
+                 NOT_MUCH_LARGER(out, scalesH, scalesW), gradOutput, out, at::_upsample_bicubic2d_aa_backward_out,
+                 alignCorners, SCALES2)
