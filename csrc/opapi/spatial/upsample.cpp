@@ -68,10 +68,21 @@ void not_much_longer(const Operand &grad_input, const Ints &output_size, const I
         not_much_larger(grad_input, output_size, input_size, {scale}, 500);
 }
 
-// An empty batch, which the others let pass.
+// An empty batch passes most operators, images without channels some (ops-cv: aclnn_upsample_*.cpp).
+void has_channels(const Operand &in) {
+    on_chip(in.size(1) != 0, "Non-empty {}D data tensor expected but got a tensor with sizes: parameter {} is {}",
+            in.dim(), in.parameter(), describe(in));
+}
+
 void not_empty(const Operand &grad) {
     on_chip(grad.numel() != 0, "Input and output sizes should greater than 0: parameter {} is {}", grad.parameter(),
             describe(grad));
+}
+
+// ATen stops at images without channels.
+template <class Resize>
+void resized(at::Tensor &out, Resize resize) {
+    if (out.numel() != 0) rounded(out, resize);
 }
 
 void backward_check(const Operand &grad, const Ints &output_size, const Ints &input_size, const Operand &grad_input,
@@ -84,45 +95,45 @@ void backward_check(const Operand &grad, const Ints &output_size, const Ints &in
 }  // namespace vnpu::opapi
 
 // UPSAMPLE(name, dimensions, input, at function, its arguments after the output size): narrow dtypes are computed in
-// fp32.
-#define UPSAMPLE(NAME, DIMENSIONS, IN, FUNCTION, ...) \
-    OP(NAME, check(IN, outputSize, out, DIMENSIONS),  \
-       rounded(out, [&](at::Tensor &target) { FUNCTION(target, widened(IN), outputSize, __VA_ARGS__); }))
+// fp32. LIMITED has what the operator alone refuses behind the dimensions.
+#define UPSAMPLE(NAME, DIMENSIONS, IN, FUNCTION, ...) LIMITED(NAME, DIMENSIONS, (void)0, IN, FUNCTION, __VA_ARGS__)
+#define LIMITED(NAME, DIMENSIONS, LIMITS, IN, FUNCTION, ...) \
+    OP(NAME, check(IN, outputSize, out, DIMENSIONS);         \
+       LIMITS, resized(out, [&](at::Tensor &target) { FUNCTION(target, widened(IN), outputSize, __VA_ARGS__); }))
 #define UPSAMPLE_BACKWARD(NAME, DIMENSIONS, GRAD, OUT, FUNCTION, ...) \
     LIMITED_BACKWARD(NAME, DIMENSIONS, (void)0, GRAD, OUT, FUNCTION, __VA_ARGS__)
 #define LIMITED_BACKWARD(NAME, DIMENSIONS, LIMITS, GRAD, OUT, FUNCTION, ...) \
     OP(NAME, backward_check(GRAD, outputSize, inputSize, OUT, DIMENSIONS);   \
        LIMITS,                                                               \
-       rounded(OUT, [&](at::Tensor &target) { FUNCTION(target, widened(GRAD), outputSize, inputSize, __VA_ARGS__); }))
-#define SMOOTH(NAME, IN, FUNCTION)                                 \
-    OP(NAME, not_much_smaller(IN, outputSize, {scalesH, scalesW}); \
-       check(IN, outputSize, out, 2),                              \
-       rounded(out, [&](at::Tensor &target) { FUNCTION(target, widened(IN), outputSize, alignCorners, SCALES2); }))
-// For LIMITED_BACKWARD.
+       resized(OUT, [&](at::Tensor &target) { FUNCTION(target, widened(GRAD), outputSize, inputSize, __VA_ARGS__); }))
+#define SMOOTH(NAME, LIMITS, IN, FUNCTION)                                                        \
+    OP(NAME, not_much_smaller(IN, outputSize, {scalesH, scalesW}); check(IN, outputSize, out, 2); \
+       LIMITS,                                                                                    \
+       resized(out, [&](at::Tensor &target) { FUNCTION(target, widened(IN), outputSize, alignCorners, SCALES2); }))
 #define NOT_MUCH_LARGER(OUT, ...) not_much_larger(OUT, outputSize, inputSize, {__VA_ARGS__})
 #define SCALES2 given(scalesH), given(scalesW)
 #define SCALES3 given(scalesD), given(scalesH), given(scalesW)
 
-UPSAMPLE(aclnnUpsampleNearest1d, 1, self, at::upsample_nearest1d_out, std::nullopt)
-UPSAMPLE(aclnnUpsampleNearest1dV2, 1, self, at::upsample_nearest1d_out, given(scaleL))
+LIMITED(aclnnUpsampleNearest1d, 1, has_channels(self), self, at::upsample_nearest1d_out, std::nullopt)
+LIMITED(aclnnUpsampleNearest1dV2, 1, has_channels(self), self, at::upsample_nearest1d_out, given(scaleL))
 UPSAMPLE_BACKWARD(aclnnUpsampleNearest1dBackward, 1, gradOut, out, at::upsample_nearest1d_backward_out, given(scales))
 UPSAMPLE(aclnnUpsampleNearest2d, 2, self, at::upsample_nearest2d_out, std::nullopt, std::nullopt)
 UPSAMPLE(aclnnUpsampleNearest2dV2, 2, self, at::upsample_nearest2d_out, SCALES2)
 UPSAMPLE_BACKWARD(aclnnUpsampleNearest2dBackward, 2, gradOut, gradInput, at::upsample_nearest2d_backward_out, SCALES2)
-UPSAMPLE(aclnnUpsampleNearest3d, 3, self, at::upsample_nearest3d_out, SCALES3)
+LIMITED(aclnnUpsampleNearest3d, 3, has_channels(self), self, at::upsample_nearest3d_out, SCALES3)
 UPSAMPLE_BACKWARD(aclnnUpsampleNearest3dBackward, 3, gradOut, gradInput, at::upsample_nearest3d_backward_out, SCALES3)
-UPSAMPLE(aclnnUpsampleNearestExact1d, 1, self, at::_upsample_nearest_exact1d_out, given(scales))
+LIMITED(aclnnUpsampleNearestExact1d, 1, not_empty(self), self, at::_upsample_nearest_exact1d_out, given(scales))
 LIMITED_BACKWARD(aclnnUpsampleNearestExact1dBackward, 1, not_empty(gradOutput);
                  NOT_MUCH_LARGER(out, scales), gradOutput, out, at::_upsample_nearest_exact1d_backward_out,
                  given(scales))
 UPSAMPLE(aclnnUpsampleNearestExact2d, 2, self, at::_upsample_nearest_exact2d_out, SCALES2)
 LIMITED_BACKWARD(aclnnUpsampleNearestExact2dBackward, 2, NOT_MUCH_LARGER(out, scalesH, scalesW), gradOutput, out,
                  at::_upsample_nearest_exact2d_backward_out, SCALES2)
-UPSAMPLE(aclnnUpsampleNearestExact3d, 3, self, at::_upsample_nearest_exact3d_out, SCALES3)
+LIMITED(aclnnUpsampleNearestExact3d, 3, has_channels(self), self, at::_upsample_nearest_exact3d_out, SCALES3)
 LIMITED_BACKWARD(aclnnUpsampleNearestExact3dBackward, 3, NOT_MUCH_LARGER(gradInput, scalesD, scalesH, scalesW), gradOut,
                  gradInput, at::_upsample_nearest_exact3d_backward_out, SCALES3)
 
-UPSAMPLE(aclnnUpsampleLinear1d, 1, self, at::upsample_linear1d_out, alignCorners, given(scale))
+LIMITED(aclnnUpsampleLinear1d, 1, has_channels(self), self, at::upsample_linear1d_out, alignCorners, given(scale))
 LIMITED_BACKWARD(aclnnUpsampleLinear1dBackward, 1, not_much_longer(out, outputSize, inputSize, scales), gradOut, out,
                  at::upsample_linear1d_backward_out, alignCorners, given(scales))
 UPSAMPLE(aclnnUpsampleBilinear2d, 2, self, at::upsample_bilinear2d_out, alignCorners, SCALES2)
@@ -130,17 +141,17 @@ UPSAMPLE_BACKWARD(aclnnUpsampleBilinear2dBackward, 2, gradOut, out, at::upsample
                   SCALES2)
 UPSAMPLE_BACKWARD(aclnnUpsampleBilinear2dBackwardV2, 2, gradOut, out, at::upsample_bilinear2d_backward_out,
                   alignCorners, SCALES2)
-UPSAMPLE(aclnnUpsampleTrilinear3d, 3, self, at::upsample_trilinear3d_out, alignCorners, SCALES3)
+LIMITED(aclnnUpsampleTrilinear3d, 3, has_channels(self), self, at::upsample_trilinear3d_out, alignCorners, SCALES3)
 UPSAMPLE_BACKWARD(aclnnUpsampleTrilinear3dBackward, 3, gradOut, gradInput, at::upsample_trilinear3d_backward_out,
                   alignCorners, SCALES3)
-UPSAMPLE(aclnnUpsampleBicubic2d, 2, self, at::upsample_bicubic2d_out, alignCorners, SCALES2)
+LIMITED(aclnnUpsampleBicubic2d, 2, has_channels(self), self, at::upsample_bicubic2d_out, alignCorners, SCALES2)
 UPSAMPLE_BACKWARD(aclnnUpsampleBicubic2dBackward, 2, gradOut, gradInput, at::upsample_bicubic2d_backward_out,
                   alignCorners, SCALES2)
-SMOOTH(aclnnUpsampleBilinear2dAA, input, at::_upsample_bilinear2d_aa_out)
+SMOOTH(aclnnUpsampleBilinear2dAA, not_empty(input), input, at::_upsample_bilinear2d_aa_out)
 LIMITED_BACKWARD(aclnnUpsampleBilinear2dAABackward, 2, not_empty(gradOutput);
                  if (chip_is(vnpu::Generation::k910B)) NOT_MUCH_LARGER(out, scalesH, scalesW), gradOutput, out,
                  at::_upsample_bilinear2d_aa_backward_out, alignCorners, SCALES2)
-SMOOTH(aclnnUpsampleBicubic2dAA, x, at::_upsample_bicubic2d_aa_out)
+SMOOTH(aclnnUpsampleBicubic2dAA, has_channels(x), x, at::_upsample_bicubic2d_aa_out)
 LIMITED_BACKWARD(aclnnUpsampleBicubic2dAAGrad, 2, not_empty(gradOutput);
                  NOT_MUCH_LARGER(out, scalesH, scalesW), gradOutput, out, at::_upsample_bicubic2d_aa_backward_out,
                  alignCorners, SCALES2)

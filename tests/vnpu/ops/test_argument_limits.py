@@ -209,6 +209,24 @@ LIMITS: dict[str, Row] = {
         "Input and output sizes should greater than 0",
         lambda: [x(1, 1, 4), [4], [1, 1, 2], 0.0, x(1, 1, 2)],
     ),
+    "nearest-exact, an empty batch": (
+        "aclnnUpsampleNearestExact1d",
+        lambda: [x(0, 1, 2), [4], 0.0, x(0, 1, 4)],
+        "Input and output sizes should greater than 0",
+        lambda: [x(1, 1, 2), [4], 0.0, x(1, 1, 4)],
+    ),
+    "linear, no channels": (
+        "aclnnUpsampleLinear1d",
+        lambda: [x(1, 0, 2), [4], False, 0.0, x(1, 0, 4)],
+        "Non-empty 3D data tensor expected but got a tensor with sizes",
+        lambda: [x(0, 1, 2), [4], False, 0.0, x(0, 1, 4)],
+    ),
+    "bicubic, no channels": (
+        "aclnnUpsampleBicubic2d",
+        lambda: [x(1, 0, 2, 2), [4, 4], False, 0.0, 0.0, x(1, 0, 4, 4)],
+        "Non-empty 4D data tensor expected but got a tensor with sizes",
+        lambda: [x(0, 1, 2, 2), [4, 4], False, 0.0, 0.0, x(0, 1, 4, 4)],
+    ),
     "bilinear, antialiased, of no planes": (
         "aclnnUpsampleBilinear2dAABackward",
         lambda: [x(0, 1, 4, 4), [4, 4], [0, 1, 2, 2], False, 0.0, 0.0, x(0, 1, 2, 2)],
