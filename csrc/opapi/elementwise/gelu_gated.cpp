@@ -1,5 +1,6 @@
 // GELU of one half of a tensor times the other half.
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 
@@ -15,6 +16,11 @@ void halved(const Operand &whole, int64_t dim, const Operand &half) {
     at::DimVector sizes(whole.sizes().begin(), whole.sizes().end());
     sizes[static_cast<size_t>(dim < 0 ? dim + whole.dim() : dim)] /= 2;
     shape(half, sizes);
+}
+
+// (ops-nn: gelu_mul_tiling.cpp)
+void matrix(const Operand &input) {
+    tiled(input.dim() >= 2, "Input shape dim should be no less than 2: parameter input is {}", describe(input));
 }
 
 const char *form(int64_t approximate) {
@@ -60,7 +66,7 @@ void gated_backward(at::Tensor &grad_input, const at::Tensor &grad, const at::Te
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnGeluMul, halved(input, -1, out); form(approximateOptional), at::Tensor unused;
+OP(aclnnGeluMul, halved(input, -1, out); form(approximateOptional); matrix(input), at::Tensor unused;
    gated(out, unused, input, -1, form(approximateOptional), true))
 OP(aclnnGeGluV3, halved(self, dim, out); same_shape(outGelu, out);
    form(approximate), gated(out, outGelu, self, dim, form(approximate), activateLeft))

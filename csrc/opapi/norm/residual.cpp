@@ -1,5 +1,6 @@
 // Layer norm of a sum (AddLayerNorm, DeepNorm), in fp32 and rounded once.
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 
@@ -72,6 +73,12 @@ at::Tensor backward(const at::Tensor &dy, const at::Tensor &x, const at::Tensor 
     return (scaled - scaled.mean(1, true) - normal * (scaled * normal).mean(1, true)).mul_(scale).view(x.sizes());
 }
 
+// (ops-nn: deep_norm_tiling.cpp, deep_norm_grad_tiling.cpp)
+void has_rows(const Operand &x, const Operand &gamma) {
+    tiled(x.dim() > gamma.dim(), "x dim num should be greater than gamma dim num: parameters {} and {} are {} and {}",
+          x.parameter(), gamma.parameter(), describe(x), describe(gamma));
+}
+
 at::Tensor sum(const at::Tensor &a, const at::Tensor &b, double alpha = 1) { return widened(a) * alpha + widened(b); }
 
 }  // namespace
@@ -87,8 +94,9 @@ OP(aclnnAddLayerNormGrad, check_gradients(dy, x1, x2, gamma, mean, rstd, {&dxOut
    if (dsumOptional.defined()) same_shape(dsumOptional, x1),
    at::Tensor gradient = backward(dy, sum(x1, x2), gamma, mean, rstd, dgammaOut, dbetaOut);
    dxOut.copy_(dsumOptional.defined() ? gradient + widened(dsumOptional) : gradient))
-OP(aclnnDeepNorm, check_normalized(x, gx, gamma, beta, meanOut, rstdOut, yOut),
-   normalize(sum(x, gx, alpha), gamma, beta, epsilon, yOut, meanOut, rstdOut))
-OP(aclnnDeepNormGrad, check_gradients(dy, x, gx, gamma, mean, rstd, {&dxOut, &dgxOut}, {&dgammaOut, &dbetaOut}),
+OP(aclnnDeepNorm, check_normalized(x, gx, gamma, beta, meanOut, rstdOut, yOut);
+   has_rows(x, gamma), normalize(sum(x, gx, alpha), gamma, beta, epsilon, yOut, meanOut, rstdOut))
+OP(aclnnDeepNormGrad, check_gradients(dy, x, gx, gamma, mean, rstd, {&dxOut, &dgxOut}, {&dgammaOut, &dbetaOut});
+   has_rows(x, gamma),
    const at::Tensor gradient = backward(dy, sum(x, gx, alpha), gamma, mean, rstd, dgammaOut, dbetaOut);
    dgxOut.copy_(gradient); dxOut.copy_(gradient * alpha))

@@ -294,6 +294,18 @@ OTHERS: dict[str, tuple[Call, int, str, Call]] = {
             + backward(lambda t: F.pad(t, (8, 8, 8, 8), mode="reflect"), x(1, 1, 32, 32))
         ),
     ),
+    "deep_norm of a vector": (
+        lambda: torch_npu.npu_deep_norm(x(4), x(4), x(4), x(4))[2],
+        TILING,
+        "x dim num should be greater than gamma dim num",
+        lambda: torch_npu.npu_deep_norm(x(1, 4), x(1, 4), x(4), x(4))[2],
+    ),
+    "gelu_mul of a vector": (
+        lambda: torch_npu.npu_gelu_mul(x(4)),
+        TILING,
+        "Input shape dim should be no less than 2",
+        lambda: torch_npu.npu_gelu_mul(x(1, 4)),
+    ),
     "group_norm, epsilon": (
         lambda: F.group_norm(x(2, 4, 8), 2, eps=0.0),
         INVALID_ARGUMENT,
