@@ -19,8 +19,8 @@ def belonging(torch_npu: str) -> str:
 
 
 def test_the_default_belongs_to_the_torch_npu_that_is_pinned() -> None:
-    assert belonging(wheels.SUPPORTED) == cann.DEFAULT
-    assert belonging("2.8.0") == "8.3.RC1" != cann.DEFAULT  # the table does tell releases apart
+    assert belonging(wheels.SUPPORTED) == cann.default()
+    assert belonging("2.8.0") == "8.3.RC1" != cann.default()  # the table does tell releases apart
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_versions(version: str) -> None:
 
 
 def test_nothing_and_no_word_mean_the_default() -> None:
-    assert cann.selected({}) == cann.selected({"VNPU_CANN": ""}) == cann.DEFAULT
+    assert cann.selected({}) == cann.selected({"VNPU_CANN": ""}) == cann.default()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_nothing_and_no_word_mean_the_default() -> None:
 def test_what_is_no_version(version: str) -> None:
     with pytest.raises(TorchportError, match="is not a version of CANN") as refused:
         cann.selected({"VNPU_CANN": version})
-    assert refused.value.hint is not None and cann.DEFAULT in refused.value.hint
+    assert refused.value.hint is not None and cann.default() in refused.value.hint
 
 
 @pytest.mark.parametrize("version", ["8.2.RC1", "8.1.RC1", "7.0.0"])

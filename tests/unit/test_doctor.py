@@ -194,7 +194,7 @@ def test_vnpu_info_names_the_cann(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli.main(["vnpu", "info"]) == 0
-    assert f"{cann.DEFAULT}, the one of this torch_npu" in capsys.readouterr().out
+    assert f"{cann.default()}, the one of this torch_npu" in capsys.readouterr().out
     monkeypatch.setenv("VNPU_CANN", "8.3.RC1")
     assert cli.main(["vnpu", "info"]) == 0
     assert "8.3.RC1, chosen by VNPU_CANN" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 OPAPI = Path(__file__).parents[2] / "csrc/opapi"
-TABLES = ("signatures.json", "checks.json", "corrections.toml", "unexported.toml")
+TABLES = ("signatures.json", "checks.json", "corrections.toml", "engines.json", "unexported.toml")
 
 
 def generate(source: Path) -> tuple[int, str]:

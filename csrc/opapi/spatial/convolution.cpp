@@ -134,12 +134,22 @@ at::Tensor padded(const at::Tensor &input, const Geometry &g) {
     return g.ahead.empty() ? input : at::constant_pad_nd(input, g.ahead);
 }
 
+// A transposed convolution is padded by taking places away.
+at::Tensor cropped(const at::Tensor &output, const Geometry &g) {
+    std::vector<int64_t> back = g.ahead;
+    for (int64_t &side : back) side = -side;
+    return back.empty() ? output : at::constant_pad_nd(output, back);
+}
+
 void convolve(at::Tensor &output, const at::Tensor &input, const at::Tensor &weight, const at::Tensor &bias,
               const Geometry &g) {
     if (output.numel() == 0) return;
     const at::Tensor flat = bias.defined() ? bias.reshape({-1}) : bias;
-    output.copy_(at::convolution(padded(widened(input), g), widened(weight), widened(flat), g.stride, g.padding,
-                                 g.dilation, g.transposed, g.output_padding, g.groups));
+    const at::Tensor wide = widened(input);
+    const at::Tensor result =
+        at::convolution(g.transposed ? wide : padded(wide, g), widened(weight), widened(flat), g.stride, g.padding,
+                        g.dilation, g.transposed, g.output_padding, g.groups);
+    output.copy_(g.transposed ? cropped(result, g) : result);
 }
 
 void bias_check(const Operand &bias, const Operand &output) {
@@ -181,14 +191,12 @@ void padded_outputs(const Operand &weight, const Geometry &g, const Ints &output
 
 void convolve_backward(Gradients gradients, const at::Tensor &grad_output, const at::Tensor &input,
                        const at::Tensor &weight, const Geometry &g, std::array<bool, 3> mask) {
-    const auto [input_gradient, weight_gradient, bias_gradient] = at::convolution_backward(
-        widened(grad_output), padded(widened(input), g), widened(weight), at::OptionalIntArrayRef(grad_output.size(1)),
-        g.stride, g.padding, g.dilation, g.transposed, g.output_padding, g.groups, mask);
-    if (mask[0]) {
-        std::vector<int64_t> back = g.ahead;
-        for (int64_t &side : back) side = -side;
-        give(gradients.input, back.empty() ? input_gradient : at::constant_pad_nd(input_gradient, back));
-    }
+    const at::Tensor grad = widened(grad_output), in = widened(input);
+    const auto [input_gradient, weight_gradient, bias_gradient] =
+        at::convolution_backward(g.transposed ? padded(grad, g) : grad, g.transposed ? in : padded(in, g),
+                                 widened(weight), at::OptionalIntArrayRef(grad_output.size(1)), g.stride, g.padding,
+                                 g.dilation, g.transposed, g.output_padding, g.groups, mask);
+    if (mask[0]) give(gradients.input, g.transposed ? input_gradient : cropped(input_gradient, g));
     if (mask[1]) give(gradients.weight, weight_gradient);
     if (mask[2]) give(gradients.bias, bias_gradient);
 }

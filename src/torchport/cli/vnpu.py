@@ -70,7 +70,7 @@ def _info(arguments: argparse.Namespace) -> None:
         f"bfloat16 {'yes' if chip['bf16'] else 'no'}, results out of range "
         f"{'become inf and nan' if chip['inf_nan'] else 'saturate'}"
     )
-    belongs = "the one of this torch_npu" if version == cann.DEFAULT else "chosen by VNPU_CANN"
+    belongs = "the one of this torch_npu" if version == cann.default() else "chosen by VNPU_CANN"
     print(f"CANN       {version}, {belongs}")
     counts = ", ".join(f"{count} {status}" for status, count in sorted(operators.items()))
     print(f"operators  {counts or 'unknown: not built'}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
 from torchport.errors import TorchportError
@@ -17,23 +16,30 @@ VERSION = re.compile(
 )
 
 
+@functools.cache
 def table() -> dict[str, Any]:
     """The table; cann.toml explains it."""
+    import tomllib  # milliseconds that the user's process pays where it asks
+    from importlib import resources
+
     return tomllib.loads(resources.files("torchport.knowledge").joinpath("cann.toml").read_text("utf-8"))
 
 
-DEFAULT: str = table()["default"]
+def default() -> str:
+    """The version that belongs to the torch_npu that is supported."""
+    version: str = table()["default"]
+    return version
 
 
 def selected(environ: Mapping[str, str] | None = None) -> str:
     """The version that VNPU_CANN selects. Raises `TorchportError` for what is no version, or too old a one."""
     environ = os.environ if environ is None else environ
-    name = environ.get("VNPU_CANN") or DEFAULT
+    name = environ.get("VNPU_CANN") or default()
     parsed = VERSION.fullmatch(name)
     if parsed is None:
         raise TorchportError(
             f"VNPU_CANN={name} is not a version of CANN.",
-            hint=f"Write for example {DEFAULT} or 8.3.RC1, or unset it.",
+            hint=f"Write for example {default()} or 8.3.RC1, or unset it.",
         )
     oldest = next(iter(table()["driver"]))
     if (int(parsed["major"]), int(parsed["minor"])) < tuple(map(int, oldest.split("."))):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
 from torchport.errors import TorchportError
@@ -14,6 +12,9 @@ DEFAULT = "Ascend910B1"
 
 
 def _table() -> dict[str, dict[str, Any]]:
+    import tomllib  # milliseconds that the user's process pays where it asks
+    from importlib import resources
+
     return tomllib.loads(resources.files("torchport.knowledge").joinpath("devices.toml").read_text("utf-8"))
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from torchport.vnpu import cann
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
@@ -30,8 +28,9 @@ VARIABLES = (
     Variable("VNPU_SOC", "Ascend910B1", "the chip, a profile of knowledge/devices.toml"),
     Variable(
         "VNPU_CANN",
-        cann.DEFAULT,
-        "the version of CANN that torch_npu is told, 8.3.RC1 or later; it chooses code paths by it",
+        "",
+        "the version of CANN that torch_npu is told, 8.3.RC1 or later; it chooses code paths by it; "
+        "unset = the one that belongs to the supported torch_npu (knowledge/cann.toml)",
     ),
     Variable(
         "VNPU_HOST_LIMIT",

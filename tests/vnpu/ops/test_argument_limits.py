@@ -107,7 +107,7 @@ MISTAKES: dict[str, Row] = {
     "embedding_bag, too few weights": (
         "aclnnEmbeddingBag",
         lambda: bags(weights=x(1), mode=0),
-        "perSampleWeights has shape [1], expected [2]",
+        "one for each index: parameter perSampleWeights is float32[1]",
         lambda: bags(weights=x(2), mode=0),
     ),
 }

@@ -153,6 +153,24 @@ def test_padding_on_four_sides():
     assert torch.allclose(nothing.cpu().double(), grad.sum((0, 2, 3)), atol=1e-5)
 
 
+def test_transposed_padding_on_four_sides():
+    x, w = random(1, 2, 4, 5).requires_grad_(), random(2, 3, 3, 3, seed=1).requires_grad_()
+    expected = functional.conv_transpose2d(x, w)[:, :, 1:, 2:-1]  # top 1, bottom 0, left 2, right 1
+    shape = ([1, 1], [1, 0, 2, 1], [1, 1], True, [0, 0], 1)
+    image, window = (t.detach().float().npu() for t in (x, w))
+    out = torch.zeros(expected.shape, device="npu")
+    aclnn.run("aclnnConvolution", image, window, None, *shape, out, 0)
+    assert torch.allclose(out.cpu().double(), expected, atol=1e-5)
+    grad = random(*expected.shape, seed=3)
+    expected.backward(grad)
+    found = [torch.zeros_like(t) for t in (image, window, image.new_empty(3))]
+    aclnn.run(
+        "aclnnConvolutionBackward", grad.float().npu(), image, window, [3], *shape, [True] * 3, 0, *found
+    )
+    for ours, theirs in zip(found, (x.grad, w.grad, grad.sum((0, 2, 3))), strict=True):
+        assert torch.allclose(ours.cpu().double(), theirs, atol=1e-5)
+
+
 def test_first_phase_refuses():
     def zeros(*shape, dtype=torch.float32):
         return torch.zeros(*shape, dtype=dtype, device="npu")

@@ -32,7 +32,7 @@ def index(*shape: int) -> torch.Tensor:
 # operator, the parameter to change, what to, words of the message
 WRONG: list[tuple[str, str, Any, str]] = [
     ("aclnnAdd", "alpha", True, "alpha is true"),
-    ("aclnnRsubs", "other", True, "other is a boolean"),
+    ("aclnnRsubs", "other", True, "other has dtype bool"),
     ("aclnnAll", "dim", [1, -1], "names dimension 1 of self twice"),
     ("aclnnMean", "dim", [1, 1], "names dimension 1 of self twice"),
     ("aclnnLinalgVectorNorm", "dtype", LONG, "a norm is a floating-point number"),
