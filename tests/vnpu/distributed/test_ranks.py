@@ -4,6 +4,10 @@ process with the whole batch: torch's own ways, and apex's.
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+
 import apex_worker
 import group_worker
 import pytest
@@ -30,17 +34,26 @@ CASES = [
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[str]]:
-    """What each rank says of each section."""
+    """What each rank says of each section. A job runs once for all of pytest's processes: the first one leaves this in
+    the folder that they share, the others wait for it."""
     worker, size, version = request.param
-    return section_outcomes(
-        f"{worker.__name__}.py", size, tmp_path_factory.mktemp(worker.__name__), VNPU_CANN=version
-    )
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    said = shared / f"{worker.__name__}-{size}-{version}.json"
+    with said.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            folder = tmp_path_factory.mktemp(worker.__name__)
+            found = section_outcomes(f"{worker.__name__}.py", size, folder, VNPU_CANN=version)
+            said.write_text(json.dumps(found), encoding="utf-8")
+        outcomes: dict[str, list[str]] = json.loads(said.read_text(encoding="utf-8"))
+        return outcomes
 
 
-@pytest.mark.parametrize(("outcomes", "section"), CASES, indirect=["outcomes"], scope="module")
+@pytest.mark.parametrize(("outcomes", "section"), CASES, indirect=["outcomes"])
 def test_every_rank_succeeds(outcomes: dict[str, list[str]], section: str) -> None:
     assert outcomes[section] == [""] * len(outcomes[section]), "\n".join(outcomes[section])

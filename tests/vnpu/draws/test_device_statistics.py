@@ -233,7 +233,6 @@ def test_what_the_device_cannot_draw_is_told_and_drawn_all_the_same(measuring, e
 def test_what_the_script_may_not_ask_for_is_not_told(measuring, events):
     for wrong in (
         lambda: empty(torch.float32).normal_(0, -1),
-        lambda: empty(torch.int64).normal_(),
         lambda: torch.randint(5, 5, (3,), device="npu"),
         lambda: functional.dropout(empty(torch.float32), 1.5),
         lambda: torch.randperm(9, device="npu", dtype=torch.bool),

@@ -240,7 +240,9 @@ def test_wrong_arguments_are_refused_as_before(name, device):
         assert outcome() == expected
     finally:
         patches.undo()
-    assert expected is not None or (device, name) == ("npu", "permutation_short")
+    # A 910B's first phases take these two (checks.json), where torch refuses them.
+    taken = {("npu", "permutation_short"), ("npu", "integer")}
+    assert expected is not None or (device, name) in taken
 
 
 # Mean and variance that the distributions have.

@@ -22,8 +22,9 @@ int refuse_without_a_message(Draw &) {
 
 int keep_memory(Draw &) {
     static std::vector<void *> kept;
-    kept.push_back(std::malloc(2 << 20));
-    std::memset(kept.back(), 1, 2 << 20);
+    constexpr size_t kBytes = 4 << 20;  // enough to be seen of a dozen calls, all that a busy machine may come to
+    kept.push_back(std::malloc(kBytes));
+    std::memset(kept.back(), 1, kBytes);
     return 0;
 }
 
