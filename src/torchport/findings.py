@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import hashlib
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -179,6 +176,8 @@ def _be(kind: type[_T], value: object) -> _T:
 
 def hash_bytes(data: bytes) -> str:
     """The sha256 of `data` in hexadecimal: how `Result.inputs` names a file's content."""
+    import hashlib  # as tempfile and shutil below: together 9 of the 50 ms that importing the recorder may take
+
     return hashlib.sha256(data).hexdigest()
 
 
@@ -188,6 +187,8 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
     An interrupted or failing write leaves the old file whole. `mode` sets the permission bits; None keeps those of
     the file that is replaced, or what the umask gives a new one. Raises OSError.
     """
+    import tempfile
+
     if mode is None:
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
     with naming(path):
@@ -206,6 +207,8 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
 
 def copy_file(source: Path, target: Path) -> None:
     """Copy content, permissions and times. Raises OSError, which names the one that cannot be read or written."""
+    import shutil
+
     with open(source, "rb"):
         pass
     with naming(target):

@@ -39,3 +39,7 @@ def test_there_are_checks():
 )
 def test_import_is_light(module, imports_quickly):
     assert imports_quickly(module)
+
+
+def test_a_heavy_import_is_seen(imports_quickly):
+    assert not imports_quickly("sympy")

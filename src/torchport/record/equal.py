@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,6 +119,8 @@ class EqualStart:
                 "weights", name=name, action="mismatch", detail="the reference run has no such step"
             )
             return
+        import pickle  # slow to import, and only few runs start from another's weights
+
         try:
             stored = self._torch.load(path, map_location="cpu", weights_only=True)
         except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
