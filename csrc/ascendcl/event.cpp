@@ -2,7 +2,10 @@
 #include <acl/acl_rt.h>
 #include <acl/error_codes/rt_error_codes.h>
 
+#include <algorithm>
+#include <deque>
 #include <memory>
+#include <mutex>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
@@ -32,6 +35,36 @@ aclrtEvent create(uint32_t flag) {
     return events.add(std::make_shared<Event>());
 }
 
+// The latest events that were destroyed with a record behind them: streams can still wait for that. Between two devices
+// torch_npu 2.13 asks for just this: one device's queue thread records an event and destroys it
+// (NPUEventManager::LazyDestroy), then the other's waits for it. As many as its queues hold tasks.
+class Destroyed {
+  public:
+    void keep(std::shared_ptr<Event> event) {
+        if (!event->recorded()) return;
+        const std::lock_guard lock(mutex_);
+        latest_.push_back(std::move(event));
+        if (latest_.size() > kMost) latest_.pop_front();
+    }
+    std::shared_ptr<Event> find(const void *handle) const {
+        const std::lock_guard lock(mutex_);
+        const auto it = std::find_if(latest_.rbegin(), latest_.rend(), [&](const auto &e) { return e.get() == handle; });
+        return it != latest_.rend() ? *it : nullptr;
+    }
+
+  private:
+    static constexpr size_t kMost = 4096;
+    mutable std::mutex mutex_;
+    std::deque<std::shared_ptr<Event>> latest_;
+};
+Destroyed &destroyed = *new Destroyed;  // calls come in until the very end of the process
+
+std::shared_ptr<Event> waitable(aclrtEvent event) {
+    if (std::shared_ptr<Event> live = events.find_or_null(event)) return live;
+    if (std::shared_ptr<Event> gone = destroyed.find(event)) return gone;
+    return events.find(event);  // says that there is none
+}
+
 void wait_for(aclrtEvent event, Deadline deadline) {
     events.find(event)->synchronize(deadline);
     refuse_abandoned(Machine::instance().current_index());
@@ -51,9 +84,13 @@ aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag) {
     return VNPU_API(event, flag) { required(event, "event") = create(flag); };
 }
 
-// Tasks in flight that record it or wait for it still do.
+// Tasks in flight that record it or wait for it still do. Kept first: another thread that looks for it finds it in one
+// of both places at every moment.
 aclError aclrtDestroyEvent(aclrtEvent event) {
-    return VNPU_API(event) { events.remove(event); };
+    return VNPU_API(event) {
+        destroyed.keep(events.find(event));
+        events.remove(event);
+    };
 }
 
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
@@ -65,16 +102,14 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
 }
 
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
-    return VNPU_API(stream, event) {
-        events.find(event)->hold(*Machine::instance().stream(stream), acl::wait_limit());
-    };
+    return VNPU_API(stream, event) { waitable(event)->hold(*Machine::instance().stream(stream), acl::wait_limit()); };
 }
 
 aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout) {
     return VNPU_API(stream, event, timeout) {
         std::optional<std::chrono::milliseconds> limit;
         if (acl::deadline(timeout)) limit = std::chrono::milliseconds(timeout);
-        events.find(event)->hold(*Machine::instance().stream(stream), limit);
+        waitable(event)->hold(*Machine::instance().stream(stream), limit);
     };
 }
 

@@ -32,11 +32,14 @@ class Handles {
 
     // Fault InvalidHandle.
     std::shared_ptr<T> find(const void *handle) const {
-        {
-            const std::lock_guard lock(table_.mutex);
-            if (const auto it = table_.live.find(handle); it != table_.live.end()) return it->second;
-        }
+        if (std::shared_ptr<T> object = find_or_null(handle)) return object;
         unknown(handle);
+    }
+
+    std::shared_ptr<T> find_or_null(const void *handle) const {
+        const std::lock_guard lock(table_.mutex);
+        const auto it = table_.live.find(handle);
+        return it != table_.live.end() ? it->second : nullptr;
     }
 
     // The object of a handle that the caller chose; `make()` makes it where there is none.

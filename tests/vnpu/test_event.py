@@ -184,6 +184,23 @@ def test_an_event_may_be_destroyed_while_it_is_in_flight() -> None:
     assert "is not a live event" in ascendcl.message()
 
 
+def test_a_destroyed_event_can_be_waited_for() -> None:
+    """If it was recorded, by streams; torch_npu does so between two devices."""
+    with stream() as producer, stream() as consumer:
+        with Gate(producer):
+            with event() as mark:
+                acl("aclrtRecordEvent", mark, producer)
+            acl("aclrtStreamWaitEvent", consumer, mark)
+            assert ask("aclrtStreamQuery", consumer, kind=ctypes.c_int) == 1
+        acl("aclrtSynchronizeStream", consumer)
+        acl("aclrtStreamWaitEvent", consumer, mark)
+        with event() as never:
+            pass
+        assert code("aclrtStreamWaitEvent", consumer, never) == ascendcl.RT_INVALID_HANDLE
+    for name in ("aclrtSynchronizeEvent", "aclrtDestroyEvent"):
+        assert code(name, mark) == ascendcl.RT_INVALID_HANDLE
+
+
 def test_unknown_handles() -> None:
     assert code("aclrtDestroyEvent", 0x1234) == ascendcl.RT_INVALID_HANDLE
     assert code("aclrtSynchronizeEvent", 0) == ascendcl.RT_INVALID_HANDLE

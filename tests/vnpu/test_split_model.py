@@ -1,0 +1,61 @@
+"""Models on several NPUs of one process."""
+
+from __future__ import annotations
+
+import pytest
+from forked import python
+
+SPLIT = """
+import torch, torch_npu
+torch.manual_seed(0)
+count = {count}
+layers = [torch.nn.Linear(64, 64).to(f"npu:{{i}}") for i in range(count)]
+plain = [torch.nn.Linear(64, 64) for _ in range(count)]
+for one, other in zip(plain, layers):
+    one.load_state_dict({{name: value.cpu() for name, value in other.state_dict().items()}})
+optimizers = [torch.optim.SGD([p for one in some for p in one.parameters()], lr=0.01) for some in (layers, plain)]
+for step in range(300):
+    x = torch.randn(8, 64)
+    for some, optimizer, spread in ((layers, optimizers[0], True), (plain, optimizers[1], False)):
+        y = x
+        for i, layer in enumerate(some):
+            y = layer(y.to(f"npu:{{i}}") if spread else y).relu()
+        optimizer.zero_grad()
+        y.square().mean().backward()
+        optimizer.step()
+for one, other in zip(plain, layers):
+    torch.testing.assert_close(other.weight.cpu(), one.weight, rtol=1e-4, atol=1e-5)
+print("trained")
+"""
+
+PARALLEL = """
+import torch, torch_npu
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).npu()
+parallel = torch.nn.DataParallel(model, device_ids=[0, 1])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(32, 16).npu()
+first = None
+for step in range(300):
+    optimizer.zero_grad()
+    loss = (parallel(x) - 1).square().mean()
+    loss.backward()
+    optimizer.step()
+    first = first or loss.item()
+assert loss.item() < first / 2, (first, loss.item())
+print("trained")
+"""
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_model_split_over_npus(count: int, queue: str) -> None:
+    """Each boundary is an event that one device's queue thread records and destroys, and the other's waits for."""
+    ended = python(SPLIT.format(count=count), TASK_QUEUE_ENABLE=queue)
+    assert ended.stdout == "trained\n", ended
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_data_parallel(queue: str) -> None:
+    ended = python(PARALLEL, TASK_QUEUE_ENABLE=queue)
+    assert ended.stdout == "trained\n", ended
