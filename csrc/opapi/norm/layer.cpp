@@ -87,8 +87,8 @@ void give_gradients(const std::tuple<at::Tensor, at::Tensor, at::Tensor> &result
 void layer_norm_backward(Gradients gradients, const at::Tensor &grad, const at::Tensor &input,
                          at::IntArrayRef normalized, const at::Tensor &mean, const at::Tensor &rstd,
                          const at::Tensor &weight, const at::Tensor &bias, std::array<bool, 3> mask) {
-    const at::Tensor in = weight.defined() ? input : widened(input);
-    give_gradients(at::native_layer_norm_backward(grad.to(in.scalar_type()), in, normalized, widened(mean),
+    // Of narrow operands ATen sums the parameters' gradients in their dtype, over all rows.
+    give_gradients(at::native_layer_norm_backward(widened(grad), widened(input), normalized, widened(mean),
                                                   widened(rstd), widened(weight), widened(bias), mask),
                    gradients, mask);
 }

@@ -86,6 +86,25 @@ def test_layer_norm(shape, normalized, affine):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("parameters", [torch.float32, None])
+def test_gradients_of_a_layer_norm_over_many_rows(dtype, parameters):
+    """Summed in fp32 and rounded once, also where ATen's CPU kernel sums in the input's dtype."""
+    rows, width = 65_536, 16
+    x, grad = random(rows, width).to(dtype), random(rows, width, seed=1).to(dtype)
+    module = torch.nn.LayerNorm(width, dtype=parameters or dtype).npu()
+    module(x.npu()).backward(grad.npu())
+    exact = torch.nn.LayerNorm(width, dtype=torch.float64)
+    exact(x.double()).backward(grad.double())
+    for ours, theirs in ((module.weight.grad, exact.weight.grad), (module.bias.grad, exact.bias.grad)):
+        ulp = torch.finfo(dtype).eps * theirs.abs().max()
+        assert (ours.cpu().double() - theirs).abs().max() <= 2 * ulp
+    x = torch.randn(4096, 64, dtype=dtype).npu()
+    module = torch.nn.LayerNorm(64, dtype=parameters or dtype).npu()
+    module(x).backward(torch.ones_like(x))
+    assert module.bias.grad.tolist() == [4096.0] * 64
+
+
 def test_layer_norm_with_fp32_parameters_and_in_every_layout():
     for x in layouts(random(4, 6)):
         if x.stride(-1) == 0:
