@@ -44,15 +44,30 @@ void mv_check(const Operand &matrix, const Operand &vector, const Operand &out) 
     shape(out, {matrix.size(0)});
 }
 
+void as_many(const Operand &a, const Operand &b) {
+    if (a.size(0) != b.size(0))
+        fail(FaultKind::InvalidArgument, "parameter {} has {} matrices, expected {}, as many as {}", b.parameter(),
+             b.size(0), a.size(0), a.parameter());
+}
+
 void bmm_check(const Operand &a, const Operand &b, const Operand &out) {
     rank(a, {3});
     rank(b, {3});
     network(a, b, out);
-    if (a.size(0) != b.size(0))
-        fail(FaultKind::InvalidArgument, "parameter {} has {} matrices, expected {}, as many as {}", b.parameter(),
-             b.size(0), a.size(0), a.parameter());
+    as_many(a, b);
     inner(a, b, 1);
     shape(out, {a.size(0), a.size(1), b.size(2)});
+}
+
+// One matrix on either side stands for as many as the other has, which torch_npu asks for with
+// TORCH_NPU_USE_COMPATIBLE_IMPL=1 (ops-nn: aclnn_batch_matmul.cpp).
+void batch_check(const Operand &a, const Operand &b, const Operand &out) {
+    rank(a, {3});
+    rank(b, {3});
+    network(a, b, out);
+    if (a.size(0) != 1 && b.size(0) != 1) as_many(a, b);
+    inner(a, b, 1);
+    shape(out, {a.size(0) == 1 ? b.size(0) : a.size(0), a.size(1), b.size(2)});
 }
 
 void dot_check(const Operand &a, const Operand &b, const Operand &out) {
@@ -92,9 +107,7 @@ void addbmm_check(const Operand &self, const Operand &a, const Operand &b, const
     rank(b, {3});
     network(a, b, out);
     inner(a, b, 1);
-    if (a.size(0) != b.size(0))
-        fail(FaultKind::InvalidArgument, "parameter {} has {} matrices, expected {}, as many as {}", b.parameter(),
-             b.size(0), a.size(0), a.parameter());
+    as_many(a, b);
     shape(out, {a.size(1), b.size(2)});
     batched_addend(self, out);
 }
@@ -159,7 +172,8 @@ void matmul(at::Tensor out, at::Tensor a, at::Tensor b) {
 #define PRODUCT(NAME, OUT, CHECK, ...) OP(NAME, CHECK, rounded(OUT, [&](at::Tensor &target) { __VA_ARGS__; }))
 
 PRODUCT(aclnnMm, out, mm_check(self, mat2, out), at::mm_out(target, widened(self), widened(mat2)))
-PRODUCT(aclnnBatchMatMul, out, bmm_check(self, mat2, out), at::bmm_out(target, widened(self), widened(mat2)))
+PRODUCT(aclnnBatchMatMul, out, batch_check(self, mat2, out),
+        at::bmm_out(target, widened(self).expand({out.size(0), -1, -1}), widened(mat2).expand({out.size(0), -1, -1})))
 PRODUCT(aclnnMatmul, out, matmul_check(self, mat2, out), matmul(target, widened(self), widened(mat2)))
 // The second operand may be stored in blocks (format.h).
 PRODUCT(aclnnMatmulWeightNz, out, fractal_nz(mat2); one_narrow_dtype(self, mat2);

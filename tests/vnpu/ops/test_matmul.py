@@ -108,6 +108,19 @@ def test_dot_of_integers(dtype):
     assert "to have same dtype" in message
 
 
+@pytest.mark.parametrize(("one", "other"), [(1, 4), (4, 1), (1, 1)])
+def test_one_matrix_beside_a_batch(one, other):
+    a, b = random(one, 3, 5), random(other, 5, 6, seed=1)
+    out = torch.empty(max(one, other), 3, 6, device="npu")
+    aclnn.run("aclnnBatchMatMul", a.float().npu(), b.float().npu(), out, 1)
+    torch.testing.assert_close(out.cpu().double(), a @ b, rtol=1e-5, atol=1e-5)
+    status, message = aclnn.first_phase(
+        "aclnnBatchMatMul", torch.ones(2, 3, 5).npu(), torch.ones(3, 5, 6).npu(), out, 1
+    )
+    assert status == aclnn.INVALID_ARGUMENT
+    assert "mat2 has 3 matrices, expected 2" in message
+
+
 def test_products_in_place():
     check(
         lambda c, a, b: c.clone().addmm_(a, b, beta=0.5, alpha=3),
