@@ -2,6 +2,7 @@
 // gets.
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/native/DistributionTemplates.h>
 
 #include <algorithm>
 #include <cmath>
@@ -111,8 +112,16 @@ void normal_of(at::Tensor &out, const at::Tensor &mean, const at::Tensor &deviat
     out.copy_(z.mul_(deviation).add_(mean));
 }
 
-// Integers of [from, to), from 64 bits each: the bias is below 2^-64 times the range.
+// Integers of [from, to), from 64 bits each: the bias is below 2^-64 times the range. Of floating-point numbers only
+// those that no rounding moves out of it (ops-math: aclnn_random.cpp, updateFrom and updateTo, which are torch's).
 void integers(at::Tensor &result, int64_t from, int64_t to, uint64_t seed, uint64_t offset) {
+    if (result.is_floating_point())
+        AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, result.scalar_type(), "random", [&] {
+            const double largest = std::min(static_cast<double>(std::numeric_limits<scalar_t>::max()), 0x1p62);
+            if (std::abs(static_cast<double>(from)) < largest)
+                from = at::native::templates::update_from<scalar_t>(from);
+            if (std::abs(static_cast<double>(to)) < largest) to = at::native::templates::update_to<scalar_t>(to);
+        });
     const uint64_t range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
     const auto draw_integer = [=](int64_t, const Philox::Block &block, int k) {
         const auto above = static_cast<uint64_t>(static_cast<unsigned __int128>(Philox::wide(block, k)) * range >> 64);
