@@ -188,6 +188,7 @@ def header(
             f"#define OPERANDS_{name} {', '.join(checked)}",
             f"#define CHECKS_{name} {checks(name, rows.get(name))}",
             f"#define RESULTS_{name} {', '.join(results)}",
+            f"#define ONLY_OUT_{name} {', '.join(param for param, way in tensors(row).items() if way == 'out')}",
             f"#define INPUTS_{name} {', '.join(param for param, way in tensors(row).items() if way != 'out')}",
             f"#define OUTPUTS_{name} {', '.join(param for param, way in tensors(row).items() if way != 'in')}",
             f'#define NAMES_{name} "{",".join(names)}", {", ".join(names)}',

@@ -21,6 +21,7 @@
 #include "device/stream.h"
 #include "opapi/aclnn/check.h"
 #include "opapi/aclnn/dump.h"
+#include "opapi/aclnn/result_layout.h"
 #include "opapi/aclnn/tensor.h"
 
 struct aclOpExecutor;
@@ -183,7 +184,9 @@ std::string show_call(std::string_view names, const T &...values) {
                     into->take({INPUTS_##NAME}, {OUTPUTS_##NAME});                                                   \
                     return {};                                                                                       \
                 }                                                                                                    \
+                [[maybe_unused]] const auto laid_out = as_laid_out(ONLY_OUT_##NAME);                                 \
                 __VA_ARGS__;                                                                                         \
+                laid_out_again(laid_out);                                                                            \
                 if (vnpu::saturates()) [[unlikely]]                                                                  \
                     keep_finite_all(RESULTS_##NAME);                                                                 \
                 return {};                                                                                           \

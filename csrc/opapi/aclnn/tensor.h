@@ -110,6 +110,7 @@ class Operand : public at::Tensor, public Named {
 
     // Declares, in the first phase, that the kernel decides how much of this output it fills.
     void set_data_dependent();
+    bool data_dependent() const noexcept { return result_ != nullptr; }
     // Writes the result into this output and keeps its shape for aclGetViewShape.
     void publish(const at::Tensor &result);
     // What the kernel has written: the tensor, or as much of it as it has published.

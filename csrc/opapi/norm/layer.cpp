@@ -87,9 +87,10 @@ void give_gradients(const std::tuple<at::Tensor, at::Tensor, at::Tensor> &result
 void layer_norm_backward(Gradients gradients, const at::Tensor &grad, const at::Tensor &input,
                          at::IntArrayRef normalized, const at::Tensor &mean, const at::Tensor &rstd,
                          const at::Tensor &weight, const at::Tensor &bias, std::array<bool, 3> mask) {
-    // Of narrow operands ATen sums the parameters' gradients in their dtype, over all rows.
-    give_gradients(at::native_layer_norm_backward(widened(grad), widened(input), normalized, widened(mean),
-                                                  widened(rstd), widened(weight), widened(bias), mask),
+    // Of narrow operands ATen sums the parameters' gradients in their dtype, over all rows. It reads the statistics as
+    // if they were contiguous.
+    give_gradients(at::native_layer_norm_backward(widened(grad), widened(input), normalized, widened(mean).contiguous(),
+                                                  widened(rstd).contiguous(), widened(weight), widened(bias), mask),
                    gradients, mask);
 }
 
