@@ -5,6 +5,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
 #include "opapi/aclnn/unsigned.h"
 #include "opapi/elementwise/operands.h"
 
@@ -29,14 +30,36 @@ void no_truth(const ScalarArgument &number) {
         fail(FaultKind::InvalidArgument, "parameter {} is a boolean, which cannot be subtracted", number.parameter());
 }
 
+// out = self + alpha * other. With an alpha other than one, CANN's kernels compute narrow floats in fp32 (ops-math:
+// aclnn_add.cpp, aclnn_sub.cpp, axpy_apt.cpp); ATen's round the product as well.
+void sum(at::Tensor &out, const at::Tensor &self, const at::Tensor &other, const ScalarArgument &alpha,
+         bool minus = false) {
+    const auto compute = [&](at::Tensor &to, const at::Tensor &a, const at::Tensor &b, const at::Scalar &factor) {
+        minus ? at::sub_out(to, a, b, factor) : at::add_out(to, a, b, factor);
+    };
+    if (!narrow(out) || alpha.get().equal(1)) return compute(out, self, other, fitted(alpha, out));
+    rounded(out, [&](at::Tensor &to) { compute(to, widened(self), widened(other), computed(alpha, to)); });
+}
+
 // out = self - alpha * other. ATen subtracts no booleans; of two CANN gives the distance (ops-math: sub_dag.h).
-void subtract(at::Tensor &out, const at::Tensor &self, const at::Tensor &other, const at::Scalar &alpha) {
+void subtract(at::Tensor &out, const at::Tensor &self, const at::Tensor &other, const ScalarArgument &alpha) {
     const bool from_truth = self.scalar_type() == at::kBool, truth = other.scalar_type() == at::kBool;
     if (from_truth && truth)
-        alpha.toBool() ? at::logical_xor_out(out, self, other) : out.copy_(self);
+        alpha.get().toBool() ? at::logical_xor_out(out, self, other) : out.copy_(self);
     else
-        at::sub_out(out, from_truth ? self.to(other.scalar_type()) : self, truth ? other.to(self.scalar_type()) : other,
-                    alpha);
+        sum(out, from_truth ? self.to(other.scalar_type()) : self, truth ? other.to(self.scalar_type()) : other, alpha,
+            true);
+}
+
+void sum_relu(at::Tensor &out, const at::Tensor &self, const at::Tensor &other, const ScalarArgument &alpha) {
+    sum(out, self, other, alpha);
+    out.clamp_min_(0);
+}
+
+// A number beside float16 is one (ops-math: aclnn_mul.cpp); beside bfloat16 it is a float32, as for ATen.
+at::Tensor multiplier(const ScalarArgument &number, const at::Tensor &self) {
+    if (self.scalar_type() != at::kHalf || number.get().isComplex()) return number.number();
+    return at::native::wrapped_scalar_tensor(number.as(at::kHalf));
 }
 
 // In place also of integers, which the angles are cut to.
@@ -117,33 +140,29 @@ void log_adds(const Operand &out, const Operand &self, const Operand &other) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-SUM(aclnnAdd, out, binary(out, self, other, kAll), at::add_out(out, self, other, fitted(alpha, out)))
-SUM(aclnnAdds, out, with_number(out, self, other, kAll), at::add_out(out, self, other.number(), fitted(alpha, out)))
+SUM(aclnnAdd, out, binary(out, self, other, kAll), sum(out, self, other, alpha))
+SUM(aclnnAdds, out, with_number(out, self, other, kAll), sum(out, self, other.number(), alpha))
 SUM(aclnnAddV3, out, with_number(out, other, self, kNative | at::kInt | at::kChar),
-    at::add_out(out, self.number(), other, fitted(alpha, out)))
-SUM(aclnnInplaceAdd, selfRef, binary(selfRef, selfRef, other, kAll),
-    at::add_out(selfRef, selfRef, other, fitted(alpha, selfRef)))
-SUM(aclnnInplaceAdds, selfRef, with_number(selfRef, selfRef, other, kAll),
-    at::add_out(selfRef, selfRef, other.number(), fitted(alpha, selfRef)))
-SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts),
-    at::add_out(out, self, other, fitted(alpha, out)).clamp_min_(0))
+    sum(out, self.number(), other, alpha))
+SUM(aclnnInplaceAdd, selfRef, binary(selfRef, selfRef, other, kAll), sum(selfRef, selfRef, other, alpha))
+SUM(aclnnInplaceAdds, selfRef, with_number(selfRef, selfRef, other, kAll), sum(selfRef, selfRef, other.number(), alpha))
+SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts), sum_relu(out, self, other, alpha))
 SUM(aclnnInplaceAddRelu, selfRef, binary(selfRef, selfRef, other, kNative | kInts),
-    at::add_out(selfRef, selfRef, other, fitted(alpha, selfRef)).clamp_min_(0))
+    sum_relu(selfRef, selfRef, other, alpha))
 
-SUM(aclnnSub, out, binary(out, self, other, kAll), subtract(out, self, other, fitted(alpha, out)))
-SUM(aclnnSubs, out, with_number(out, self, other, kAll), subtract(out, self, other.number(), fitted(alpha, out)))
-SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kAll),
-    subtract(selfRef, selfRef, other, fitted(alpha, selfRef)))
+SUM(aclnnSub, out, binary(out, self, other, kAll), subtract(out, self, other, alpha))
+SUM(aclnnSubs, out, with_number(out, self, other, kAll), subtract(out, self, other.number(), alpha))
+SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kAll), subtract(selfRef, selfRef, other, alpha))
 SUM(aclnnInplaceSubs, selfRef, with_number(selfRef, selfRef, other, kAll),
-    subtract(selfRef, selfRef, other.number(), fitted(alpha, selfRef)))
-SUM(aclnnRsub, out, binary(out, self, other, kNumbers), at::sub_out(out, other, self, fitted(alpha, out)))
+    subtract(selfRef, selfRef, other.number(), alpha))
+SUM(aclnnRsub, out, binary(out, self, other, kNumbers), sum(out, other, self, alpha, true))
 SUM(aclnnRsubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    at::sub_out(out, other.number(), self, fitted(alpha, out)))
+    sum(out, other.number(), self, alpha, true))
 
 BINARY(aclnnMul, kAll, at::mul_out(out, self, other))
-BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, other.number()))
+BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, multiplier(other, self)))
 BINARY_INPLACE(aclnnInplaceMul, kAll, at::mul_out(selfRef, selfRef, other))
-BINARY_SCALAR_INPLACE(aclnnInplaceMuls, kAll, at::mul_out(selfRef, selfRef, other.number()))
+BINARY_SCALAR_INPLACE(aclnnInplaceMuls, kAll, at::mul_out(selfRef, selfRef, multiplier(other, selfRef)))
 
 OP(aclnnDiv, (binary(out, self, other, kAll), to_float(out)), at::div_out(out, self, other))
 OP(aclnnDivs, (with_number(out, self, other, kAll), to_float(out)), at::div_out(out, self, other.number()))

@@ -11,6 +11,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -91,7 +92,8 @@ at::Scalar value(const ScalarArgument &scalar, const Operands &list) {
 }
 // ... as sums take it.
 at::Scalar summed(const ScalarArgument &scalar, const Operands &list) {
-    return list.empty() ? scalar.get() : fitted(scalar, list.front());
+    if (list.empty()) return scalar.get();
+    return narrow(list.front()) ? scalar.as(at::kFloat) : fitted(scalar, list.front());
 }
 at::Scalar summed(const at::Tensor &scalar, const Operands &) { return scalar.item(); }
 at::Scalar value(const at::Tensor &scalar, const Operands &) { return scalar.item(); }
@@ -135,6 +137,13 @@ void by_floats(at::Tensor &result, const at::Tensor &value, Function function) {
         return std::pair<int64_t, int64_t>(std::numeric_limits<scalar_t>::min(), std::numeric_limits<scalar_t>::max());
     });
     result.copy_(wide.to(at::kDouble).round_().nan_to_num_(0).clamp_(low, high));
+}
+
+// Narrow floats are multiplied and added in fp32, and rounded once (ops-nn: foreach_add_list, foreach_sub_list).
+void sum(at::Tensor &result, const at::Tensor &a, const at::Tensor &b, const at::Scalar &alpha, bool minus = false) {
+    rounded(result, [&](at::Tensor &to) {
+        minus ? at::sub_out(to, widened(a), widened(b), alpha) : at::add_out(to, widened(a), widened(b), alpha);
+    });
 }
 
 // Integers to a negative power, at which ATen stops.
@@ -232,10 +241,10 @@ FOREACH_LIST(aclnnForeachPowList, kWithInt, at::pow_out(result, a, b))
        each([s = summed(SCALAR, out)](at::Tensor &result, const at::Tensor &a, const at::Tensor &b) { __VA_ARGS__; }, \
             out, x1, x2))
 
-FOREACH_WEIGHED(aclnnForeachAddList, kWithInt, alpha, at::add_out(result, a, b, s))
-FOREACH_WEIGHED(aclnnForeachAddListV2, kWithInt | kSmallInts, alpha, at::add_out(result, a, b, s))
-FOREACH_WEIGHED(aclnnForeachSubList, kWithInt | kSmallInts, alpha, at::sub_out(result, a, b, s))
-FOREACH_WEIGHED(aclnnForeachSubListV2, kWithInt | kSmallInts, alpha, at::sub_out(result, a, b, s))
+FOREACH_WEIGHED(aclnnForeachAddList, kWithInt, alpha, sum(result, a, b, s))
+FOREACH_WEIGHED(aclnnForeachAddListV2, kWithInt | kSmallInts, alpha, sum(result, a, b, s))
+FOREACH_WEIGHED(aclnnForeachSubList, kWithInt | kSmallInts, alpha, sum(result, a, b, s, true))
+FOREACH_WEIGHED(aclnnForeachSubListV2, kWithInt | kSmallInts, alpha, sum(result, a, b, s, true))
 FOREACH_WEIGHED(aclnnForeachLerpScalar, kNative, weight, at::lerp_out(result, a, b, s))
 
 // One scalar for all tensors: `result`, `a`, `s`.

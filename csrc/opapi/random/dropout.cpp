@@ -29,7 +29,8 @@ void probability(double prob) {
 void generate(at::Tensor &out, double drop, uint64_t seed, uint64_t offset) {
     at::Tensor mask = out.contiguous();
     const Philox philox(seed, offset);
-    const auto threshold = static_cast<uint64_t>(drop * 0x1p32);  // drop = 1: above every number
+    // Those below stay, as bernoulli_ has it: dropout in place draws the same elements. drop = 0: above every number.
+    const auto threshold = static_cast<uint64_t>((1 - drop) * 0x1p32);
     uint8_t *bytes = mask.mutable_data_ptr<uint8_t>();
     at::parallel_for(0, mask.numel(), 1024, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
@@ -37,7 +38,7 @@ void generate(at::Tensor &out, double drop, uint64_t seed, uint64_t offset) {
             for (int half = 0; half < 2; ++half) {
                 const Philox::Block block = philox(static_cast<uint64_t>(2 * i + half));
                 for (int bit = 0; bit < 4; ++bit)
-                    byte |= static_cast<uint8_t>((block[static_cast<size_t>(bit)] >= threshold) << (4 * half + bit));
+                    byte |= static_cast<uint8_t>((block[static_cast<size_t>(bit)] < threshold) << (4 * half + bit));
             }
             bytes[i] = byte;
         }

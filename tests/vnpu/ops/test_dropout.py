@@ -66,6 +66,15 @@ def test_same_seed_same_mask():
     assert not torch.equal(draw(), first)
 
 
+@pytest.mark.parametrize("p", [0.0, 0.3, 0.5, 1.0])
+def test_in_place_the_same_elements_stay(p):
+    x = torch.ones(1000, device="npu")
+    torch.manual_seed(2)
+    aside = functional.dropout(x, p)
+    torch.manual_seed(2)
+    assert aside.equal(functional.dropout(x, p, inplace=True))
+
+
 def test_layout_does_not_change_the_mask():
     for x in layouts(torch.ones(40, 50, dtype=torch.float64)):
         torch.npu.manual_seed(5)

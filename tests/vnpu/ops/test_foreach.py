@@ -90,6 +90,22 @@ def test_scalars(name: str, scalar: Any) -> None:
     check(lambda a: in_place(f"_foreach_{name}_")(a, scalar), *tensors(low=low), grad=False)
 
 
+ALPHA = 2663 / 2048  # a float32, and neither a float16 nor a bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["add", "sub"])
+def test_alpha_of_narrow_floats_is_not_rounded_apart(name: str, dtype: torch.dtype) -> None:
+    a, b = random(10_000).to(dtype), random(10_000, seed=1).to(dtype)
+    once = getattr(torch, name)(a.double(), b.double(), alpha=ALPHA).to(torch.float32).to(dtype)
+    function = getattr(torch, f"_foreach_{name}")
+    (found,) = function([a.npu()], [b.npu()], alpha=ALPHA)
+    single = getattr(torch, name)(a.npu(), b.npu(), alpha=ALPHA)
+    for each in (found, single):
+        off = (each.cpu().float() - once.float()).abs()
+        assert (off != 0).float().mean() < 1e-3 and off.max() <= torch.finfo(dtype).eps * 4
+
+
 def test_scalar_to_the_power_of_a_list() -> None:
     check(lambda a: torch._foreach_pow(1.5, a), *tensors(), grad=False)
 
