@@ -3,6 +3,7 @@
 #include <acl/error_codes/rt_error_codes.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -25,30 +26,30 @@ constexpr uint32_t kKnownFlags =
 
 // Every event can do what the flags ask for: synchronise, be queried, carry a time.
 aclrtEvent create(uint32_t flag) {
-    if ((flag & (ACL_EVENT_IPC | ACL_EVENT_EXTERNAL)) != 0)
-        fail(FaultKind::Unsupported,
-             "Events between processes and for captured graphs (flag {:#x}) do not exist on the "
-             "virtual NPU.",
-             flag);
-    if ((flag & ~kKnownFlags) != 0) fail(FaultKind::InvalidArgument, "flag is {:#x}, which has unknown bits.", flag);
+    if ((flag & ACL_EVENT_EXTERNAL) != 0)
+        fail(FaultKind::Unsupported, "Events for captured graphs (flag {:#x}) do not exist on the virtual NPU.", flag);
+    if ((flag & ~(kKnownFlags | ACL_EVENT_IPC)) != 0)
+        fail(FaultKind::InvalidArgument, "flag is {:#x}, which has unknown bits.", flag);
     Machine::instance().current();
-    return events.add(std::make_shared<Event>());
+    return events.add(std::make_shared<Event>((flag & ACL_EVENT_IPC) != 0 ? shared_marks() : nullptr));
 }
 
 // The latest events that were destroyed with a record behind them: streams can still wait for that. Between two devices
 // torch_npu 2.13 asks for just this: one device's queue thread records an event and destroys it
-// (NPUEventManager::LazyDestroy), then the other's waits for it. As many as its queues hold tasks.
+// (NPUEventManager::LazyDestroy), then the other's waits for it. As many as its queues hold tasks. (Events between
+// processes it destroys after that.)
 class Destroyed {
   public:
     void keep(std::shared_ptr<Event> event) {
-        if (!event->recorded()) return;
+        if (!event->recorded() || event->between_processes()) return;
         const std::lock_guard lock(mutex_);
         latest_.push_back(std::move(event));
         if (latest_.size() > kMost) latest_.pop_front();
     }
     std::shared_ptr<Event> find(const void *handle) const {
         const std::lock_guard lock(mutex_);
-        const auto it = std::find_if(latest_.rbegin(), latest_.rend(), [&](const auto &e) { return e.get() == handle; });
+        const auto it =
+            std::find_if(latest_.rbegin(), latest_.rend(), [&](const auto &e) { return e.get() == handle; });
         return it != latest_.rend() ? *it : nullptr;
     }
 
@@ -150,6 +151,25 @@ aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endE
         const auto from = events.find(startEvent)->time();
         const auto to = events.find(endEvent)->time();
         required(ms, "ms") = std::chrono::duration<float, std::milli>(to - from).count();
+    };
+}
+
+// An address that other processes on this machine can open while the event lives.
+aclError aclrtIpcGetEventHandle(aclrtEvent event, aclrtIpcEventHandle *handle) {
+    return VNPU_API(event, handle) {
+        static_assert(sizeof(MarksAddress) <= sizeof handle->reserved);
+        const MarksAddress address = events.find(event)->address();
+        required(handle, "handle") = {};
+        std::memcpy(handle->reserved, &address, sizeof address);
+    };
+}
+
+aclError aclrtIpcOpenEventHandle(aclrtIpcEventHandle handle, aclrtEvent *event) {
+    return VNPU_API(event) {
+        MarksAddress address;
+        std::memcpy(&address, handle.reserved, sizeof address);
+        Machine::instance().current();
+        required(event, "event") = events.add(Event::open(address));
     };
 }
 

@@ -76,7 +76,6 @@ VNPU_UNSUPPORTED(aclrtGetErrorVerbose, kRecovery)
 VNPU_UNSUPPORTED(aclrtRepairError, kRecovery)
 
 // Deliberately absent, because to torch_npu their presence is a promise. tests/vnpu/test_error.py has them by name.
-//   aclrtIpcGetEventHandle, aclrtIpcOpenEventHandle   "events can be shared between processes"
 //   aclRfft1D                 without it torch.fft.rfft multiplies by a matrix, which works
 //   aclStressDetect           a test of the hardware; torch_npu.npu.stress_detect() says that it was not made
 //   aclsk* (libascendsk), dcmi* (libdcmi), libascend_ml, libatb, libmspti, libmsprofiler   whole libraries; without

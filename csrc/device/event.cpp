@@ -1,6 +1,9 @@
 #include "device/event.h"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <set>
 
 #include "device/abort.h"
@@ -46,12 +49,24 @@ Ahead &ahead() {
     return *records;
 }
 
-template <class State>
-bool has_run(State &state, uint64_t record) {
-    return state.completed.load() >= record || ahead().has(&state, record) || state.completed.load() >= record;
+bool has_run(const EventMarks &marks, uint64_t record) {
+    return marks.completed.load() >= record || ahead().has(&marks, record) || marks.completed.load() >= record;
 }
 
 }  // namespace
+
+std::shared_ptr<Event> Event::open(const MarksAddress &address) {
+    return std::make_shared<Event>(open_marks(address), address.process);
+}
+
+// Whether the record has run by then. Fault InvalidHandle when another process was to do it and has ended.
+bool Event::runs(const State &state, uint64_t record, Clock::time_point until) {
+    if (state.marks.bell.wait([&] { return has_run(state.marks, record); }, until)) return true;
+    if (state.recorder != 0 && kill(state.recorder, 0) != 0 && errno == ESRCH)
+        fail(FaultKind::InvalidHandle, "Process {} has ended before it came to the event that it records.",
+             state.recorder);
+    return false;
+}
 
 uint64_t Event::next_id() noexcept {
     static std::atomic<uint64_t> last{0};
@@ -59,16 +74,19 @@ uint64_t Event::next_id() noexcept {
 }
 
 void Event::record(Stream &stream) {
+    if (state_->recorder != 0)
+        fail(FaultKind::Unsupported,
+             "Only the process that made an event records it on the virtual NPU: here it is {}.", state_->recorder);
     if (capture_record(id_, stream)) return;
-    const uint64_t generation = state_->requested.fetch_add(1) + 1;
+    const uint64_t generation = marks().requested.fetch_add(1) + 1;
     const auto reached = [state = state_, generation](std::optional<Fault> failure) {
-        state->time.store(Clock::now().time_since_epoch().count());
+        state->marks.time.store(Clock::now().time_since_epoch().count());
         {
             const std::lock_guard lock(state->failure_mutex);
             state->failure = std::move(failure);
         }
-        ahead().ran(state.get(), generation, state->completed);
-        state->bell.ring();
+        ahead().ran(&state->marks, generation, state->marks.completed);
+        state->marks.bell.ring();
     };
     try {
         stream.submit(
@@ -81,21 +99,19 @@ void Event::record(Stream &stream) {
 
 void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
     if (capture_wait(id_, stream)) return;
-    const uint64_t generation = state_->requested.load();
-    if (generation <= state_->forgotten.load() || has_run(*state_, generation)) return;
+    const uint64_t generation = marks().requested.load();
+    if (generation <= marks().forgotten.load() || has_run(marks(), generation)) return;
     state_->holding.fetch_add(1);
     const auto wait = [state = state_, generation, limit, id = id_] {
+        const std::unique_ptr<State, void (*)(State *)> held(state.get(), [](State *s) { s->holding.fetch_sub(1); });
         const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
-        const auto ran = [&] { return has_run(*state, generation); };
-        bool reached = false, late = false;
-        while (!reached && !late && !aborting(current_worker()->device())) {
+        for (bool late = false; !late;) {
+            if (aborting(current_worker()->device())) fail_aborted(current_worker()->device());
             const Clock::time_point look = Clock::now() + kLook;
             late = deadline && *deadline <= look;
-            reached = state->bell.wait(ran, late ? deadline : look);
+            if (runs(*state, generation, late ? *deadline : look)) return;
         }
-        state->holding.fetch_sub(1);
-        if (!reached && !late) fail_aborted(current_worker()->device());
-        if (!reached) fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
+        fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
     };
     try {
         stream.submit(make_task("EventWait", wait, true));
@@ -106,15 +122,24 @@ void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit)
 }
 
 bool Event::done() const noexcept {
-    const uint64_t generation = state_->requested.load();
-    return generation <= state_->forgotten.load() || has_run(*state_, generation);
+    const uint64_t generation = marks().requested.load();
+    return generation <= marks().forgotten.load() || has_run(marks(), generation);
 }
 
 void Event::synchronize(Deadline deadline) const {
-    const uint64_t generation = state_->requested.load();
-    if (generation <= state_->forgotten.load()) return;
-    if (!state_->bell.wait([&] { return has_run(*state_, generation); }, deadline))
-        fail(FaultKind::EventTimeout, "Event {} was not reached within the time-out.", id_);
+    const uint64_t generation = marks().requested.load();
+    if (generation <= marks().forgotten.load()) return;
+    bool ran = false;
+    if (state_->recorder == 0) {
+        ran = marks().bell.wait([&] { return has_run(marks(), generation); }, deadline);
+    } else {
+        Clock::time_point look{};
+        while (!ran && (!deadline || look < *deadline)) {
+            look = std::min(Clock::now() + kLook, deadline.value_or(Clock::time_point::max()));
+            ran = runs(*state_, generation, look);
+        }
+    }
+    if (!ran) fail(FaultKind::EventTimeout, "Event {} was not reached within the time-out.", id_);
     const std::lock_guard lock(state_->failure_mutex);
     if (!state_->failure) return;
     seen(*state_->failure);
@@ -122,9 +147,10 @@ void Event::synchronize(Deadline deadline) const {
 }
 
 void Event::reset(Stream &stream) {
-    const auto forget = [state = state_, generation = state_->requested.load()] {
-        uint64_t before = state->forgotten.load();
-        while (before < generation && !state->forgotten.compare_exchange_weak(before, generation)) {
+    const auto forget = [state = state_, generation = marks().requested.load()] {
+        std::atomic<uint64_t> &forgotten = state->marks.forgotten;
+        uint64_t before = forgotten.load();
+        while (before < generation && !forgotten.compare_exchange_weak(before, generation)) {
         }
     };
     stream.submit(make_task("EventReset", forget, true));
@@ -134,7 +160,7 @@ Clock::time_point Event::time() const {
     if (!recorded() || !done())
         fail(FaultKind::NotReady, "Event {} has no time yet: {}.", id_,
              recorded() ? "its stream has not reached it" : "it was never recorded");
-    return Clock::time_point(Clock::duration(state_->time.load()));
+    return Clock::time_point(Clock::duration(marks().time.load()));
 }
 
 }  // namespace vnpu

@@ -7,13 +7,17 @@
 #include <mutex>
 #include <optional>
 
-#include "device/doorbell.h"
+#include "device/shared_marks.h"
 #include "device/stream.h"
 
 namespace vnpu {
 
 class Event {
   public:
+    Event() : Event(nullptr) {}
+    // One whose marks other processes see, or (`recorder`) one that another process records.
+    explicit Event(std::shared_ptr<EventMarks> shared, pid_t recorder = 0)
+        : state_(std::make_shared<State>(std::move(shared), recorder)) {}
     void record(Stream &stream);
     // Later tasks of `stream` start only after the latest record() so far has run; it fails with EventTimeout where
     // that takes longer than `limit`. Returns at once.
@@ -22,7 +26,7 @@ class Event {
     bool holds_done() const noexcept { return state_->holding.load() == 0; }
     // Whether the latest record() has run; true when there was none.
     bool done() const noexcept;
-    bool recorded() const noexcept { return state_->requested.load() > state_->forgotten.load(); }
+    bool recorded() const noexcept { return marks().requested.load() > marks().forgotten.load(); }
     // Waits for the latest record(); then throws the failure that its stream had come to, if any. Fault EventTimeout.
     void synchronize(Deadline deadline = std::nullopt) const;
     // Forgets the records so far, as part of `stream`; who waits for one of them goes on waiting for it.
@@ -30,19 +34,28 @@ class Event {
     // When the latest record() ran, on the host's clock. Fault NotReady before that.
     Clock::time_point time() const;
     uint64_t id() const noexcept { return id_; }
+    bool between_processes() const noexcept { return state_->shared != nullptr; }
+    // Where another process finds it. Fault InvalidArgument unless it was made for that.
+    MarksAddress address() const { return address_of(marks()); }
+    // The event at the address. Fault InvalidArgument.
+    static std::shared_ptr<Event> open(const MarksAddress &address);
 
   private:
     struct State {  // outlives the event: tasks in flight hold it
-        // Records are numbered from 1 for as long as the event lives. `forgotten`: the last before the latest reset.
-        std::atomic<uint64_t> requested{0}, completed{0}, forgotten{0};
-        std::atomic<Clock::rep> time{0};
+        State(std::shared_ptr<EventMarks> others, pid_t by)
+            : shared(std::move(others)), marks(shared ? *shared : own), recorder(by) {}
+        EventMarks own;
+        const std::shared_ptr<EventMarks> shared;
+        EventMarks &marks;
+        const pid_t recorder;  // the process, if it is another
         std::atomic<uint32_t> holding{0};
-        mutable Doorbell bell;
         std::mutex failure_mutex;
         std::optional<Fault> failure;  // the stream's, when the latest record() ran
     };
+    EventMarks &marks() const noexcept { return state_->marks; }
+    static bool runs(const State &state, uint64_t record, Clock::time_point until);
     static uint64_t next_id() noexcept;
-    std::shared_ptr<State> state_ = std::make_shared<State>();
+    std::shared_ptr<State> state_;
     uint64_t id_ = next_id();
 };
 

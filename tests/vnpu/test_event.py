@@ -206,7 +206,7 @@ def test_unknown_handles() -> None:
     assert code("aclrtSynchronizeEvent", 0) == ascendcl.RT_INVALID_HANDLE
 
 
-def test_events_between_processes_are_refused() -> None:
+def test_events_for_captured_graphs_are_refused() -> None:
     out = ctypes.c_void_p()
-    assert code("aclrtCreateEventExWithFlag", ctypes.byref(out), 0x40) == ascendcl.UNSUPPORTED
-    assert "between processes" in ascendcl.message()
+    assert code("aclrtCreateEventExWithFlag", ctypes.byref(out), 0x20) == ascendcl.UNSUPPORTED
+    assert "captured graphs" in ascendcl.message()

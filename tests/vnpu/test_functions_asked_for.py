@@ -11,8 +11,6 @@ from torchport import vnpu
 
 # What torch_npu 2.13 looks up and does not find, and why that is meant (csrc/ascendcl/unsupported.cpp).
 ABSENT = {
-    "aclrtIpcGetEventHandle": "its presence promises events between processes",
-    "aclrtIpcOpenEventHandle": "its presence promises events between processes",
     "aclRfft1D": "without it torch.fft.rfft takes a way that works",
     "aclRfft1DGetWorkspaceSize": "of aclRfft1D",
     "aclStressDetect": "a test of the hardware; torch_npu says that it was not made",
