@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check models distributed kills exits libraries conformance mutation verdict corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check models ports distributed kills exits libraries conformance mutation verdict corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -54,6 +54,9 @@ install-check: setup ## `pip install` of this checkout into an environment of it
 
 models: setup ## the comparisons of whole models that are too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/models -m slow
+
+ports: setup ## the ports of more scripts, and of more that are broken: too long for `make test` (20 minutes)
+	$(BIN)/python -m pytest $(WORKERS) tests/vnpu/port -m slow
 
 distributed: setup ## jobs of 4 ranks, and every fault in every collective: too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/distributed -m slow

@@ -24,6 +24,7 @@ SINGLE = {
     "vae/train.py": (["--epochs", "1"], 15, 1),
     "reinforce/train.py": (["--episodes", "8"], 8, 1),
 }
+IN_MAKE_TEST = {"gpt/train.py", "gan/train.py"}  # the others in `make ports`
 # These have tests of their own.
 ELSEWHERE = {"digits/train.py": "test_ported_digits.py", "apex/train.py": "../test_example_apex.py"}
 
@@ -44,7 +45,9 @@ def port(name: str, out: Path, arguments: list[str]) -> tuple[int, dict[str, obj
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in IN_MAKE_TEST)) for name in SINGLE]
+)
 def test_trains_like_the_original(name: str, tmp_path: Path) -> None:
     arguments, steps, places = SINGLE[name]
     code, result = port(name, tmp_path / "out", arguments)

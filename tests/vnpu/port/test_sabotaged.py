@@ -1,4 +1,5 @@
-"""A part of `make verdict`: three scripts as they are and with four faults each, and what `torchport port` says."""
+"""A part of `make verdict`: three scripts as they are and with four faults each, and what `torchport port` says.
+`make test` has one of the scripts, `make ports` all."""
 
 from __future__ import annotations
 
@@ -21,6 +22,10 @@ CELLS = {
 }
 
 
+IN_MAKE_TEST = "mlp"
+SCRIPTS = [pytest.param(script, marks=[pytest.mark.slow] * (script != IN_MAKE_TEST)) for script in CELLS]
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> ports.Ports:
     return ports.Ports(tmp_path_factory.mktemp("verdict"), jobs=1)
@@ -33,14 +38,19 @@ def healthy(made: ports.Ports) -> Callable[[str], Row]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("script", CELLS)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_a_healthy_port_holds(healthy: Callable[[str], Row], script: str) -> None:
     assert healthy(script) == Row(HOLDS)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("script", "column"), [(script, column) for script in CELLS for column in CELLS[script]]
+    ("script", "column"),
+    [
+        pytest.param(script, column, marks=[pytest.mark.slow] * (script != IN_MAKE_TEST))
+        for script in CELLS
+        for column in CELLS[script]
+    ],
 )
 def test_a_faulty_port_does_not_hold(
     made: ports.Ports, healthy: Callable[[str], Row], script: str, column: str

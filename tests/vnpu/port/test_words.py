@@ -80,6 +80,13 @@ ROWS = {
 }
 
 
+# Each of these is near a row that `make test` has.
+FOR_MAKE_PORTS = {
+    "acc", "acccount", "cudaseed", "devinit", "grad", "dp", "comp2", "comp3", "exit3", "slow", "evalonly",
+    "ddp of two",
+}  # fmt: skip
+
+
 class Ended(NamedTuple):
     """How a command ended, what it said, and what it kept in result.json."""
 
@@ -164,7 +171,9 @@ SABOTAGES = {"no step": _without_step, "three times the rate": _three_times, "on
 CASES_CHANGED = ("classifier.py", "cudaseed.py")
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in FOR_MAKE_PORTS)) for name in ROWS]
+)
 def test_the_word(name: str, tmp_path: Path) -> None:
     row = ROWS[name]
     data = run_row(name, tmp_path).data
@@ -176,7 +185,7 @@ def test_the_word(name: str, tmp_path: Path) -> None:
         assert [data["runs"][side]["status"] for side in ("reference", "npu")] == [3, 3]
 
 
-@pytest.mark.parametrize("case", CASES_CHANGED)
+@pytest.mark.parametrize("case", [CASES_CHANGED[0], pytest.param(CASES_CHANGED[1], marks=pytest.mark.slow)])
 def test_a_broken_port_never_holds(case: str, tmp_path: Path) -> None:
     ended = sabotage(tmp_path, case)
     assert ended[""].data["verdict"] == "holds", "else the next lines show nothing"
