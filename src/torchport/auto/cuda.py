@@ -122,6 +122,13 @@ class Cuda:
         self._patches.set(owner, name, disguise(call, original))
 
     def _resolve(self, name: str) -> Any:
+        # torch_npu's modules are attributes of torch, not imported by these names: importing `torch.npu.amp` would run
+        # them once more, for classes that are not the ones in use.
+        where, *path = name.split(".")
+        try:
+            return functools.reduce(getattr, path, {"torch": self._torch}[where])
+        except (KeyError, AttributeError):
+            pass
         try:
             return pkgutil.resolve_name(name)
         except (ImportError, AttributeError):

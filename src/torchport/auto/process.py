@@ -12,7 +12,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from torchport import audit, standins, vnpu
-from torchport.auto import compilers, distributed, loading, precision, profiling
+from torchport.auto import compilers, distributed, loading, npu_faults, precision, profiling
 from torchport.auto.cuda import Cuda
 from torchport.auto.devices import Devices
 from torchport.auto.environment import translate
@@ -61,6 +61,7 @@ class Process:
         _translate_environment()
         fallbacks = count_fallbacks(torch, log)
         patches.on_undo(fallbacks._destroy)
+        npu_faults.patch(torch, patches)  # before devices: what they hand on is the NPU's name
         Devices(torch, patches, log).patch()
         profiling.patch(torch, patches, log)  # before torch.cuda: nvtx is a part of it
         Cuda(torch, patches, log).patch()

@@ -5,6 +5,7 @@ The checks of each block are the rows of one table: what torch_npu's own transfe
 do that is hard to see.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -142,6 +143,56 @@ def check_default_generators():
     first = torch.rand(3, device="cuda")
     torch.cuda.manual_seed(7)
     assert torch.equal(first.cpu(), torch.rand(3, device="cuda").cpu())
+
+
+# What torch_npu 2.13.0 itself gets wrong.
+
+
+def check_fused_optimizers_with_torch_npu_s_scaler():
+    for scaler in (torch.cuda.amp.GradScaler(), torch.amp.GradScaler("cuda")):
+        weights = []
+        for fused in (True, False):
+            torch.manual_seed(3)
+            model = torch.nn.Linear(4, 4).cuda()
+            optimizer = torch.optim.AdamW(model.parameters(), fused=fused)
+            for factor in (1.0, float("inf"), 1.0):  # the second step is left out
+                optimizer.zero_grad()
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = model(torch.ones(2, 4, device="cuda")).float().square().mean() * factor
+                scaler.scale(loss).backward()
+                with contextlib.redirect_stdout(sys.stderr):  # torch_npu's tells of steps that it leaves out
+                    scaler.step(optimizer)
+                    scaler.update()
+            assert getattr(optimizer, "_step_supports_amp_scaling", False) is fused
+            weights.append(model.weight.detach().cpu())
+        torch.testing.assert_close(*weights, rtol=1e-3, atol=1e-5)
+
+
+def check_windows_without_a_dtype():
+    for name in ("bartlett", "blackman", "hamming", "hann", "kaiser"):
+        window = getattr(torch, f"{name}_window")
+        assert window(8, device="cuda").device.type == "npu"
+        for options in ({}, {"dtype": torch.float32}, {"periodic": False}):
+            torch.testing.assert_close(window(8, device="cuda", **options).cpu(), window(8, **options))
+        assert window(8, dtype=torch.float64).dtype == torch.float64
+    assert torch.kaiser_window(8, device="cuda", requires_grad=True).requires_grad
+
+
+def check_forward_over_reverse():
+    def curvature(x, weight):
+        return torch.func.hessian(lambda x: (torch.nn.functional.linear(x, weight) ** 3).sum())(x)
+
+    def slope(x, weight):
+        return torch.func.jvp(torch.func.grad(lambda x: ((x @ weight.t()) ** 3).sum()), (x,), (x,))[1]
+
+    x, weight = torch.randn(2, 4), torch.randn(3, 4)
+    for function in (curvature, slope):
+        found, expected = function(x.cuda(), weight.cuda()).cpu(), function(x, weight)
+        assert expected.abs().max() > 0.1
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    with torch.profiler.profile() as profile:
+        x.cuda() @ weight.cuda().t()
+    assert not {"aten::mm", "aten::bmm"} & {event.name for event in profile.events()}, "torch_npu's own again"
 
 
 # What is hard to see (section numbers: the survey's patterns).
