@@ -88,6 +88,29 @@ class AfterImport:
             sys.meta_path.remove(self)
 
 
+def _after_execution(
+    module: ModuleType, spec: ModuleSpec, action: Callable[[ModuleType], object]
+) -> Callable[[], None]:
+    """Call `action(module)` when the module whose code runs now has been executed: `_load_unlocked` of importlib sets
+    an attribute of its spec then (Python 3.8 to 3.14)."""
+    waiting: list[Callable[[ModuleType], object]] = vars(spec).setdefault("_torchport_waiting", [])
+    waiting.append(action)
+    if len(waiting) == 1:
+        kind = type(spec)
+
+        class Executing(kind):  # type: ignore[misc, valid-type]
+            def __setattr__(self, name: str, value: object) -> None:
+                super().__setattr__(name, value)
+                if name == "_initializing" and not value:
+                    spec.__class__ = kind
+                    actions = vars(spec).pop("_torchport_waiting")
+                    for act in actions if sys.modules.get(spec.name) is module else ():  # else it has failed
+                        act(module)
+
+        spec.__class__ = Executing
+    return lambda: waiting.remove(action) if action in waiting else None
+
+
 def after_import(name: str, action: Callable[[ModuleType], object]) -> Callable[[], None]:
     """Call `action(module)` once the top-level module `name` has been executed; at once if it already has.
 
@@ -95,6 +118,9 @@ def after_import(name: str, action: Callable[[ModuleType], object]) -> Callable[
     """
     module = sys.modules.get(name)
     if module is not None:
+        spec = module.__spec__
+        if spec is not None and getattr(spec, "_initializing", False):
+            return _after_execution(module, spec, action)
         action(module)
         return lambda: None
     finder = AfterImport(name, action)
