@@ -195,13 +195,12 @@ OP(aclnnLogSigmoidBackward, backward(gradOutput, self, gradInput);
        at::mul_out(target, widened(gradOutput), widened(self).neg().sigmoid_());
    }))
 
-// CANN documents the tanh form for aclnnGelu and its gradient, and torch_npu calls them whatever `approximate` says.
-// The exact mode of the virtual NPU has the CPU's numbers for F.gelu's default: the erf form.
-OP(aclnnGelu, unary(self, out); same_dtype(out, self), at::gelu_out(out, self, "none"))
+// The tanh form (ops-nn: gelu_dag.h, gelu_grad_dag.h); torch_npu 2.13 calls these two whatever `approximate` says.
+OP(aclnnGelu, unary(self, out); same_dtype(out, self), at::gelu_out(out, self, "tanh"))
 OP(aclnnGeluV2, unary(x, y); same_dtype(y, x);
    gelu_number(approximate), at::gelu_out(y, x, approximate == 1 ? "tanh" : "none"))
 OP(aclnnGeluBackward, gelu_backward_check(gradOutput, self, gradInput),
-   gelu_backward(gradInput, gradOutput, self, "none"))
+   gelu_backward(gradInput, gradOutput, self, "tanh"))
 OP(aclnnGeluBackwardV2, gelu_backward_check(gradOutput, self, gradInput);
    gelu_name(approximate), gelu_backward(gradInput, gradOutput, self, approximate))
 ACTIVATION(aclnnSilu, unary, at::silu_out(out, self))

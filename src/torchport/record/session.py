@@ -162,6 +162,10 @@ class Session:
             from torchport.record import port_side
 
             patches.on_undo(port_side.apply(torch, self._note).undo)
+        if self._options.side in (REFERENCE, CUDA):
+            from torchport.record import gelu
+
+            gelu.install(torch, "CPU" if self._options.side == REFERENCE else "CUDA", patches, self._note)
         self._recorder.parts += self._parts(torch, patches)
         if self._options.side:
             drawn = self._drawn if self._options.side in (PORT, NPU) else None
