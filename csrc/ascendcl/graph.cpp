@@ -4,6 +4,12 @@
 
 #include <acl/acl_rt.h>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "device/capture.h"
@@ -73,6 +79,30 @@ aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
 
 aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream) {
     return VNPU_API(modelRI, stream) { models.find(modelRI)->execute(*Machine::instance().stream(stream)); };
+}
+
+// A list of events for chrome://tracing, as of the real runtime (runtime: Stream::TraceEventToJson). Times are places
+// in the order of the tasks; the virtual NPU's kernels have no arguments in memory, so `flags` changes nothing.
+aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t flags) {
+    return VNPU_API(modelRI, path, flags) {
+        acl::not_null(path, "path");
+        if (flags > ACL_MDLRI_DEBUG_JSON_PRINT_VERBOSE)
+            fail(FaultKind::InvalidArgument, "flags is {}; it is 0 (summary) or 1 (verbose).", flags);
+        const auto graph = models.find(modelRI);
+        std::string text;
+        for (size_t i = 0; const Graph::Listed &task : graph->list()) {
+            fmt::format_to(
+                std::back_inserter(text),
+                "{}\n{{\"name\":\"{}\",\"pid\":\"aclGraph\",\"tid\":\"stream {}\",\"ts\":{},\"dur\":1,"
+                "\"ph\":\"X\",\"args\":{{\"Model Id\":{},\"Stream Id\":{},\"Task Id\":{},\"Task Type\":\"{}\"}}}}",
+                i == 0 ? "" : ",", task.name, task.stream, i, graph->id(), task.stream, i,
+                task.name.starts_with("acl") ? "KERNEL" : task.name);
+            ++i;
+        }
+        std::ofstream file(path);
+        if (!(file << '[' << text << "\n]\n").flush())
+            fail(FaultKind::InvalidArgument, "path is {}, which cannot be written: {}.", path, std::strerror(errno));
+    };
 }
 
 aclError aclmdlRIDestroy(aclmdlRI modelRI) {

@@ -19,7 +19,7 @@ VNPU_UNSUPPORTED(rtGetC2cCtrlAddr, kBinary)
 
 // --- graph capture, beyond what graph.cpp has
 constexpr const char *kCapture =
-    "The virtual NPU captures and replays graphs, but cannot change, branch in or print a captured one.";
+    "The virtual NPU captures and replays graphs, but cannot change or branch in a captured one.";
 VNPU_UNSUPPORTED(aclmdlRICaptureTaskGrpBegin, kCapture)
 VNPU_UNSUPPORTED(aclmdlRICaptureTaskGrpEnd, kCapture)
 VNPU_UNSUPPORTED(aclmdlRICaptureTaskUpdateBegin, kCapture)
@@ -29,7 +29,6 @@ VNPU_UNSUPPORTED(aclmdlRICondHandleCreate, kCapture)
 VNPU_UNSUPPORTED(aclmdlRICondHandleGetCondPtr, kCapture)
 VNPU_UNSUPPORTED(aclmdlRIAddCondTask, kCapture)
 VNPU_UNSUPPORTED(aclmdlRIDebugPrint, kCapture)
-VNPU_UNSUPPORTED(aclmdlRIDebugJsonPrint, kCapture)
 
 // --- profiling
 constexpr const char *kProfiling = "The virtual NPU has no profiler behind this interface yet.";

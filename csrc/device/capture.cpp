@@ -57,17 +57,28 @@ FaultKind in_replay(FaultKind kind) noexcept {
 Graph::Graph() : id_(next_id()) {}
 
 Graph::~Graph() {
-    for (Task *task : tasks_) task->retire();
+    for (const Kept &kept : tasks_) kept.task->retire();
 }
 
-void Graph::keep(std::unique_ptr<Task> task) { tasks_.push_back(task.release()); }
+void Graph::keep(int stream, std::unique_ptr<Task> task) { tasks_.push_back({stream, task.release()}); }
+
+void Graph::check_complete() const {
+    if (!complete_.load(std::memory_order_acquire))
+        fail(FaultKind::InvalidArgument, "Graph {} cannot run or be printed: its capture has not been ended.", id_);
+}
+
+std::vector<Graph::Listed> Graph::list() const {
+    check_complete();
+    std::vector<Listed> tasks;
+    for (const Kept &kept : tasks_) tasks.push_back({kept.stream, kept.task->name()});
+    return tasks;
+}
 
 void Graph::execute(Stream &stream) {
-    if (!complete_.load(std::memory_order_acquire))
-        fail(FaultKind::InvalidArgument, "Graph {} cannot run: its capture has not been ended.", id_);
+    check_complete();
     stream.submit(make_task("GraphExecute", [self = shared_from_this()] {
         const std::lock_guard lock(self->running_);
-        for (Task *task : self->tasks_) {
+        for (const auto &[origin, task] : self->tasks_) {
             try {
                 task->run();
             } catch (const Fault &fault) {
@@ -130,7 +141,7 @@ bool capture(Stream &stream, std::unique_ptr<Task> &task) {
     const std::lock_guard lock(all.mutex);
     const auto found = all.by_stream.find(stream.id());
     if (found == all.by_stream.end()) return false;
-    found->second.graph->keep(std::move(task));
+    found->second.graph->keep(stream.id(), std::move(task));
     return true;
 }
 

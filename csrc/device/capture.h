@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "device/stream.h"
@@ -25,8 +26,14 @@ class Graph : public std::enable_shared_from_this<Graph> {
 
     uint32_t id() const noexcept { return id_; }
     size_t size() const noexcept { return tasks_.size(); }
-    // Takes part in the capture under the capture's lock.
-    void keep(std::unique_ptr<Task> task);
+    // A task of that stream takes part in the capture, under the capture's lock.
+    void keep(int stream, std::unique_ptr<Task> task);
+    struct Listed {
+        int stream;
+        std::string name;
+    };
+    // The tasks in their order. Fault InvalidArgument before the capture has ended.
+    std::vector<Listed> list() const;
     // Its capture has ended: nothing is added any more.
     void complete() noexcept { complete_.store(true, std::memory_order_release); }
     // Runs all tasks, in order, as one task of `stream`. Stops at the first that fails, under its name. Fault
@@ -34,10 +41,15 @@ class Graph : public std::enable_shared_from_this<Graph> {
     void execute(Stream &stream);
 
   private:
+    struct Kept {
+        int stream;
+        Task *task;
+    };
+    void check_complete() const;
     const uint32_t id_;
     std::atomic<bool> complete_{false};
     std::mutex running_;  // a task may be run by one worker at a time
-    std::vector<Task *> tasks_;
+    std::vector<Kept> tasks_;
 };
 
 // Whether any stream is captured now: a look without a lock, for every submitted task.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 
 import ascendcl
 import pytest
@@ -74,3 +75,25 @@ def test_a_graph_whose_stream_was_destroyed_does_not_run() -> None:
     acl("aclrtDestroyStream", queue)
     assert code("aclmdlRIExecuteAsync", graph, 0) == ascendcl.RT_PARAM_INVALID
     acl("aclmdlRIDestroy", graph)
+
+
+def test_a_graph_is_printed_for_people(tmp_path) -> None:
+    """As events of a trace, in the order in which they run."""
+    place = tmp_path / "graph.json"
+    with stream() as queue, device_memory(16) as address:
+        acl("aclmdlRICaptureBegin", queue, 2)
+        for value in (7, 8):
+            acl("aclrtMemsetAsync", address, 16, value, 16, queue)
+        graph = captured_by(queue)
+        assert code("aclmdlRIDebugJsonPrint", graph, str(place).encode(), 0) == ascendcl.RT_PARAM_INVALID
+        assert end(queue) == graph
+        acl("aclmdlRIDebugJsonPrint", graph, str(place).encode(), 0)
+        events = json.loads(place.read_text())
+        assert [(event["ph"], event["ts"], event["args"]["Task Id"]) for event in events] == [
+            ("X", 0, 0), ("X", 1, 1),
+        ]  # fmt: skip
+        assert events[0]["name"] and events[0]["name"] == events[1]["name"]
+        assert code("aclmdlRIDebugJsonPrint", graph, str(tmp_path).encode(), 0) == ascendcl.RT_PARAM_INVALID
+        assert "cannot be written: Is a directory" in ascendcl.message()
+        assert code("aclmdlRIDebugJsonPrint", graph, str(place).encode(), 2) == ascendcl.RT_PARAM_INVALID
+        acl("aclmdlRIDestroy", graph)

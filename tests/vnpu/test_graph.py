@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 import torch_npu  # noqa: F401
@@ -153,3 +155,13 @@ def test_waiting_inside_a_capture_is_refused() -> None:
     graph.replay()
     assert y.cpu().tolist() == [2.0, 2.0]
     assert not torch.npu.is_current_stream_capturing()
+
+
+def test_a_graph_tells_its_operators(tmp_path) -> None:
+    x = torch.ones(4, device="npu")
+    graph = torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        (x * 2).exp()
+    graph.debug_dump(str(tmp_path / "graph.json"))
+    names = [event["name"] for event in json.loads((tmp_path / "graph.json").read_text())]
+    assert [name for name in names if name.startswith("aclnn")] == ["aclnnMuls", "aclnnExp"]

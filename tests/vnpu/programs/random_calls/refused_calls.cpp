@@ -38,7 +38,6 @@ std::vector<Call> refused_calls() {
         REFUSED(aclmdlRICaptureToModelRIBegin),
         REFUSED(aclmdlRICondHandleCreate),
         REFUSED(aclmdlRICondHandleGetCondPtr),
-        REFUSED(aclmdlRIDebugJsonPrint),
         REFUSED(aclmdlRIDebugPrint),
         REFUSED(aclopStartDumpArgs),
         REFUSED(aclopStopDumpArgs),

@@ -97,7 +97,16 @@ std::vector<Call> runtime_calls() {
 
         CALL(aclrtCreateEvent, draw.event_made()),
         CALL(aclrtCreateEventWithFlag, draw.event_made(), static_cast<uint32_t>(draw.below(128))),
-        CALL(aclrtCreateEventExWithFlag, draw.event_made(), static_cast<uint32_t>(draw.below(16))),
+        CALL(aclrtCreateEventExWithFlag, draw.event_made(),
+             draw.once_in(4) ? ACL_EVENT_IPC : static_cast<uint32_t>(draw.below(16))),
+        CALL(aclrtIpcGetEventHandle, draw.event(), draw.out<aclrtIpcEventHandle>()),
+        {"aclrtIpcOpenEventHandle",
+         [](Draw &draw) -> int {
+             aclrtIpcEventHandle handle{};
+             if (!draw.once_in(4)) aclrtIpcGetEventHandle(draw.event(), &handle);
+             return aclrtIpcOpenEventHandle(handle, draw.event_made());
+         },
+         1},
         CALL(aclrtDestroyEvent, draw.event()),
         CALL(aclrtRecordEvent, draw.event(), draw.stream()),
         CALL(aclrtResetEvent, draw.event(), draw.stream()),
@@ -126,6 +135,7 @@ std::vector<Call> runtime_calls() {
         CALL(aclmdlRIExecuteAsync, draw.graph(), draw.stream()),
         CALL(aclmdlRIDestroy, draw.graph()),
         CALL(aclmdlRIGetId, draw.graph(), draw.out<uint32_t>()),
+        CALL(aclmdlRIDebugJsonPrint, draw.graph(), draw.once_in(4) ? nullptr : "/dev/null", draw.below(3)),
 
         CALL(aclrtSetDeviceResLimit, draw.device(), draw.choice<aclrtDevResLimitType>(2),
              static_cast<uint32_t>(draw.below(60))),
