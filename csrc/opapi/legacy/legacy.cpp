@@ -84,7 +84,12 @@ bool execute(const acl::LegacyCall &call) {
     for (size_t i = 0; i < call.outputs.size(); ++i)
         arguments.out.push_back(operand(*call.output_descs[i], *call.outputs[i], i, to));
     arguments.attributes = call.attributes;
-    found->second(Phase::Check, arguments);
+    try {
+        found->second(Phase::Check, arguments);
+    } catch (const Fault &fault) {
+        fail(fault.kind(), "{}: {}", call.type, fault.what());
+    }
+    const auto shapes = arguments.found;
     call.stream.submit(make_task(
         found->first.data(), [type = found->first, kernel = found->second, own = std::move(arguments),
                               from = std::move(from), to = std::move(to), dump = acl::Dump::current()]() mutable {
@@ -105,6 +110,12 @@ bool execute(const acl::LegacyCall &call) {
             for (const Packed &out : to.packed) pack(out.storage, out.layout, out.rows);
             if (!moves(type)) count_launch();
         }));
+    if (!call.shapes_wanted) return true;
+    call.stream.synchronize();
+    for (const auto &[output, sizes] : *shapes) {
+        aclTensorDesc &desc = *call.output_descs[output];
+        desc.dims = desc.storage_dims = sizes;
+    }
     return true;
 }
 

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +32,9 @@ class LegacyTensors : public std::vector<at::Tensor> {
 struct LegacyArguments {
     LegacyTensors in{"input"}, out{"output"};
     aclopAttr attributes;
+    // Sizes that the kernel finds, per output; an output that it leaves out here has those of its descriptor.
+    using Shapes = std::map<size_t, std::vector<int64_t>>;
+    std::shared_ptr<Shapes> found = std::make_shared<Shapes>();
 };
 
 using LegacyKernel = void (*)(Phase phase, LegacyArguments &arguments);

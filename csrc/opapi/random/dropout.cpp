@@ -6,12 +6,14 @@
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
+#include "opapi/random/dropout.h"
 #include "opapi/random/philox.h"
 
 namespace vnpu::opapi {
-namespace {
 
 int64_t mask_bytes(int64_t elements) { return (elements / 128 + (elements % 128 != 0)) * 16; }
+
+namespace {
 
 void mask_check(const Operand &mask, int64_t elements) {
     dtype(mask, {at::kByte});
@@ -25,8 +27,10 @@ void probability(double prob) {
     if (!(prob >= 0 && prob <= 1)) fail(FaultKind::InvalidArgument, "parameter prob is {}, allowed is 0 to 1", prob);
 }
 
+}  // namespace
+
 // Eight numbers, two blocks, decide over the eight elements of a byte.
-void generate(at::Tensor &out, double drop, uint64_t seed, uint64_t offset) {
+void generate_mask(at::Tensor &out, double drop, uint64_t seed, uint64_t offset) {
     at::Tensor mask = out.contiguous();
     const Philox philox(seed, offset);
     // Those below stay, as bernoulli_ has it: dropout in place draws the same elements. drop = 0: above every number.
@@ -47,7 +51,7 @@ void generate(at::Tensor &out, double drop, uint64_t seed, uint64_t offset) {
 }
 
 // self / (1 - drop) where the mask has a 1, else 0. 1 - drop is a number of self's dtype, as CANN's kernel takes it.
-void apply(at::Tensor &out, const at::Tensor &self, const at::Tensor &mask, double drop) {
+void apply_mask(at::Tensor &out, const at::Tensor &self, const at::Tensor &mask, double drop) {
     if (drop == 0) return void(out.copy_(self));
     if (drop == 1) return void(out.zero_());
     const at::Tensor in = self.contiguous(), bits = mask.contiguous();
@@ -67,6 +71,8 @@ void apply(at::Tensor &out, const at::Tensor &self, const at::Tensor &mask, doub
     if (!result.is_same(out)) out.copy_(result);
 }
 
+namespace {
+
 int64_t elements(const Ints &shape) {
     int64_t count = 1;
     for (const int64_t size : shape)
@@ -79,21 +85,23 @@ int64_t elements(const Ints &shape) {
 }  // namespace vnpu::opapi
 
 OP(aclnnDropoutGenMask, probability(prob);
-   mask_check(out, elements(shape)), generate(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
+   mask_check(out, elements(shape)),
+   generate_mask(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
 OP(aclnnDropoutGenMaskV2, probability(prob);
-   mask_check(out, elements(shape)), generate(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
+   mask_check(out, elements(shape)),
+   generate_mask(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
 OP(aclnnDropoutGenMaskV2Tensor, probability(prob); dtype(seedTensor, {at::kLong}); dtype(offsetTensor, {at::kLong});
    one_element(seedTensor); one_element(offsetTensor);
-   mask_check(out, elements(shape)), generate(out, prob, static_cast<uint64_t>(seedTensor.item().toLong()),
-                                              static_cast<uint64_t>(offsetTensor.item().toLong()) + offset))
+   mask_check(out, elements(shape)), generate_mask(out, prob, static_cast<uint64_t>(seedTensor.item().toLong()),
+                                                   static_cast<uint64_t>(offsetTensor.item().toLong()) + offset))
 // Mask and use in one operator.
 OP(aclnnDropoutV3, optional(optionalNoiseShape); probability(p); network(input, out); same_shape(out, input);
    mask_check(maskOut, input.numel());
    if (optionalNoiseShape.defined())
        fail(vnpu::FaultKind::InvalidArgument, "parameter optionalNoiseShape is {}, CANN allows null only",
             describe(optionalNoiseShape)),
-   generate(maskOut, p, seed, offset);
-   apply(out, input, maskOut, p))
+   generate_mask(maskOut, p, seed, offset);
+   apply_mask(out, input, maskOut, p))
 OP(aclnnDropoutV3Grad, network(gradY, gradX); same_shape(gradX, gradY);
    mask_check(mask, gradY.numel()), const at::Tensor bit = at::tensor({1, 2, 4, 8, 16, 32, 64, 128}, at::kByte);
    const at::Tensor kept =
@@ -103,4 +111,4 @@ OP(aclnnDropoutV3Grad, network(gradY, gradX); same_shape(gradX, gradY);
 OP(aclnnMaskedScale, network(self, out); same_shape(mask, self); dtype(mask, kNative | at::kByte | at::kChar);
    same_shape(out, self), out.copy_(widened(self) * widened(mask) * scale))
 OP(aclnnDropoutDoMask, probability(prob); network(self, out); same_shape(out, self);
-   mask_check(mask, self.numel()), apply(out, self, mask, prob))
+   mask_check(mask, self.numel()), apply_mask(out, self, mask, prob))

@@ -14,6 +14,7 @@
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 #include "opapi/aclnn/unsigned.h"
+#include "opapi/random/draw.h"
 #include "opapi/random/philox.h"
 
 namespace vnpu::opapi {
@@ -287,6 +288,17 @@ void all_integers(at::Tensor &out, uint64_t seed, uint64_t offset) {
 }
 
 }  // namespace
+
+void draw_uniform(at::Tensor &out, double from, double to, uint64_t seed, uint64_t offset) {
+    uniform(out, from, to, seed, offset);
+}
+void draw_normal(at::Tensor &out, double mean, double deviation, uint64_t seed, uint64_t offset) {
+    normal(out, mean, deviation, seed, offset);
+}
+void draw_bernoulli(at::Tensor &out, double prob, uint64_t seed, uint64_t offset) {
+    bernoulli(out, prob, seed, offset);
+}
+
 }  // namespace vnpu::opapi
 
 // seed and offset are signed in some signatures and unsigned in others; only their bits matter.

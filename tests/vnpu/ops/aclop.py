@@ -1,0 +1,85 @@
+"""Call an operator of the old API by its name: what torch_npu cannot be brought to ask for, and what is refused, which
+would leave torch_npu's queue in error.
+
+    status, message = launch("Mish", [x], [out], scale=1.0)
+
+Inputs are tensors of the NPU, None for one that is left out, or lists of integers, which lie in host memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from aclnn import DTYPES
+
+from torchport import vnpu
+
+ND = 2
+HOST = 1
+UNDEFINED = -1
+INVALID_ARGUMENT = 107000  # ACL_ERROR_RT_PARAM_INVALID
+
+_lib = ctypes.CDLL(str(vnpu.library_directory() / "libascendcl.so"))
+_lib.aclGetRecentErrMsg.restype = ctypes.c_char_p
+for _name in ("aclCreateTensorDesc", "aclCreateDataBuffer", "aclopCreateAttr"):
+    getattr(_lib, _name).restype = ctypes.c_void_p
+
+
+def launch(
+    type_: str,
+    inputs: Sequence[torch.Tensor | list[int] | None],
+    outputs: Sequence[torch.Tensor],
+    **attributes: Any,
+) -> tuple[int, str]:
+    """The code of aclopCompileAndExecute and its message; "" when it takes the call, which then has run."""
+    kept: list[Any] = []
+    of_inputs = [_operand(value, kept) for value in inputs]
+    of_outputs = [_operand(value, kept) for value in outputs]
+    attr = ctypes.c_void_p(_lib.aclopCreateAttr())
+    for name, value in attributes.items():
+        _set(attr, name.encode(), value)
+    arguments: list[Any] = [type_.encode()]
+    for side in (of_inputs, of_outputs):
+        pointers = ctypes.c_void_p * len(side)
+        arguments += [len(side), pointers(*(d for d, _ in side)), pointers(*(b for _, b in side))]
+    stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+    status = _lib.aclopCompileAndExecute(*arguments, attr, 0, 0, None, stream)
+    message = _lib.aclGetRecentErrMsg().decode() if status else ""
+    torch.npu.synchronize()
+    _lib.aclopDestroyAttr(attr)
+    for desc, buffer in of_inputs + of_outputs:
+        _lib.aclDestroyTensorDesc(ctypes.c_void_p(desc))
+        _lib.aclDestroyDataBuffer(ctypes.c_void_p(buffer))
+    return status, message
+
+
+def _operand(value: torch.Tensor | list[int] | None, kept: list[Any]) -> tuple[int, int]:
+    if value is None:
+        return _lib.aclCreateTensorDesc(UNDEFINED, 0, None, ND), _lib.aclCreateDataBuffer(None, 0)
+    host = not isinstance(value, torch.Tensor)
+    tensor = torch.tensor(value, dtype=torch.int64) if host else value
+    kept.append(tensor)
+    sizes = (ctypes.c_int64 * tensor.dim())(*tensor.shape)
+    desc = _lib.aclCreateTensorDesc(DTYPES[tensor.dtype], tensor.dim(), sizes, ND)
+    if host:
+        _lib.aclSetTensorPlaceMent(ctypes.c_void_p(desc), HOST)
+    size = ctypes.c_size_t(tensor.numel() * tensor.element_size())
+    return desc, _lib.aclCreateDataBuffer(ctypes.c_void_p(tensor.data_ptr()), size)
+
+
+def _set(attr: ctypes.c_void_p, name: bytes, value: Any) -> None:
+    if isinstance(value, bool):
+        _lib.aclopSetAttrBool(attr, name, value)
+    elif isinstance(value, int):
+        _lib.aclopSetAttrInt(attr, name, ctypes.c_int64(value))
+    elif isinstance(value, float):
+        _lib.aclopSetAttrFloat(attr, name, ctypes.c_float(value))
+    elif isinstance(value, str):
+        _lib.aclopSetAttrString(attr, name, value.encode())
+    elif all(isinstance(one, int) for one in value):
+        _lib.aclopSetAttrListInt(attr, name, len(value), (ctypes.c_int64 * len(value))(*value))
+    else:
+        _lib.aclopSetAttrListFloat(attr, name, len(value), (ctypes.c_float * len(value))(*value))
