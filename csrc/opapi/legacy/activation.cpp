@@ -54,6 +54,32 @@ void layer_norm(LegacyArguments &call) {
     put(call.out[2], rstd);
 }
 
+// in: gradient, x, variance, mean, gamma. The variance has its epsilon here (ops-nn: layer_norm_grad).
+void layer_norm_grad_check(LegacyArguments &call) {
+    allowed(call.in[0], kNative, "the gradient");
+    alike(call.in[1], call.in[0], "x");
+    const int64_t width = call.in[4].numel(), rows = width == 0 ? 0 : call.in[1].numel() / width;
+    sizes(call.in[4],
+          call.in[1].sizes().slice(static_cast<size_t>(std::max(call.in[1].dim() - call.in[4].dim(), int64_t{0}))),
+          "gamma");
+    holds(call.in[2], rows, "variance");
+    holds(call.in[3], rows, "mean");
+    alike(call.out[0], call.in[1], "the gradient of x");
+    for (const size_t i : {1, 2}) holds(call.out[i], width, "the gradient of gamma or beta");
+}
+
+void layer_norm_grad(LegacyArguments &call) {
+    const double epsilon = call.in[1].scalar_type() == at::kFloat ? 1e-12 : 1e-5;
+    const at::Tensor x = widened(call.in[1]), gamma = widened(call.in[4]);
+    const at::Tensor rstd = (widened(call.in[2]) + epsilon).rsqrt();
+    const at::Tensor dy = widened(call.in[0]).view({-1, gamma.numel()});
+    const at::Tensor unit = (x.view(dy.sizes()) - widened(call.in[3]).view({-1, 1})) * rstd.view({-1, 1});
+    const at::Tensor slope = dy * gamma.flatten();
+    put(call.out[0], (slope - slope.mean(-1, true) - unit * (slope * unit).mean(-1, true)) * rstd.view({-1, 1}));
+    put(call.out[1], (dy * unit).sum(0));
+    put(call.out[2], dy.sum(0));
+}
+
 // Rows of different lengths; what lies behind a row's end counts for nothing, and is normalized too.
 void batch_check(LegacyArguments &call) {
     allowed(call.in[0], at::kFloat, "x");
@@ -100,6 +126,7 @@ LEGACY(SoftmaxCrossEntropyWithLogits, cross_entropy(arguments), const at::Tensor
        const at::Tensor likelihood = at::log_softmax(widened(in[0]), -1); put(out[0], -(labels *likelihood).sum(-1));
        out[1].copy_(at::softmax(widened(in[0]), -1) - labels))
 LEGACY(LayerNormV3, layer_norm_check(arguments), layer_norm(arguments))
+LEGACY(LayerNormGrad, layer_norm_grad_check(arguments), layer_norm_grad(arguments))
 LEGACY(LogSoftmaxV2, allowed(in[0], kNative, "logits"); one_axis(attributes);
        alike(out[0], in[0], "the output"), out[0].copy_(at::log_softmax(widened(in[0]), one_axis(attributes))))
 LEGACY(IsFinite, allowed(in[0], kAll, "x");

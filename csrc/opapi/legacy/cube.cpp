@@ -109,6 +109,74 @@ void differentiate(const at::Tensor &gradient, const at::Tensor &x, const at::Te
     call.out[0].copy_(which == 0 ? input : filter);
 }
 
+std::vector<int64_t> output_padding(LegacyArguments &call) {
+    const auto rank = static_cast<size_t>(call.in[1].dim());
+    const auto values = attribute<std::vector<int64_t>>(call.attributes, "output_padding", std::vector<int64_t>(rank));
+    if (values.size() != rank)
+        fail(FaultKind::InvalidArgument, "attribute output_padding has {} values, expected {}", values.size(), rank);
+    return {values.begin() + 2, values.end()};
+}
+
+// A transposed convolution: `y` is what a convolution of it would make `x` of. Filters are [in, out / groups, ...].
+void transposes(LegacyArguments &call) {
+    const at::Tensor &x = call.in[1], &filter = call.in[2], &y = call.out[0];
+    const Window w = window(call.attributes, x);
+    if (filter.dim() != x.dim() || y.dim() != x.dim() || w.groups < 1 || x.size(1) % w.groups != 0 ||
+        filter.size(0) != x.size(1) || y.size(1) != filter.size(1) * w.groups || y.size(0) != x.size(0))
+        fail(FaultKind::InvalidArgument, "{} convolved back with {} in {} groups is not {}", describe(x),
+             describe(filter), w.groups, describe(y));
+    const std::vector<int64_t> more = output_padding(call);
+    for (size_t i = 0; i < w.stride.size(); ++i) {
+        const auto dim = static_cast<int64_t>(i) + 2;
+        if ((x.size(dim) - 1) * w.stride[i] - 2 * w.padding[i] + w.dilation[i] * (filter.size(dim) - 1) + 1 + more[i] !=
+            y.size(dim))
+            fail(FaultKind::InvalidArgument,
+                 "{} convolved back with {} at stride {}, pad {}, dilation {} and {} more is not {}", describe(x),
+                 describe(filter), w.stride[i], w.padding[i], w.dilation[i], more[i], describe(y));
+    }
+}
+
+void transpose(LegacyArguments &call) {
+    const Window w = window(call.attributes, call.in[1]);
+    const bool biased = call.in.size() > 3 && call.in[3].defined();
+    const at::Tensor bias = biased ? widened(call.in[3]) : at::Tensor();
+    call.out[0].copy_(at::convolution(widened(call.in[1]), widened(call.in[2]), bias, w.stride, w.padding, w.dilation,
+                                      true, output_padding(call), w.groups));
+}
+
+// One group for each channel.
+void by_channel(LegacyArguments &call, const at::Tensor &x) {
+    if (x.dim() != 4) fail(FaultKind::InvalidArgument, "the input is {}, expected 4 dimensions", describe(x));
+    call.attributes.values["groups"] = x.size(1);
+}
+
+// int8 to float16: a scale per output channel lies in the low 32 bits of a word, as a float32 whose last 13 bits the
+// hardware does not have (TransQuantParam).
+void quantizes(LegacyArguments &call) {
+    const at::Tensor &x = call.in[0], &filter = call.in[1], &scale = call.in[2];
+    for (const at::Tensor &tensor : {x, filter})
+        if (tensor.scalar_type() != at::kChar)
+            fail(FaultKind::InvalidArgument, "an operand is {}, allowed is int8", describe(tensor));
+    convolves(x, filter, call.out[0], call.attributes);
+    if ((scale.scalar_type() != at::kLong && scale.scalar_type() != at::kUInt64) ||
+        (scale.numel() != filter.size(0) && scale.numel() != 1))
+        fail(FaultKind::InvalidArgument, "scale is {}, expected a word of 64 bits per output channel", describe(scale));
+    if (call.in.size() > 3 && call.in[3].defined() &&
+        (call.in[3].scalar_type() != at::kInt || call.in[3].numel() != filter.size(0)))
+        fail(FaultKind::InvalidArgument, "bias is {}, expected an int32 per output channel", describe(call.in[3]));
+}
+
+void quantize(LegacyArguments &call) {
+    const Window w = window(call.attributes, call.in[0]);
+    // Exact: products of int8 in double.
+    at::Tensor sum = at::convolution(call.in[0].to(at::kDouble), call.in[1].to(at::kDouble), {}, w.stride, w.padding,
+                                     w.dilation, false, std::vector<int64_t>(w.stride.size(), 0), w.groups);
+    const std::vector<int64_t> column{1, -1, 1, 1};
+    if (call.in.size() > 3 && call.in[3].defined()) sum = sum + call.in[3].to(at::kDouble).view(column);
+    const at::Tensor bits = call.in[2].to(at::kLong).bitwise_and(0xFFFFE000LL).to(at::kInt);
+    call.out[0].copy_(sum.to(at::kFloat) * bits.contiguous().view(at::kFloat).view(column));
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -128,3 +196,12 @@ LEGACY(Conv2DBackpropFilter, floating(in);
        convolves(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
 LEGACY(Conv3DBackpropFilter, floating(in);
        convolves(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
+LEGACY(Conv2DTranspose, floating(in); transposes(arguments), transpose(arguments))
+LEGACY(Conv3DTranspose, floating(in); transposes(arguments), transpose(arguments))
+// The filter is [out / in, in, ...] here, its gradient as torch has it.
+LEGACY(DepthwiseConv2DBackpropInput, floating(in); by_channel(arguments, out[0]);
+       convolves(out[0], in[1].transpose(0, 1), in[2], attributes),
+       differentiate(in[2], out[0], in[1].transpose(0, 1), 0, arguments))
+LEGACY(DepthwiseConv2DBackpropFilter, floating(in); by_channel(arguments, in[0]);
+       convolves(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
+LEGACY(QuantConv2D, quantizes(arguments), quantize(arguments))

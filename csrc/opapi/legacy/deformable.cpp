@@ -119,14 +119,20 @@ void sample_grad(const Grid &g, const at::Tensor &grad, const at::Tensor &x, con
     const int64_t apart = g.groups * g.kernel[0] * g.kernel[1], channels = g.channels / g.groups;
     walk(g, [&](int64_t n, int64_t y, int64_t group, int64_t at, float h, float w) {
         const float weight = shift[at + 2 * apart];
-        for (const Corner &corner : corners(g, n, group, h + shift[at + apart], w + shift[at]))
+        double by_width = 0, by_height = 0, by_weight = 0;  // differences of corners, which cancel
+        for (const Corner &corner : corners(g, n, group, h + shift[at + apart], w + shift[at])) {
+            double value = 0;
             for (int64_t c = 0; c < channels; ++c) {
-                const float value = slope[y + c] * source[corner.at + c];
+                value += static_cast<double>(slope[y + c]) * source[corner.at + c];
                 dx[corner.at + c] += corner.weight * weight * slope[y + c];
-                dmoves[at] += corner.by_width * weight * value;
-                dmoves[at + apart] += corner.by_height * weight * value;
-                dmoves[at + 2 * apart] += corner.weight * value;
             }
+            by_width += corner.by_width * value;
+            by_height += corner.by_height * value;
+            by_weight += corner.weight * value;
+        }
+        dmoves[at] = static_cast<float>(by_width * weight);
+        dmoves[at + apart] = static_cast<float>(by_height * weight);
+        dmoves[at + 2 * apart] = static_cast<float>(by_weight);
     });
     grad_x.copy_(to_x);
     grad_offsets.copy_(to_moves);

@@ -162,6 +162,33 @@ void fill(LegacyArguments &call) {
         }
 }
 
+// A view of a storage, which is what the operand has. Fault InvalidArgument where it leaves the storage.
+at::Tensor viewed(const at::Tensor &storage, const at::Tensor &shape, const at::Tensor &steps,
+                  const at::Tensor &begin) {
+    const std::vector<int64_t> view = ints(shape), strides = ints(steps), offset = ints(begin);
+    if (view.size() != strides.size() || offset.size() != 1)
+        fail(FaultKind::InvalidArgument, "there are {} sizes, {} strides and {} offsets", view.size(), strides.size(),
+             offset.size());
+    int64_t last = offset[0];
+    bool empty = false;
+    for (size_t i = 0; i < view.size(); ++i) {
+        if (view[i] < 0 || strides[i] < 0)
+            fail(FaultKind::InvalidArgument, "size {} has stride {}, expected no negative number", view[i], strides[i]);
+        last += (view[i] - 1) * strides[i];
+        empty = empty || view[i] == 0;
+    }
+    if (offset[0] < 0 || (!empty && last >= storage.numel()))
+        fail(FaultKind::InvalidArgument, "elements {} to {} are read of {}", offset[0], last, describe(storage));
+    return storage.flatten().as_strided(view, strides, offset[0]);
+}
+
+void copy_check(LegacyArguments &call) {
+    const at::Tensor to = viewed(call.in[0], call.in[1], call.in[2], call.in[3]);
+    const at::Tensor from = viewed(call.in[4], call.in[5], call.in[6], call.in[7]);
+    if (to.sizes() != from.sizes() || to.scalar_type() != from.scalar_type())
+        fail(FaultKind::InvalidArgument, "{} is copied to {}", describe(from), describe(to));
+}
+
 void sort_check(LegacyArguments &call) {
     allowed(call.in[0], {at::kHalf, at::kFloat}, "x");
     alike(call.out[0], call.in[0], "the output");
@@ -184,3 +211,7 @@ LEGACY(MaskedFillRange, fill_check(arguments), fill(arguments))
 LEGACY(SortV2, sort_check(arguments),
        out[0].copy_(std::get<0>(at::sort(in[0], -1, attribute<bool>(attributes, "descending", false)))))
 LEGACY(ReverseV2, alike(out[0], in[0], "the output"), out[0].copy_(at::flip(in[0], ints(in[1]))))
+LEGACY(AsStrided, holds(out[0], viewed(in[0], in[1], in[2], in[3]).numel(), "the output"),
+       put(out[0], viewed(in[0], in[1], in[2], in[3])))
+// The output is the first input.
+LEGACY(ViewCopy, copy_check(arguments), viewed(in[0], in[1], in[2], in[3]).copy_(viewed(in[4], in[5], in[6], in[7])))

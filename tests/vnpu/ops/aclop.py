@@ -60,7 +60,7 @@ def _operand(value: torch.Tensor | list[int] | None, kept: list[Any]) -> tuple[i
     if value is None:
         return _lib.aclCreateTensorDesc(UNDEFINED, 0, None, ND), _lib.aclCreateDataBuffer(None, 0)
     host = not isinstance(value, torch.Tensor)
-    tensor = torch.tensor(value, dtype=torch.int64) if host else value
+    tensor = torch.tensor(value, dtype=torch.int32) if host else value
     kept.append(tensor)
     sizes = (ctypes.c_int64 * tensor.dim())(*tensor.shape)
     desc = _lib.aclCreateTensorDesc(DTYPES[tensor.dtype], tensor.dim(), sizes, ND)

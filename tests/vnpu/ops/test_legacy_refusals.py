@@ -11,7 +11,7 @@ from aclop import INVALID_ARGUMENT, launch
 
 # operator: inputs, outputs, attributes; then what is another in the refused call, and words of its message. A tensor is
 # its sizes, with a dtype if it is not float32; "0" to "9" stand for operands by place, first the inputs.
-I32, I8U, BOOL, I64 = torch.int32, torch.uint8, torch.bool, torch.int64
+I32, I8, I8U, BOOL, I64 = torch.int32, torch.int8, torch.uint8, torch.bool, torch.int64
 CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str]] = {
     "MishGrad": ([(3,), (3,)], [(3,)], {}, {"1": (4,)}, "expected shape and dtype"),
     "Swish": ([(3,)], [(3,)], {}, {"0": (3, I32), "1": (3, I32)}, "no dtype that the operator takes"),
@@ -239,6 +239,72 @@ CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str
         {"ksize": [2, 2], "strides": [1, 1, 1, 1], "pads": [0, 0, 0, 0], "data_format": "NHWC"},
         {"2": (1, 3, 3, 8)},
         "offsets is",
+    ),
+    "LayerNormGrad": (
+        [(2, 3), (2, 3), (2, 1), (2, 1), (3,)],
+        [(2, 3), (3,), (3,)],
+        {},
+        {"2": (3, 1)},
+        "variance is",
+    ),
+    "Conv2DTranspose": (
+        [[1, 3, 6, 6], (1, 2, 3, 3), (2, 3, 2, 2)],
+        [(1, 3, 6, 6)],
+        {"strides": [1, 1, 2, 2], "pads": [0, 0, 0, 0], "dilations": [1, 1, 1, 1]},
+        {"output_padding": [0, 0, 1, 0]},
+        "1 more is not",
+    ),
+    "DepthwiseConv2DBackpropInput": (
+        [[1, 2, 4, 4], (1, 2, 3, 3), (1, 2, 2, 2)],
+        [(1, 2, 4, 4)],
+        {"strides": [1, 1, 1, 1], "pads": [0, 0, 0, 0], "dilations": [1, 1, 1, 1]},
+        {"strides": [1, 1, 2, 2]},
+        "at stride 2",
+    ),
+    "DepthwiseConv2DBackpropFilter": (
+        [(1, 2, 4, 4), [2, 1, 3, 3], (1, 2, 2, 2)],
+        [(2, 1, 3, 3)],
+        {"strides": [1, 1, 1, 1], "pads": [0, 0, 0, 0], "dilations": [1, 1, 1, 1]},
+        {"3": (2, 2, 3, 3)},
+        "in 2 groups is not",
+    ),
+    "QuantConv2D": (
+        [(1, 2, 4, 4, I8), (3, 2, 3, 3, I8), (3, I64), (3, I32)],
+        [(1, 3, 2, 2, torch.float16)],
+        {"strides": [1, 1, 1, 1], "pads": [0, 0, 0, 0], "dilations": [1, 1, 1, 1]},
+        {"2": (2, I64)},
+        "a word of 64 bits per output channel",
+    ),
+    "ViewCopy": ([(6,), [2], [3], [1], (4,), [2], [1], [1]], [(6,)], {}, {"5": [3]}, "is copied to"),
+    "AttentionLnQKV": (
+        [(8, 6)] + [(6, 6)] * 3 + [(6,)] * 5,
+        [(8, 6)] + [(2, 3, 4, 2)] * 3 + [(8,)] * 2,
+        {"epsilon": 1e-5},
+        {"1": (6, 5)},
+        "a kernel is",
+    ),
+    "AttentionQKVGradX": ([(8, 6)] * 4 + [(6, 6)] * 3, [(8, 6)], {}, {"4": (5, 6)}, "do not make a gradient"),
+    "AttentionQKVGradW": ([(8, 6)] * 4, [(6, 6)] * 3 + [(6,)] * 3, {}, {"4": (6, 5)}, "kernel's gradient is"),
+    "AttentionScoreGrad": (
+        [(1, 2, 4, 4)] + [(1, 2, 4, 3)] * 4 + [(1,), (32, I8U)],
+        [(4, 6)] * 3,
+        {"keep_prob": 1.0},
+        {"6": (16, I8U)},
+        "drop_mask is",
+    ),
+    "MultiHeadAttention": (
+        [(16, 256)] * 3 + [(256, 256)] * 3 + [(1, 16, 16, 16), (256, 256)],
+        [(16, 256), (512, I8U)] + [(1, 16, 16, 16)] * 5 + [(16, 256)],
+        {"attn_head_num": 16, "attn_dim_per_head": 16, "src_len": 16, "tgt_len": 16, "keep_prob": 1.0},
+        {"src_len": 8},
+        "expected multiples of 16",
+    ),
+    "MultiHeadAttentionGrad": (
+        [(16, 256)] * 3 + [(256, 256)] * 4 + [(1, 16, 16, 16)] * 5 + [(16, 256)] * 2,
+        [(256, 256)] * 4 + [(16, 256)] * 3 + [(1, 256)] * 4,
+        {"attn_head_num": 16, "attn_dim_per_head": 16, "src_len": 16, "tgt_len": 16, "keep_prob": 1.0},
+        {"10": (1, 16, 16, 8)},
+        "an input is",
     ),
     "TensorEqual": ([(3,), (3,)], [(1, BOOL)], {}, {"1": (4,)}, "the inputs are"),
 }
