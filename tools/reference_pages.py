@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +32,7 @@ from torchport.vnpu.variables import VARIABLES
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "reference"
 TESTS = ROOT / "tests"
+LEGACY = ROOT / "csrc/opapi/legacy"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -130,6 +133,51 @@ def operators() -> str:
         checks,
         done,
     )
+
+
+def legacy_operators() -> str:
+    """The operators of the old API: which path torch_npu takes to each, and which of them are there."""
+    listed = tomllib.loads((LEGACY / "operators.toml").read_text(encoding="utf-8"))
+    there, gaps = implemented_legacy(), listed["gaps"]
+    default = [
+        [
+            f"`{name}`",
+            "implemented" if name in there else f"gap: {gaps[name]}",
+            ", ".join(f"`{function}`" for function in functions),
+        ]
+        for name, functions in listed["by_default"].items()
+    ]
+    others = listed["otherwise"]["names"]
+    counts = [
+        ["by default", len(default), sum(name in there for name in listed["by_default"])],
+        ["otherwise", len(others), sum(name in there for name in others)],
+    ]
+    return page(
+        "Operators of the old API",
+        "`csrc/opapi/legacy/operators.toml` and the lines that define the operators",
+        "Most functions of torch_npu call an operator of CANN by its own function (aclnn), which "
+        "[operators.md](operators.md) lists. Some have only the old way, aclopCompileAndExecute with the operator's "
+        "name. These are the operators that op-plugin's folder aclops names, by the path that torch_npu 2.13 takes to "
+        "them on an Ascend910B1 as it comes. *by default*: torch_npu has no other path for the functions listed, or "
+        "only for later chips. *otherwise*: it takes aclnn, and these where operators are compiled "
+        "(`set_compile_mode`) or an operand is in a private format. One that is missing names itself in its error.",
+        table(["path", "operators", "implemented"], counts),
+        table(["operator", "by default", "reached by"], default),
+        "## Otherwise",
+        "Implemented: " + ", ".join(f"`{name}`" for name in others if name in there) + ".",
+        "Gaps: " + ", ".join(f"`{name}`" for name in others if name not in there) + ".",
+    )
+
+
+def implemented_legacy() -> set[str]:
+    """The names in the lines that define operators of the old API."""
+    found = set()
+    for source in LEGACY.parent.glob("*/*.cpp"):
+        macros = "LEGACY|UNARY|BINARY|REDUCE" if source == LEGACY / "arithmetic.cpp" else "LEGACY"
+        found |= set(
+            re.findall(rf"^(?:{macros})\(\s*(\w+),", source.read_text(encoding="utf-8"), re.MULTILINE)
+        )
+    return found
 
 
 def why_allocated(function: str) -> str:
@@ -373,6 +421,7 @@ PAGES = {
     "variables": variables,
     "chips": chip_profiles,
     "operators": operators,
+    "legacy_operators": legacy_operators,
     "errors": errors,
     "workspace": workspace,
 }
