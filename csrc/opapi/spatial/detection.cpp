@@ -22,22 +22,23 @@ void check(const Operand &boxes, const Operand &truth, const std::string &mode, 
              describe(overlap));
 }
 
-at::Tensor area(const at::Tensor &box) {
-    return (box.select(-1, 2) - box.select(-1, 0)) * (box.select(-1, 3) - box.select(-1, 1));
-}
-
-// Rows are the truth, columns the boxes; iof divides by the area of the truth alone.
+// Rows are the truth, columns the boxes; iof divides by the area of the truth alone. Each side is longer by eps, in the
+// boxes and in what they share (ops-cv: iou_v2): 1 stands for corners that are pixels of the box.
 void overlap_of(const at::Tensor &boxes, const at::Tensor &truth, bool union_of_both, double eps, bool aligned,
                 at::Tensor &out) {
     const at::Tensor a = aligned ? widened(boxes) : widened(boxes).unsqueeze(0);
     const at::Tensor b = aligned ? widened(truth) : widened(truth).unsqueeze(1);
+    const auto area = [&](const at::Tensor &box) {
+        return (box.select(-1, 2) - box.select(-1, 0) + eps) * (box.select(-1, 3) - box.select(-1, 1) + eps);
+    };
     const auto shared = [&](int64_t low, int64_t high) {
-        return (at::minimum(a.select(-1, high), b.select(-1, high)) - at::maximum(a.select(-1, low), b.select(-1, low)))
+        return (at::minimum(a.select(-1, high), b.select(-1, high)) + eps -
+                at::maximum(a.select(-1, low), b.select(-1, low)))
             .clamp_min(0);
     };
     const at::Tensor common = shared(0, 2) * shared(1, 3);
     const at::Tensor whole = union_of_both ? area(a) + area(b) - common : area(b).expand_as(common);
-    out.copy_((common / (whole + eps)).reshape(out.sizes()));
+    out.copy_((common / whole).reshape(out.sizes()));
 }
 
 }  // namespace

@@ -13,10 +13,11 @@ def boxes(count: int, seed: int) -> torch.Tensor:
 
 
 def overlap(a: list[float], b: list[float], mode: str, eps: float) -> float:
-    wide = max(min(a[2], b[2]) - max(a[0], b[0]), 0)
-    high = max(min(a[3], b[3]) - max(a[1], b[1]), 0)
-    area = [(x[2] - x[0]) * (x[3] - x[1]) for x in (a, b)]
-    return wide * high / ((sum(area) - wide * high if mode == "iou" else area[1]) + eps)
+    """Each side is longer by eps, that of what they share too."""
+    wide = max(min(a[2], b[2]) + eps - max(a[0], b[0]), 0)
+    high = max(min(a[3], b[3]) + eps - max(a[1], b[1]), 0)
+    area = [(x[2] - x[0] + eps) * (x[3] - x[1] + eps) for x in (a, b)]
+    return wide * high / (sum(area) - wide * high if mode == "iou" else area[1])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
