@@ -104,7 +104,7 @@ def operators() -> str:
     """What the virtual NPU implements of what torch_npu can ask for."""
     rows = [row for row in vnpu.operators() if row["tier"] is not None]  # None: no operator
     counts = Counter((row["tier"], row["status"]) for row in rows)
-    states = ("implemented", "gap", "unexported")
+    states = ("implemented", "elsewhere", "gap", "unexported")
     summary = table(
         ["tier", *states],
         (
@@ -122,6 +122,7 @@ def operators() -> str:
     return page(
         "Operators of the virtual NPU",
         "`operators.json`, which the build writes from the lines that define the operators",
+        "*elsewhere*: CANN has it for other chips only, and it is refused here as it is there. "
         "*gap*: exported, answers with an error that says the virtual NPU lacks it (the hardware has it). "
         "*unexported*: left out on purpose, so that torch_npu takes its other path. "
         "`torchport vnpu ops` lists everything, with reasons.",

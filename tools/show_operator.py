@@ -32,6 +32,7 @@ def show(name: str) -> str:
     tables = OPAPI / "aclnn"
     signatures = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
+    elsewhere = tomllib.loads((tables / "elsewhere.toml").read_text(encoding="utf-8"))
     if name not in signatures and name not in unexported:
         near = difflib.get_close_matches(name, {*signatures, *unexported}, 5, 0.7)
         raise LookupError(
@@ -40,7 +41,7 @@ def show(name: str) -> str:
         )
     place = find(name)
     row = signatures.get(name, {"torch": [], "params": None})
-    head = [f"{name}: {state(place, unexported.get(name))}"]
+    head = [f"{name}: {state(place, unexported.get(name), elsewhere.get(name))}"]
     if row["torch"]:
         head.append(f"torch_npu calls it for {', '.join(row['torch'])}")
     if row["params"] is not None:
@@ -72,8 +73,12 @@ def checked(name: str, tables: Path, signatures: dict[str, Any]) -> Iterator[str
         yield f"{a} and {b} have a common dtype"
 
 
-def state(place: tuple[Path, int, int] | None, unexported: dict[str, str] | None) -> str:
+def state(
+    place: tuple[Path, int, int] | None, unexported: dict[str, str] | None, elsewhere: dict[str, str] | None
+) -> str:
     """Whether the virtual NPU has the operator, and where."""
+    if elsewhere:
+        return f"CANN has it for {elsewhere['chips']} only. {elsewhere['source']}"
     if place is None:
         return f"not exported. {unexported['reason']}" if unexported else "not exported"
     path, first, _ = place

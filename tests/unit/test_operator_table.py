@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 OPAPI = Path(__file__).parents[2] / "csrc/opapi"
-TABLES = ("signatures.json", "checks.json", "corrections.toml", "engines.json", "unexported.toml")
+TABLES = (
+    "signatures.json",
+    "checks.json",
+    "corrections.toml",
+    "engines.json",
+    "unexported.toml",
+    "elsewhere.toml",
+)
 
 
 def generate(source: Path) -> tuple[int, str]:
@@ -32,9 +39,10 @@ def generate(source: Path) -> tuple[int, str]:
             "aclnnAtan22 has no signature in signatures.json; did you mean aclnnAtan2",
         ),
         ("OP(aclnnDropoutV3Tensor, check(out), run(out))", "aclnnDropoutV3Tensor "),
+        ("OP(aclnnCIoU, check(out), run(out))", "aclnnCIoU is listed in elsewhere.toml"),
         ("BINARY(aclnnAdd, kAll, run(out))", "aclnnAdd stands in {source}/family/first.cpp:1 already"),
     ],
-    ids=["unknown", "left out", "twice"],
+    ids=["unknown", "left out", "of other chips", "twice"],
 )
 def test_a_line_that_fits_no_table(line: str, error: str, tmp_path: Path) -> None:
     source = tmp_path / "opapi"
@@ -55,3 +63,4 @@ def test_lines_that_fit(tmp_path: Path) -> None:
     assert generate(source) == (0, "")
     gaps = (source / "generated/gaps.cpp").read_text(encoding="utf-8")
     assert "GAP(aclnnSub)" in gaps and "GAP(aclnnAdd)" not in gaps
+    assert 'ELSEWHERE(aclnnCIoU, "Ascend950", 361001)' in gaps and "GAP(aclnnCIoU)" not in gaps

@@ -100,6 +100,13 @@ aclnnStatus answer_gap(const char *name) noexcept {
     };
 }
 
+aclnnStatus answer_elsewhere(const char *name, const char *chips, aclnnStatus code) noexcept {
+    const std::string_view here = Machine::instance().settings().chip->name;
+    if (here.starts_with(chips)) return answer_gap(name);
+    return acl::call<acl::Face::Operator>(name) <<
+           [&] { throw acl::Error(code, fmt::format("{}: CANN has it for {} only, not for {}", name, chips, here)); };
+}
+
 std::string show(const Operands &list) {
     std::string line;
     for (const Operand &tensor : list) line += (line.empty() ? "" : ", ") + describe(tensor);

@@ -9,7 +9,7 @@ start of a line whose first argument is the operator, `OP(aclnnAdd, ...)`. Write
                      writes, used by the macros of op.h
     checks.cpp       the dtypes and ranks
     engines.cpp      the units
-    gaps.cpp         an entry point for every operator without a line, which answers that it is missing
+    gaps.cpp         an entry point for every operator without a line: it is missing, or of other chips
     operators.json   the support table: name, tier, status, family, reason, torch_ops, checks, unconfirmed
 
 so an operator's one line in a family file is all there is to write. Runs at build, standard library only.
@@ -29,7 +29,7 @@ from check_rows import GENERATIONS, NO_LIMIT, Limit, Row
 OPERATOR_LINE = re.compile(r"^[A-Z][A-Z0-9_]*\(\s*(acl[A-Za-z0-9_]+)", re.MULTILINE)
 CHECKED_FOR_NULL = ("aclTensor*", "aclTensorList*", "aclScalar*")
 # Files and families that move values without computing: infinities stay what they are where results saturate.
-MOVING = {"movement", "index/index"}
+MOVING = {"movement", "index/index", "index/scatter"}
 SCALAR_TYPES = {
     "bool": "Bool",
     "u8": "Byte",
@@ -80,8 +80,18 @@ def implemented(source: Path) -> dict[str, Line]:
     return found
 
 
-def check_names(lines: dict[str, Line], signatures: dict[str, Any], unexported: dict[str, Any]) -> None:
-    """Raises ValueError for a line whose operator has no signature, or is listed as left out."""
+def check_names(
+    lines: dict[str, Line],
+    signatures: dict[str, Any],
+    unexported: dict[str, Any],
+    elsewhere: dict[str, Any],
+) -> None:
+    """Raises ValueError for a line whose operator has no signature, or is listed as left out or as of other chips."""
+    for name in elsewhere:
+        if signatures.get(name, {}).get("params") is None or name in unexported:
+            raise ValueError(
+                f"elsewhere.toml: {name} has no signature in signatures.json, or is in unexported.toml"
+            )
     for name, line in lines.items():
         if name not in signatures:
             near = difflib.get_close_matches(name, signatures, 3)
@@ -89,6 +99,8 @@ def check_names(lines: dict[str, Line], signatures: dict[str, Any], unexported: 
             raise line.error(f"{name} has no signature in signatures.json{meant}")
         if name in unexported:
             raise line.error(f"{name} is listed in unexported.toml")
+        if name in elsewhere:
+            raise line.error(f"{name} is listed in elsewhere.toml")
 
 
 def family(file: str) -> str:
@@ -217,13 +229,21 @@ def engine_table(engines: dict[str, dict[str, Any]]) -> str:
     return "\n".join([*lines, "}  // namespace vnpu::opapi", ""])
 
 
-def gaps(names: list[str]) -> str:
+# What a first phase answers on a chip that its operator is not for (opbase: op_errno.h).
+ABSENT = {"invalid": 161002, "runtime": 361001, "no kernel": 561003}
+
+
+def gaps(names: list[str], elsewhere: dict[str, dict[str, str]]) -> str:
+    """Raises KeyError for a row without chips, or of an unknown answer."""
     lines = [
-        "// Generated: operators that the virtual NPU does not have yet.",
+        "// Generated: operators that the virtual NPU does not have yet, and those of elsewhere.toml.",
         '#include "opapi/aclnn/gap.h"',
         "",
     ]
-    return "\n".join([*lines, *(f"GAP({name})" for name in names), ""])
+    others = [
+        f'ELSEWHERE({name}, "{row["chips"]}", {ABSENT[row["answer"]]})' for name, row in elsewhere.items()
+    ]
+    return "\n".join([*lines, *(f"GAP({name})" for name in names), *others, ""])
 
 
 def main(source: Path, output: Path) -> None:
@@ -231,18 +251,24 @@ def main(source: Path, output: Path) -> None:
     signatures = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
     rows = check_rows.rows(tables, signatures)
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
+    elsewhere = tomllib.loads((tables / "elsewhere.toml").read_text(encoding="utf-8"))
     lines = implemented(source)
-    check_names(lines, signatures, unexported)
+    check_names(lines, signatures, unexported, elsewhere)
     files = {name: line.file for name, line in lines.items()}
-    missing = [name for name in signatures if name not in lines and name not in unexported]
+    placed = {*lines, *unexported, *elsewhere}
+    missing = [name for name in signatures if name not in placed]
 
     table = []
     for name in sorted({*signatures, *unexported}):
         row, check = signatures.get(name, {}), rows.get(name)
-        status = "implemented" if name in lines else "unexported" if name in unexported else "gap"
-        reason = unexported.get(name, {}).get("reason", "") if status != "implemented" else ""
-        if status == "gap":
-            reason = "The virtual NPU does not implement it yet."
+        if name in lines:
+            status, reason = "implemented", ""
+        elif name in unexported:
+            status, reason = "unexported", unexported[name]["reason"]
+        elif name in elsewhere:
+            status, reason = "elsewhere", f"CANN has it for {elsewhere[name]['chips']} only."
+        else:
+            status, reason = "gap", "The virtual NPU does not implement it yet."
         table.append(
             {
                 "name": name,
@@ -259,7 +285,7 @@ def main(source: Path, output: Path) -> None:
         "aclnn.h": header(signatures, rows, files),
         "checks.cpp": check_table(rows),
         "engines.cpp": engine_table(json.loads((tables / "engines.json").read_text(encoding="utf-8"))),
-        "gaps.cpp": gaps(missing),
+        "gaps.cpp": gaps(missing, elsewhere),
         "operators.json": json.dumps(table, indent=0) + "\n",
     }
     for name, text in outputs.items():

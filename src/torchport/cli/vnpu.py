@@ -30,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport vnpu`."""
     parser.add_argument("action", choices=list(ACTIONS), help="what to do; see above")
     listing = parser.add_argument_group("for ops")
-    listing.add_argument("--status", choices=["implemented", "gap", "unexported"], help="only these")
+    listing.add_argument(
+        "--status", choices=["implemented", "elsewhere", "gap", "unexported"], help="only these"
+    )
     listing.add_argument("--family", help="only this family, e.g. pointwise")
     listing.add_argument("--checks", choices=CHECKS, help="only those whose checks come from there")
     listing.add_argument("--tier", type=int, help="only this tier (1 = needed by common models)")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from aclnn import INVALID_ARGUMENT, first_phase
+from aclnn import INVALID_ARGUMENT, SIGNATURES, first_phase
 from first_phases import only
 from forked import python
+
+from torchport import vnpu
 
 HERE = __file__.rpartition("/")[0]
 PROGRAM = f"""
@@ -71,3 +73,18 @@ def test_refused_here(name: str, parameter: str) -> None:
 def test_computed_where_the_user_asks_for_it() -> None:
     ended = python(PROGRAM, VNPU_CHECKS="any")
     assert ended.stdout.splitlines()[-1:] == ["all right"], ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("aclnnStridedSlice", 161002), ("aclnnCIoU", 361001), ("aclnnDynamicMxQuant", 561003)]
+)
+def test_what_no_chip_of_ours_has_answers_as_theirs(name: str, code: int) -> None:
+    status, message = first_phase(name, *only(name, {}))
+    assert status == code and f"{name}: CANN has it for Ascend950 only, not for Ascend910B1" in message
+
+
+def test_none_of_these_is_taken() -> None:
+    names = [row["name"] for row in vnpu.operators() if row["status"] == "elsewhere"]
+    assert len(names) > 30
+    for name in names:
+        assert SIGNATURES[name]["params"] is not None and first_phase(name, *only(name, {}))[0] != 0
