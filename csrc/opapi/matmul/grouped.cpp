@@ -252,5 +252,8 @@ OP(aclnnGroupedMatmulAddV2,
 OP(aclnnTransposeBatchMatMul, optional(bias, scale);
    check_transposed(x1, x2, bias, scale, permX1, permX2, permY, batchSplitFactor, out),
    transposed_matmul(x1, x2, permX1, permX2, batchSplitFactor, out))
+OP(aclnnTransposeBatchMatMulWeightNz, optional(bias, scale); fractal_nz(x2);
+   check_transposed(x1, x2, bias, scale, permX1, permX2, permY, batchSplitFactor, out),
+   transposed_matmul(x1, unpacked(x2), permX1, permX2, batchSplitFactor, out))
 OP(aclnnFusedMatmul, optional(bias, x3);
    check_fused(x1, x2, bias, x3, fusedOpType, y), fused_matmul(x1, x2, bias, x3, fusedOpType, y))

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 HALF, LONG, INT, BOOL, BYTE = torch.float16, torch.int64, torch.int32, torch.bool, torch.uint8
-F32 = torch.float32
+F32, CHAR = torch.float32, torch.int8
 
 
 def f(*shape: int, dtype: torch.dtype = F32) -> torch.Tensor:
@@ -251,5 +251,64 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
     "aclnnGRUBackward": lambda: [
         f(2, 3, 5), weights(3), f(1, 3, 4), f(2, 3, 4), f(1, 3, 4), *steps(5), None, True, 1, False, False,
         f(2, 3, 5), f(1, 3, 4), weights(3),
+    ],
+    # tables, caches, sampling
+    "aclnnGatherV3": lambda: [f(4, 3), 0, z(2), 0, 1, f(2, 3)],
+    "aclnnScatterList": lambda: [several((4, 8), (4, 8)), z(2), f(2, 2, 8), None, "update", -2],
+    "aclnnInplaceQuantScatter": lambda: [
+        z(2, 4, 32, dtype=CHAR), z(2), f(2, 1, 32, dtype=HALF), f(1, 1, 32), None, -2, -1, 1,
+    ],
+    "aclnnAdvanceStep": lambda: [z(3), z(2, 1), z(3), z(3), z(3), z(3, 4), 3, 2, 4],
+    "aclnnAdvanceStepV2": lambda: [z(4), z(2, 2), z(4), z(4), z(4), z(2, 4), z(2, 1), z(2), 2, 2, 4],
+    "aclnnAddLora": lambda: [
+        f(2, 32, dtype=HALF), f(2, 16, dtype=HALF), f(1, 1, 32, 16, dtype=HALF), z(2, dtype=INT), None, 0, 0.5, 0, 32,
+        f(2, 32, dtype=HALF),
+    ],
+    "aclnnTopKTopPSample": lambda: [
+        f(2, 8, dtype=HALF), z(2, dtype=INT) + 3, f(2, dtype=HALF), None, 1e-8, True, 32, z(2), f(2, 8),
+    ],
+    "aclnnTopKTopPSampleV2": lambda: [
+        f(2, 8), z(2, dtype=INT) + 3, f(2), f(2, 8), f(2), 1e-8, True, 32, 1024, True, False, z(2), f(2, 8), None, None,
+    ],
+    "aclnnDeformableConv2d": lambda: [
+        f(1, 2, 4, 4), f(3, 2, 2, 2), f(1, 12, 3, 3), f(3), [2, 2], [1] * 4, [0] * 4, [1] * 4, 1, 1, True,
+        f(1, 3, 3, 3), f(1, 2, 6, 6),
+    ],
+    # quantisation
+    "aclnnSwiGluQuantV2": lambda: [f(2, 8), f(1, 4), None, None, True, "dynamic", 0, 2, z(2, 4, dtype=CHAR), f(2)],
+    "aclnnDequantSwigluQuant": lambda: [
+        f(2, 64, dtype=HALF), None, None, None, None, None, None, True, "dynamic", z(2, 32, dtype=CHAR), f(2),
+    ],
+    "aclnnDequantSwigluQuantV2": lambda: [
+        f(2, 64, dtype=HALF), None, None, None, None, None, None, True, "dynamic", 2, "rint", -1, 1, 7.0, 1.7, 1.0,
+        z(2, 32, dtype=CHAR), f(2),
+    ],
+    "aclnnGroupQuant": lambda: [f(2, 8), f(1, 8), z(1) + 2, f(1), 2, z(2, 8, dtype=CHAR)],
+    "aclnnFlatQuant": lambda: [
+        f(2, 3, 8, dtype=HALF), f(3, 3, dtype=HALF), f(8, 8, dtype=HALF), 1.0, z(2, 3, 1, dtype=INT), f(2),
+    ],
+    "aclnnFlatQuantV2": lambda: [
+        f(2, 3, 8, dtype=HALF), f(3, 3, dtype=HALF), f(8, 8, dtype=HALF), 1.0, 0.0, z(2, 3, 1, dtype=INT), f(2),
+    ],
+    "aclnnRotateQuant": lambda: [
+        f(2, 128, dtype=HALF), f(16, 16, dtype=HALF), None, -1, "rint", 0, 0.0, False, z(2, 128, dtype=CHAR), f(2),
+    ],
+    "aclnnDynamicBlockQuant": lambda: [
+        f(2, 130, dtype=HALF), 0.0, "rint", CHAR, 1, 128, z(2, 130, dtype=CHAR), f(2, 2),
+    ],
+    "aclnnDynamicBlockQuantV2": lambda: [
+        f(2, 130, dtype=HALF), 0.0, "rint", CHAR, 1, 128, 0.0, z(2, 130, dtype=CHAR), f(2, 2),
+    ],
+    "aclnnFusedQuantMatmul": lambda: [
+        z(2, 4, dtype=CHAR) + 1, z(4, 3, dtype=CHAR) + 2, f(2), f(3), None, None, None, None, None, None, "gelu_erf",
+        0, f(2, 3, dtype=HALF),
+    ],
+    "aclnnQuantConvolution": lambda: [
+        z(1, 2, 3, 3, 3, dtype=CHAR) + 1, z(2, 2, 2, 2, 2, dtype=CHAR) + 1, f(2), f(2), None, [1] * 3, [0] * 3,
+        [1] * 3, False, [0] * 3, 1, 0, None, f(1, 2, 2, 2, 2, dtype=HALF),
+    ],
+    "aclnnGroupedMatmulSwigluQuantV2": lambda: [
+        z(2, 4, dtype=CHAR) + 1, [z(1, 4, 6, dtype=CHAR) + 1], [f(1, 6)], [], None, f(2), None, z(1) + 2, 0, 0, 0, 0,
+        None, z(2, 3, dtype=CHAR), f(2),
     ],
 }  # fmt: skip
