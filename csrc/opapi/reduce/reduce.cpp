@@ -183,10 +183,20 @@ void renormalises(const Operand &out, const Operand &self, const ScalarArgument 
     if (self.dim() < 2)
         fail(FaultKind::InvalidArgument, "parameter {} has {} dimensions, allowed are 2 and more", self.parameter(),
              self.dim());
-    if (p.to<double>() <= 0)
-        fail(FaultKind::InvalidArgument, "parameter p is {}, allowed is more than 0", p.to<double>());
+    if (p.to<double>() < 0)
+        fail(FaultKind::InvalidArgument, "parameter p is {}, allowed are 0 and more", p.to<double>());
     if (limit.to<double>() < 0)
         fail(FaultKind::InvalidArgument, "parameter maxNorm is {}, allowed are 0 and more", limit.to<double>());
+}
+
+// With p = 0 the norm is the number of elements that are not 0; ATen refuses it.
+void renormalise(at::Tensor &out, const at::Tensor &self, const at::Scalar &p, int64_t dim, const at::Scalar &limit) {
+    if (p.toDouble() > 0) return void(out.copy_(at::renorm(widened(self), p, dim, limit)));
+    at::DimVector others;
+    for (int64_t i = 0; i < self.dim(); ++i)
+        if (i != at::maybe_wrap_dim(dim, self.dim())) others.push_back(i);
+    const at::Tensor wide = widened(self), norm = wide.ne(0).sum(others, true).to(at::kFloat);
+    out.copy_(wide * at::where(norm.gt(limit), limit.toDouble() / (norm + 1e-7), at::ones({})));
 }
 
 }  // namespace
@@ -249,6 +259,6 @@ OP(aclnnTrace, trace(out, self), sum_into(out, self.diagonal(), std::nullopt, fa
 // ATen's histogram has no integers and no half: a float32 copy.
 OP(aclnnHistc, histogram(out, self, bins), out.copy_(at::histc(self.to(at::kFloat), bins, min.get(), max.get())))
 OP(aclnnBincount, counts(out, self, weights, minlength), out.copy_(at::bincount(self, weights.maybe(), out.size(0))))
-OP(aclnnRenorm, renormalises(out, self, p, dim, maxNorm), out.copy_(at::renorm(widened(self), p, dim, maxNorm)))
+OP(aclnnRenorm, renormalises(out, self, p, dim, maxNorm), renormalise(out, self, p.get(), dim, maxNorm.get()))
 OP(aclnnInplaceRenorm, renormalises(selfRef, selfRef, p, dim, maxNorm),
    selfRef.copy_(at::renorm(widened(selfRef), p, dim, maxNorm)))

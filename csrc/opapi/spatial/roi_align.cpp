@@ -28,8 +28,8 @@ void check(const Operand &features, const Operand &regions, const Operand &poole
     if (pooling.height <= 0 || pooling.width <= 0)
         fail(FaultKind::InvalidArgument, "the pooled size is {} x {}, expected positive numbers", pooling.height,
              pooling.width);
-    if (pooling.samples < 0 || pooling.end_mode < 0 || pooling.end_mode > 2)
-        fail(FaultKind::InvalidArgument, "sample_num is {} and roi_end_mode is {}, allowed are >= 0 and 0 to 2",
+    if (pooling.samples < 0 || pooling.end_mode < 0 || pooling.end_mode > 3)
+        fail(FaultKind::InvalidArgument, "sample_num is {} and roi_end_mode is {}, allowed are >= 0 and 0 to 3",
              pooling.samples, pooling.end_mode);
 }
 
@@ -59,14 +59,16 @@ template <class Visit>
 void samples(const float *regions, int64_t first, int64_t last, int64_t height, int64_t width, const Pooling &pooling,
              Visit visit) {
     const auto scale = static_cast<float>(pooling.scale);
-    const float shift = pooling.end_mode == 2 ? 0.5F : 0.0F, beyond = pooling.end_mode == 1 ? 1.0F : 0.0F;
+    // ops-cv: roi_align_grad.h; 3 is 1 without the least size.
+    const float shift = pooling.end_mode == 2 ? 0.5F : 0.0F, beyond = pooling.end_mode % 2 == 1 ? 1.0F : 0.0F;
+    const float least = pooling.end_mode == 3 ? 0.0F : 1.0F;
     for (int64_t r = first; r < last; ++r) {
         const float *region = regions + 5 * r;
         const float x0 = region[1] * scale - shift, y0 = region[2] * scale - shift;
         float wide = (region[3] + beyond) * scale - shift - x0, high = (region[4] + beyond) * scale - shift - y0;
         if (pooling.end_mode != 2) {
-            wide = std::max(wide, 1.0F);
-            high = std::max(high, 1.0F);
+            wide = std::max(wide, least);
+            high = std::max(high, least);
         }
         const float cell_h = high / static_cast<float>(pooling.height),
                     cell_w = wide / static_cast<float>(pooling.width);

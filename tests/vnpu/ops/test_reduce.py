@@ -173,6 +173,21 @@ def test_trace_and_renorm() -> None:
     check(lambda x: x.renorm_(1, 1, 0.5), random(3, 4), ulps=4, grad=False)
 
 
+def test_renorm_of_how_many_are_not_zero() -> None:
+    """torch refuses p = 0 on the CPU; the reference is that of op-plugin's tests."""
+    x = random(3, 4)
+    x[0, 1:] = 0
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        count = (x != 0).sum(1, keepdim=True).double()
+        return x * torch.where(count > 2, 2 / count, 1.0)
+
+    check(lambda x: torch.renorm(x, 0, 0, 2.0), x, reference=reference, ulps=4, grad=False)
+    out = torch.empty(2, 2, device=DEVICE)
+    assert first_phase("aclnnRenorm", out, 0, 0, 1.0, out)[0] == 0
+    assert first_phase("aclnnRenorm", out, -1, 0, 1.0, out)[0] == INVALID_ARGUMENT
+
+
 def test_by_c_name() -> None:
     x = DISTINCT.float().to(DEVICE)
     low, high = torch.empty(2, 4, device=DEVICE), torch.empty(2, 4, device=DEVICE)

@@ -31,11 +31,11 @@ def pooled(
 
     results = []
     for batch, x0, y0, x1, y1 in regions.tolist():
-        shift, beyond = (0.5 if mode == 2 else 0.0), (1.0 if mode == 1 else 0.0)
+        shift, beyond = (0.5 if mode == 2 else 0.0), (1.0 if mode in (1, 3) else 0.0)
         left, top = x0 * scale - shift, y0 * scale - shift
         w, h = (x1 + beyond) * scale - shift - left, (y1 + beyond) * scale - shift - top
         if mode != 2:
-            w, h = max(w, 1.0), max(h, 1.0)
+            w, h = (max(side, 0.0 if mode == 3 else 1.0) for side in (w, h))
         ny, nx = samples or math.ceil(h / height), samples or math.ceil(w / width)
         cells = [
             sum(
@@ -55,7 +55,7 @@ def pooled(
     return torch.stack(results)
 
 
-@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("mode", [0, 1, 2, 3])
 @pytest.mark.parametrize("samples", [0, 2])
 def test_values_and_gradients(mode: int, samples: int) -> None:
     x = random(2, 3, 6, 5).requires_grad_()
@@ -85,7 +85,7 @@ def test_refusals() -> None:
     x, out = torch.ones(1, 2, 4, 4, device="npu"), torch.ones(3, 2, 2, 2, device="npu")
     for regions, mode, words in (
         (REGIONS[:, :4], 0, "shape [3, 4], expected [3, 5]"),
-        (REGIONS, 3, "roi_end_mode is 3"),
+        (REGIONS, 4, "roi_end_mode is 4"),
     ):
         status, message = first_phase("aclnnROIAlign", x, regions.npu(), 1.0, 2, 2, 2, mode, out)
         assert status == INVALID_ARGUMENT and words in message, message
