@@ -274,6 +274,29 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
         f(1, 2, 4, 4), f(3, 2, 2, 2), f(1, 12, 3, 3), f(3), [2, 2], [1] * 4, [0] * 4, [1] * 4, 1, 1, True,
         f(1, 3, 3, 3), f(1, 2, 6, 6),
     ],
+    # rotary embeddings and their caches
+    "aclnnInterleaveRope": lambda: [
+        f(2, 3, 2, 64, dtype=HALF), f(2, 1, 2, 64, dtype=HALF), f(2, 1, 2, 64, dtype=HALF), f(2, 3, 2, 64, dtype=HALF),
+    ],
+    "aclnnRopeWithSinCosCache": lambda: [z(2), f(2, 16), f(2, 8), f(3, 8), [0, 0, 0], 8, True, f(2, 16), f(2, 8)],
+    "aclnnRopeWithSinCosCacheV2": lambda: [
+        z(3, 2), f(2, 16), f(2, 8), f(3, 8), [2, 1, 1], 8, False, 1, f(2, 16), f(2, 8),
+    ],
+    "aclnnKvRmsNormRopeCache": lambda: [
+        f(1, 1, 2, 128, dtype=HALF), f(64, dtype=HALF), f(1, 1, 2, 64, dtype=HALF), f(1, 1, 2, 64, dtype=HALF),
+        z(1, 2), f(1, 1, 4, 64, dtype=HALF), f(1, 1, 4, 64, dtype=HALF), None, None, None, None, 1e-5, "Norm", True,
+        f(1, 1, 2, 64, dtype=HALF), f(1, 1, 2, 64, dtype=HALF),
+    ],
+    "aclnnKvRmsNormRopeCacheV2": lambda: [
+        f(1, 1, 2, 192, dtype=HALF), f(192, dtype=HALF), f(1, 1, 2, 64, dtype=HALF), f(1, 1, 2, 64, dtype=HALF),
+        z(1, 2), f(1, 1, 4, 192, dtype=HALF), f(1, 1, 4, 128, dtype=HALF), None, None, None, None,
+        f(1, 1, 2, 128, dtype=HALF), 1e-5, "Norm", True, f(1, 1, 2, 192, dtype=HALF), f(1, 1, 2, 128, dtype=HALF),
+    ],
+    "aclnnDequantRopeQuantKvcache": lambda: [
+        f(2, 64, dtype=HALF), f(2, 16, dtype=HALF), f(2, 16, dtype=HALF), z(2, 4, 1, 16, dtype=CHAR),
+        z(2, 4, 1, 16, dtype=CHAR), z(2, dtype=INT), f(16), f(16), None, None, None, None, None, [32, 16, 16], "static",
+        "BSND", True, "contiguous", f(2, 2, 16, dtype=HALF), f(2, 1, 16, dtype=HALF), f(2, 1, 16, dtype=HALF),
+    ],
     # quantisation
     "aclnnSwiGluQuantV2": lambda: [f(2, 8), f(1, 4), None, None, True, "dynamic", 0, 2, z(2, 4, dtype=CHAR), f(2)],
     "aclnnDequantSwigluQuant": lambda: [
