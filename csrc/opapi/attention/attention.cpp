@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include <atomic>
+#include <cmath>
 #include <limits>
 
 #include "opapi/aclnn/op.h"
@@ -140,13 +141,23 @@ class Statistic {
     int64_t copies_, step_;
 };
 
+// A sink takes its share of a row's weights.
+row::Statistics beside_sink(row::Statistics found, float sink, float *weights, int64_t keys) {
+    const float top = std::max(found.maximum, sink), rest = found.sum * std::exp(found.maximum - top);
+    const float sum = rest + std::exp(sink - top);
+    for (int64_t i = 0; i < keys; ++i) weights[i] *= rest / sum;
+    return {top, sum};
+}
+
 void attend(const Inputs &inputs, const Place &place, const Block &block, Rows weights, Rows out) {
     const Sequences &s = inputs.s;
     inputs.scores(place, block, weights);
     Statistic maxima(s.maximum, place), sums(s.sum, place);
     const int64_t keys = block.window.keys();
+    const float *sinks = s.sink.defined() ? s.sink.const_data_ptr<float>() : nullptr;
     for (int64_t i = 0; i < block.rows(); ++i) {
         row::Statistics found = row::softmax(weights[i], keys);
+        if (sinks != nullptr) found = beside_sink(found, sinks[place.head], weights[i], keys);
         if (found.maximum == kLowest && s.mask.zeroes_blind_queries()) {
             // A sum beyond all numbers makes the row's probabilities zero in the gradient: CANN's way.
             found.sum = kLargest;
@@ -241,6 +252,8 @@ class Target {
     at::Tensor to_, rows_;
 };
 
+}  // namespace
+
 void forward(const Sequences &s, const Settings &settings) {
     if (s.keys() == 0) {
         s.out.zero_();
@@ -262,7 +275,9 @@ void forward(const Sequences &s, const Settings &settings) {
     out.store();
 }
 
-void forward(const Arguments &arguments, Settings settings) {
+namespace {
+
+void forward_all(const Arguments &arguments, Settings settings) {
     settings = normalized(std::move(settings));
     for (const Sequences &s : sequences(arguments, settings)) forward(s, settings);
 }
@@ -352,14 +367,14 @@ void backward(const Arguments &arguments, const Gradients &gradients, Settings s
 // The members of the family differ in what follows the attributes that all have, `...`: the rest of Settings.
 #define ATTENTION_SETTINGS(...) \
     {scaleValue, keepProb, preTokens, nextTokens, headNum, inputLayout, innerPrecise, sparseMode, __VA_ARGS__}
-#define ATTENTION(NAME, ...)                                                                            \
-    OP(NAME, optional(softmaxOutOut);                                                                   \
-       attention::check({query, key, value, realShiftOptional, dropMaskOptional, paddingMaskOptional,   \
-                         attenMaskOptional, softmaxMaxOut, softmaxSumOut, attentionOutOut},             \
-                        ATTENTION_SETTINGS(__VA_ARGS__)),                                               \
-       attention::forward({query, key, value, realShiftOptional, dropMaskOptional, paddingMaskOptional, \
-                           attenMaskOptional, softmaxMaxOut, softmaxSumOut, attentionOutOut},           \
-                          ATTENTION_SETTINGS(__VA_ARGS__)))
+#define ATTENTION(NAME, ...)                                                                                \
+    OP(NAME, optional(softmaxOutOut);                                                                       \
+       attention::check({query, key, value, realShiftOptional, dropMaskOptional, paddingMaskOptional,       \
+                         attenMaskOptional, softmaxMaxOut, softmaxSumOut, attentionOutOut},                 \
+                        ATTENTION_SETTINGS(__VA_ARGS__)),                                                   \
+       attention::forward_all({query, key, value, realShiftOptional, dropMaskOptional, paddingMaskOptional, \
+                               attenMaskOptional, softmaxMaxOut, softmaxSumOut, attentionOutOut},           \
+                              ATTENTION_SETTINGS(__VA_ARGS__)))
 #define ATTENTION_GRAD(NAME, ...)                                                                                   \
     OP(NAME, optional(dpseOut);                                                                                     \
        attention::check_gradients({query, keyIn, value, pseShiftOptional, dropMaskOptional, paddingMaskOptional,    \

@@ -41,7 +41,8 @@ enum SparseMode {
     kBandThenLeftUp = 8,     // TND: the first sequence is a band, the others left-up causal
 };
 
-// "Heads first" views, [batch, heads, length, width], of a tensor in one of CANN's layouts.
+// "Heads first" views, [batch, heads, length, width], of a tensor in one of CANN's layouts: BNSD, BSND, BSH, SBH, TND,
+// and of inference NTD, NSD and NBSD.
 at::Tensor heads_first(const at::Tensor &tensor, const std::string &layout, int64_t heads);
 // How many heads a key in this layout has; the query decides a head's width.
 int64_t key_heads(const at::Tensor &query, const at::Tensor &key, const Settings &settings);
@@ -106,7 +107,8 @@ struct Dropout {
 // One batch of equally long sequences: views, heads first. Undefined where a call has none.
 struct Sequences {
     at::Tensor query{}, key{}, value{}, pse{}, out{}, maximum{}, sum{};
-    at::Tensor grad{}, query_grad{}, key_grad{}, value_grad{}, pse_grad{};
+    at::Tensor grad{}, query_grad{}, key_grad{}, value_grad{}, pse_grad{}, sink_grad{};
+    at::Tensor sink{};  // float32 [heads]: a score of each row beside those of its keys, which has no value
     Mask mask;
     Dropout dropout;
 
@@ -136,5 +138,8 @@ struct Block {
 };
 // The blocks of a head's queries, ascending; those of each batch where batches differ, else of all.
 std::vector<std::vector<Block>> blocks(const Sequences &sequences);
+
+// Computes out, maximum and sum of one batch of sequences. A row without a single key has the lowest float as maximum.
+void forward(const Sequences &sequences, const Settings &settings);
 
 }  // namespace vnpu::opapi::attention

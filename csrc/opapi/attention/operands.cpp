@@ -129,6 +129,8 @@ at::Tensor heads_first(const at::Tensor &tensor, const std::string &layout, int6
     if (layout == "BNSD") return tensor;
     if (layout == "BSND") return tensor.transpose(1, 2);
     if (layout == "TND") return tensor.transpose(0, 1).unsqueeze(0);
+    if (layout == "NTD" || layout == "NSD") return tensor.unsqueeze(0);
+    if (layout == "NBSD") return tensor.transpose(0, 1);
     const at::Tensor split = tensor.unflatten(2, {heads, heads == 0 ? 0 : tensor.size(2) / heads});
     return layout == "BSH" ? split.transpose(1, 2) : split.permute({1, 2, 0, 3});
 }

@@ -41,7 +41,7 @@ LINKED = (
 )
 # What the other libraries of the virtual NPU link. Loaded first: the linker would look for these names in
 # LD_LIBRARY_PATH before it looks beside the library that needs them, and find a CANN whose set_env.sh was sourced.
-NEEDED = ("libvnpu.so", "libascendcl.so")
+NEEDED = ("libvnpu.so", "libascendcl.so", "libopapi.so")
 # What bash sets for itself: no effect of a script that it sources.
 SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 

@@ -90,6 +90,14 @@ def first_phase(name: str, *arguments: Any) -> tuple[int, str]:
     return status, message
 
 
+def maximum_workspace(name: str, *arguments: Any) -> tuple[int, str]:
+    """The same of `nameGetMaxWorkspaceSize`, which a captured graph asks."""
+    status, message, executor = _plan(name, arguments, "GetMaxWorkspaceSize")
+    if status == 0:
+        _library().aclDestroyAclOpExecutor(executor)
+    return status, message
+
+
 def run(name: str, *arguments: Any) -> None:
     """Run the operator on the current stream and wait for it. Raises `RefusedError`."""
     status, message, executor = _plan(name, arguments)
@@ -135,7 +143,9 @@ def direct(name: str, *arguments: Any) -> int:
     return status
 
 
-def _plan(name: str, arguments: tuple[Any, ...]) -> tuple[int, str, ctypes.c_void_p]:
+def _plan(
+    name: str, arguments: tuple[Any, ...], phase: str = "GetWorkspaceSize"
+) -> tuple[int, str, ctypes.c_void_p]:
     torch.npu.synchronize()  # what torch_npu has in its task queue comes first
     parameters = SIGNATURES[name]["params"]
     if len(parameters) != len(arguments):
@@ -143,9 +153,7 @@ def _plan(name: str, arguments: tuple[Any, ...]) -> tuple[int, str, ctypes.c_voi
     made: list[tuple[Callable[[Any], Any], Any]] = []
     values = [_own(kind, value, made) for (kind, _, _), value in zip(parameters, arguments, strict=True)]
     workspace, executor = ctypes.c_uint64(), ctypes.c_void_p()
-    status = getattr(_library(), f"{name}GetWorkspaceSize")(
-        *values, ctypes.byref(workspace), ctypes.byref(executor)
-    )
+    status = getattr(_library(), name + phase)(*values, ctypes.byref(workspace), ctypes.byref(executor))
     message = _message() if status != 0 else ""
     for destroy, pointer in made:  # as torch_npu does: before the launch
         destroy(pointer)

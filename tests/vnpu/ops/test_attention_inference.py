@@ -41,13 +41,18 @@ def operands(queries: int, keys: int, dtype: torch.dtype) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD", "BNSD_BSND"])
-def test_prompt_in_every_layout(dtype: torch.dtype, layout: str) -> None:
+@pytest.mark.parametrize("next_tokens", [None, 2])
+def test_prompt_in_every_layout(dtype: torch.dtype, layout: str, next_tokens: int | None) -> None:
+    """Beside a mask, a key further right than next_tokens counts as little: none by torch_npu's default."""
     q, k, v = operands(5, 7, dtype)
     mask = torch.rand(BATCH, 1, 5, 7, generator=torch.Generator().manual_seed(0)) < 0.3
-    expected = torch.stack([attend(q[b], k[b], v[b], mask[b]) for b in range(BATCH)])
+    mask[..., 0] = False
+    band = torch.ones(5, 7, dtype=torch.bool).triu(1 + (next_tokens or 0))
+    expected = torch.stack([attend(q[b], k[b], v[b], mask[b] | band) for b in range(BATCH)])
     out = torch_npu.npu_prompt_flash_attention(
         *(in_layout(t, layout).npu() for t in (q, k, v)), atten_mask=mask.npu(), num_heads=HEADS,
         num_key_value_heads=KEY_HEADS, scale_value=SCALE, input_layout=layout,
+        **({} if next_tokens is None else {"next_tokens": next_tokens}),
     )  # fmt: skip
     compare(out, in_layout(expected, "BSND" if layout == "BNSD_BSND" else layout), dtype)
 
@@ -102,17 +107,17 @@ def test_increment(layout: str, listed: bool) -> None:
 
 
 def test_increment_of_torch_npu_from_a_paged_cache() -> None:
-    q, k, v = operands(1, 8, torch.float16)
-    lengths, table = [7, 5], torch.tensor([[3, 0], [1, 2]], dtype=torch.int32)
+    q, k, v = operands(1, 32, torch.float16)
+    lengths, table = [31, 17], torch.tensor([[3, 0], [1, 2]], dtype=torch.int32)
     caches = []
     for t in (k, v):
-        cache = torch.zeros(4, 4, KEY_HEADS * WIDTH, dtype=torch.float16)
+        cache = torch.zeros(4, 16, KEY_HEADS * WIDTH, dtype=torch.float16)
         for b in range(BATCH):
-            cache[table[b].long()] = in_layout(t, "BSH")[b].view(2, 4, -1)
+            cache[table[b].long()] = in_layout(t, "BSH")[b].view(2, 16, -1)
         caches.append(cache.npu())
     out = torch_npu.npu_incre_flash_attention(
         in_layout(q, "BSH").npu(), *caches, actual_seq_lengths=lengths, block_table=table.npu(), num_heads=HEADS,
-        num_key_value_heads=KEY_HEADS, scale_value=SCALE, input_layout="BSH", block_size=4,
+        num_key_value_heads=KEY_HEADS, scale_value=SCALE, input_layout="BSH", block_size=16,
     )  # fmt: skip
     expected = torch.stack([attend(q[b], k[b, :, :n], v[b, :, :n]) for b, n in enumerate(lengths)])
     compare(out, in_layout(expected, "BSH"), torch.float16)
