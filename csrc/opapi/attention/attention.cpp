@@ -10,7 +10,9 @@
 #include <cmath>
 #include <limits>
 
+#include "device/fault.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/attention/max_workspace.h"
 #include "opapi/reduce/row_softmax.h"
 
 // Of the MKL inside libtorch_cpu.so; null in a torch without it. BLAS itself, since ATen's functions around it cost
@@ -285,6 +287,7 @@ void forward_all(const Arguments &arguments, Settings settings) {
 struct Gradients {
     const Operand &grad;
     Operand &query, &key, &value, &pse;
+    Operand *query_rope = nullptr, *key_rope = nullptr, *sink = nullptr;
 };
 
 void check_gradients(const Arguments &arguments, const Gradients &gradients, const Settings &settings) {
@@ -299,6 +302,24 @@ void check_gradients(const Arguments &arguments, const Gradients &gradients, con
     like(gradients.key, arguments.key);
     like(gradients.value, arguments.value);
     if (arguments.pse.defined()) like(gradients.pse, arguments.pse);
+    for (const auto &[gradient, of] :
+         {std::pair{gradients.query_rope, arguments.query_rope}, std::pair{gradients.key_rope, arguments.key_rope},
+          std::pair{gradients.sink, arguments.sink}}) {
+        if (gradient != nullptr) optional(*gradient);
+        if (!given(of)) continue;
+        if (!gradient->defined())
+            fail(FaultKind::NullArgument, "parameter {} is null, but {} is given", gradient->parameter(),
+                 of->parameter());
+        like(*gradient, *of);
+    }
+}
+
+// What a sink's share of each row's weights takes from the mean of their gradients.
+at::Tensor sink_gradient(const Sequences &s) {
+    const at::Tensor share =
+        (s.sink.unsqueeze(1) - s.maximum.select(-1, 0)).exp_() / s.sum.select(-1, 0);  // [batch, heads, queries]
+    const at::Tensor mean = (s.grad.to(at::kFloat) * s.out.to(at::kFloat)).sum(-1);
+    return (share * mean).sum(at::IntArrayRef({0, 2})).neg_();
 }
 
 // The gradient of one batch of sequences. A piece of work is a key's head: it gathers from the queries that share it.
@@ -337,9 +358,17 @@ void backward(const Arguments &arguments, const Gradients &gradients, Settings s
     settings = normalized(std::move(settings));
     const int64_t key_count = key_heads(arguments.query, arguments.key, settings);
     const at::Tensor grad = heads_first(gradients.grad, settings.layout, settings.heads);
-    const at::Tensor query = heads_first(gradients.query, settings.layout, settings.heads);
-    const at::Tensor key = heads_first(gradients.key, settings.layout, key_count);
+    const auto like = [&](const Operand &gradient, const Operand *rope, int64_t heads) {
+        const at::Tensor own = heads_first(gradient, settings.layout, heads);
+        if (!given(rope)) return own;
+        at::DimVector sizes(own.sizes());
+        sizes.back() += rope->size(-1);
+        return at::empty(sizes, at::kFloat);
+    };
+    const at::Tensor query = like(gradients.query, arguments.query_rope, settings.heads);
+    const at::Tensor key = like(gradients.key, arguments.key_rope, key_count);
     const at::Tensor value = heads_first(gradients.value, settings.layout, key_count);
+    const at::Tensor sink = given(arguments.sink) ? at::zeros({settings.heads}, at::kFloat) : at::Tensor();
     // Rows and batches add up in pse's gradient: in fp32.
     const at::Tensor pse = arguments.pse.defined() ? at::zeros(arguments.pse.sizes(), at::kFloat) : at::Tensor();
     if (settings.packed()) {  // tokens behind the last sequence
@@ -355,10 +384,20 @@ void backward(const Arguments &arguments, const Gradients &gradients, Settings s
         s.value_grad = of_key(value);
         s.pse_grad = pse;
         backward(s, settings);
+        if (sink.defined()) sink.add_(sink_gradient(s));
         query_start += s.queries();
         key_start += s.keys();
     }
     if (pse.defined()) gradients.pse.copy_(pse);
+    if (sink.defined()) gradients.sink->copy_(sink);
+    if (!given(arguments.query_rope)) return;
+    const auto divide = [&](const at::Tensor &whole, const Operand &rest, const Operand &rope, int64_t heads) {
+        const std::vector<at::Tensor> parts = whole.split({whole.size(3) - rope.size(-1), rope.size(-1)}, 3);
+        heads_first(rest, settings.layout, heads).copy_(parts[0]);
+        heads_first(rope, settings.layout, heads).copy_(parts[1]);
+    };
+    divide(query, gradients.query, *gradients.query_rope, settings.heads);
+    divide(key, gradients.key, *gradients.key_rope, key_count);
 }
 
 }  // namespace
@@ -367,34 +406,72 @@ void backward(const Arguments &arguments, const Gradients &gradients, Settings s
 // The members of the family differ in what follows the attributes that all have, `...`: the rest of Settings.
 #define ATTENTION_SETTINGS(...) \
     {scaleValue, keepProb, preTokens, nextTokens, headNum, inputLayout, innerPrecise, sparseMode, __VA_ARGS__}
-#define ATTENTION(NAME, ...)                                                                                \
-    OP(NAME, optional(softmaxOutOut);                                                                       \
-       attention::check({query, key, value, realShiftOptional, dropMaskOptional, paddingMaskOptional,       \
-                         attenMaskOptional, softmaxMaxOut, softmaxSumOut, attentionOutOut},                 \
-                        ATTENTION_SETTINGS(__VA_ARGS__)),                                                   \
-       attention::forward_all({query, key, value, realShiftOptional, dropMaskOptional, paddingMaskOptional, \
-                               attenMaskOptional, softmaxMaxOut, softmaxSumOut, attentionOutOut},           \
-                              ATTENTION_SETTINGS(__VA_ARGS__)))
-#define ATTENTION_GRAD(NAME, ...)                                                                                   \
-    OP(NAME, optional(dpseOut);                                                                                     \
-       attention::check_gradients({query, keyIn, value, pseShiftOptional, dropMaskOptional, paddingMaskOptional,    \
-                                   attenMaskOptional, softmaxMaxOptional, softmaxSumOptional, attentionInOptional}, \
-                                  {dy, dqOut, dkOut, dvOut, dpseOut}, ATTENTION_SETTINGS(__VA_ARGS__)),             \
-       attention::backward({query, keyIn, value, pseShiftOptional, dropMaskOptional, paddingMaskOptional,           \
-                            attenMaskOptional, softmaxMaxOptional, softmaxSumOptional, attentionInOptional},        \
-                           {dy, dqOut, dkOut, dvOut, dpseOut}, ATTENTION_SETTINGS(__VA_ARGS__)))
+#define ATTENTION_OPERANDS(...) \
+    {query,                     \
+     key,                       \
+     value,                     \
+     realShiftOptional,         \
+     dropMaskOptional,          \
+     paddingMaskOptional,       \
+     attenMaskOptional,         \
+     softmaxMaxOut,             \
+     softmaxSumOut,             \
+     attentionOutOut,           \
+     __VA_ARGS__}
+#define GRAD_OPERANDS(...) \
+    {query,                \
+     keyIn,                \
+     value,                \
+     pseShiftOptional,     \
+     dropMaskOptional,     \
+     paddingMaskOptional,  \
+     attenMaskOptional,    \
+     softmaxMaxOptional,   \
+     softmaxSumOptional,   \
+     attentionInOptional,  \
+     __VA_ARGS__}
+#define GRAD_RESULTS(...) {dy, dqOut, dkOut, dvOut, dpseOut, __VA_ARGS__}
+// ... and in operands that only some have, `OPERANDS` and `RESULTS`, each with parentheses around it.
+#define ATTENTION_CHECK(OPERANDS, ...) \
+    optional(softmaxOutOut);           \
+    attention::check(ATTENTION_OPERANDS OPERANDS, ATTENTION_SETTINGS(__VA_ARGS__))
+#define ATTENTION(NAME, OPERANDS, ...)               \
+    OP(NAME, ATTENTION_CHECK(OPERANDS, __VA_ARGS__), \
+       attention::forward_all(ATTENTION_OPERANDS OPERANDS, ATTENTION_SETTINGS(__VA_ARGS__)))
+#define ATTENTION_GRAD_CHECK(OPERANDS, RESULTS, ...) \
+    optional(dpseOut);                               \
+    attention::check_gradients(GRAD_OPERANDS OPERANDS, GRAD_RESULTS RESULTS, ATTENTION_SETTINGS(__VA_ARGS__))
+#define ATTENTION_GRAD(NAME, OPERANDS, RESULTS, ...)               \
+    OP(NAME, ATTENTION_GRAD_CHECK(OPERANDS, RESULTS, __VA_ARGS__), \
+       attention::backward(GRAD_OPERANDS OPERANDS, GRAD_RESULTS RESULTS, ATTENTION_SETTINGS(__VA_ARGS__)))
 
-ATTENTION(aclnnFlashAttentionScore, prefixOptional)
-ATTENTION(aclnnFlashAttentionScoreV2, prefixOptional, nullptr, nullptr, false, pseType)
-ATTENTION(aclnnFlashAttentionVarLenScore, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional)
-ATTENTION(aclnnFlashAttentionVarLenScoreV2, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional, false,
+#define LENGTHS prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional
+#define ROPES &queryRope, &keyRope
+#define ROPES_IN &queryRope, &keyInRope
+#define ROPE_RESULTS &dqRopeOut, &dkRopeOut
+#define NO_ROPES nullptr, nullptr
+
+ATTENTION(aclnnFlashAttentionScore, (), prefixOptional)
+ATTENTION(aclnnFlashAttentionScoreV2, (), prefixOptional, nullptr, nullptr, false, pseType)
+ATTENTION(aclnnFlashAttentionScoreV3, (NO_ROPES, &sinkOptional), prefixOptional, nullptr, nullptr, false, pseType)
+ATTENTION(aclnnFlashAttentionVarLenScore, (), LENGTHS)
+ATTENTION(aclnnFlashAttentionVarLenScoreV2, (), LENGTHS, false, pseType)
+ATTENTION(aclnnFlashAttentionVarLenScoreV3, (ROPES), LENGTHS, false, pseType)
+ATTENTION(aclnnFlashAttentionVarLenScoreV4, (), LENGTHS, softmaxOutLayout == "same_as_input")
+ATTENTION(aclnnFlashAttentionVarLenScoreV5, (ROPES, &sinkOptional), LENGTHS, softmaxOutLayout == "same_as_input",
           pseType)
-ATTENTION(aclnnFlashAttentionVarLenScoreV4, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional,
-          softmaxOutLayout == "same_as_input")
-ATTENTION_GRAD(aclnnFlashAttentionScoreGrad, prefixOptional)
-ATTENTION_GRAD(aclnnFlashAttentionScoreGradV2, prefixOptional, nullptr, nullptr, false, pseType)
-ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGrad, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional)
-ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV2, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional,
-               false, pseType)
-ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV4, prefixOptional, actualSeqQLenOptional, actualSeqKvLenOptional,
-               softmaxInLayout == "same_as_input")
+ATTENTION_GRAD(aclnnFlashAttentionScoreGrad, (), (), prefixOptional)
+ATTENTION_GRAD(aclnnFlashAttentionScoreGradV2, (), (), prefixOptional, nullptr, nullptr, false, pseType)
+ATTENTION_GRAD(aclnnFlashAttentionScoreGradV3, (NO_ROPES, &sinkInOptional), (NO_ROPES, &dsinkOut), prefixOptional,
+               nullptr, nullptr, false, pseType)
+ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGrad, (), (), LENGTHS)
+ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV2, (), (), LENGTHS, false, pseType)
+ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV3, (ROPES_IN), (ROPE_RESULTS), LENGTHS, false, pseType)
+ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV4, (), (), LENGTHS, softmaxInLayout == "same_as_input")
+ATTENTION_GRAD(aclnnFlashAttentionUnpaddingScoreGradV5, (ROPES_IN, &sinkInOptional), (ROPE_RESULTS, &dsinkOut), LENGTHS,
+               softmaxInLayout == "same_as_input", pseType)
+MAX_WORKSPACE(aclnnFlashAttentionVarLenScoreV5GetMaxWorkspaceSize,
+              ATTENTION_CHECK((ROPES, &sinkOptional), LENGTHS, softmaxOutLayout == "same_as_input", pseType))
+MAX_WORKSPACE(aclnnFlashAttentionUnpaddingScoreGradV5GetMaxWorkspaceSize,
+              ATTENTION_GRAD_CHECK((ROPES_IN, &sinkInOptional), (ROPE_RESULTS, &dsinkOut), LENGTHS,
+                                   softmaxInLayout == "same_as_input", pseType))

@@ -107,7 +107,7 @@ struct Dropout {
 // One batch of equally long sequences: views, heads first. Undefined where a call has none.
 struct Sequences {
     at::Tensor query{}, key{}, value{}, pse{}, out{}, maximum{}, sum{};
-    at::Tensor grad{}, query_grad{}, key_grad{}, value_grad{}, pse_grad{}, sink_grad{};
+    at::Tensor grad{}, query_grad{}, key_grad{}, value_grad{}, pse_grad{};
     at::Tensor sink{};  // float32 [heads]: a score of each row beside those of its keys, which has no value
     Mask mask;
     Dropout dropout;
@@ -122,7 +122,12 @@ struct Sequences {
 struct Arguments {
     const Operand &query, &key, &value, &pse, &drop_mask, &padding_mask, &mask;
     const Operand &maximum, &sum, &out;
+    // Null: the operator has no such parameter.
+    Operand *query_rope = nullptr, *key_rope = nullptr;  // widths of query and key that lie elsewhere
+    Operand *sink = nullptr;
 };
+
+inline bool given(const Operand *operand) { return operand != nullptr && operand->defined() && operand->numel() > 0; }
 
 void check(const Arguments &arguments, Settings settings);
 // A copy of `settings` with the layout in capitals.

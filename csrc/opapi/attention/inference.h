@@ -45,7 +45,6 @@ struct InferenceOperands {
     const Operand *sink = nullptr;
 };
 
-inline bool given(const Operand *operand) { return operand != nullptr && operand->defined() && operand->numel() > 0; }
 inline at::Tensor maybe(const Operand *operand) {
     return given(operand) ? static_cast<const at::Tensor &>(*operand) : at::Tensor();
 }

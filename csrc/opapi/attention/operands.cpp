@@ -115,6 +115,41 @@ Sizes sizes_of(const Arguments &a, const Settings &settings) {
     return {query.size(0), query.size(2), value.size(2), key_count, query.size(3), value.size(3)};
 }
 
+// The rotary part of a query or key beside the rest.
+at::Tensor whole_width(const Operand &rest, const Operand *rope, const Settings &settings, int64_t heads) {
+    const at::Tensor first = heads_first(rest, settings.layout, heads);
+    return given(rope) ? at::cat({first, heads_first(*rope, settings.layout, heads)}, -1) : first;
+}
+
+// (ops-transformer: aclnn_flash_attention_score.cpp, isSupportMultiInput)
+void check_ropes(const Arguments &a, const Settings &settings, const Sizes &sizes) {
+    if (a.query_rope != nullptr) optional(*a.query_rope, *a.key_rope);
+    if (given(a.query_rope) != given(a.key_rope))
+        fail(FaultKind::NullArgument, "parameters {} and {} are given together or not at all",
+             a.query_rope->parameter(), a.key_rope->parameter());
+    if (!given(a.query_rope)) return;
+    dtype(a.query, at::kBFloat16);
+    for (const Operand *operand : {a.query_rope, a.key_rope}) dtype(*operand, at::kBFloat16);
+    if (!a.mask.defined())
+        fail(FaultKind::NullArgument, "only support query_rope and key_rope when attentionMask is given: {} is null",
+             a.mask.parameter());
+    for (const Operand *operand : {&a.pse, &a.drop_mask})
+        if (operand->defined()) refuse(*operand, "which query_rope and key_rope do not allow");
+    if (settings.keep < 1)
+        fail(FaultKind::InvalidArgument, "parameter keepProb is {}, query_rope and key_rope allow 1 only",
+             settings.keep);
+    if (!settings.packed() || settings.sparse_mode == kPrefixCompressed)
+        fail(FaultKind::InvalidArgument,
+             "query_rope and key_rope need layout TND and a sparseMode other than 6: they are \"{}\" and {}",
+             settings.layout, settings.sparse_mode);
+    const int64_t width = a.query_rope->size(-1);
+    shape(*a.query_rope, {a.query.size(0), settings.heads, width});
+    shape(*a.key_rope, {a.key.size(0), sizes.key_heads, width});
+    on_chip(width <= sizes.width && sizes.width % 16 == 0 && width % 16 == 0,
+            "parameter {} is {}: allowed is a width of up to that of the query, {}, both multiples of 16",
+            a.query_rope->parameter(), describe(*a.query_rope), sizes.width);
+}
+
 int64_t scores_to_drop(const Settings &settings, const Sizes &sizes) {
     if (!settings.packed()) return sizes.batch * settings.heads * sizes.queries * sizes.keys;
     int64_t count = 0;
@@ -212,6 +247,11 @@ void check(const Arguments &a, Settings settings) {
         check_band(settings, settings.packed() ? lengths(settings) : std::vector<Lengths>{{sizes.queries, sizes.keys}},
                    sizes.batch);
     }
+    check_ropes(a, settings, sizes);
+    if (given(a.sink)) {
+        dtype(*a.sink, at::kFloat);
+        shape(*a.sink, {settings.heads});
+    }
     if (a.pse.defined()) check_pse(a.pse, a.query, settings, sizes);
     if (a.padding_mask.defined()) refuse(a.padding_mask, "CANN takes null here");
     if (a.drop_mask.defined()) {
@@ -224,10 +264,11 @@ void check(const Arguments &a, Settings settings) {
 
 std::vector<Sequences> sequences(const Arguments &a, const Settings &settings) {
     const int64_t key_count = key_heads(a.query, a.key, settings);
-    const at::Tensor query = heads_first(a.query, settings.layout, settings.heads);
-    const at::Tensor key = heads_first(a.key, settings.layout, key_count);
+    const at::Tensor query = whole_width(a.query, a.query_rope, settings, settings.heads);
+    const at::Tensor key = whole_width(a.key, a.key_rope, settings, key_count);
     const at::Tensor value = heads_first(a.value, settings.layout, key_count);
     const at::Tensor out = heads_first(a.out, settings.layout, settings.heads);
+    const at::Tensor sink = given(a.sink) ? a.sink->contiguous() : at::Tensor();
     const at::Tensor maximum = statistics_first(a.maximum, settings, settings.heads, a.query.size(0));
     const at::Tensor sum = statistics_first(a.sum, settings, settings.heads, a.query.size(0));
     const at::Tensor bits = a.drop_mask.defined() && settings.keep < 1 ? a.drop_mask.contiguous() : at::Tensor();
@@ -239,6 +280,7 @@ std::vector<Sequences> sequences(const Arguments &a, const Settings &settings) {
                           .out = out,
                           .maximum = maximum,
                           .sum = sum,
+                          .sink = sink,
                           .mask = Mask(a.mask, settings, query.size(2), key.size(2), 0),
                           .dropout = {bits}}};
     }
@@ -256,6 +298,7 @@ std::vector<Sequences> sequences(const Arguments &a, const Settings &settings) {
                                 .out = of_query(out, 2),
                                 .maximum = of_query(maximum, 1).unsqueeze(0),
                                 .sum = of_query(sum, 1).unsqueeze(0),
+                                .sink = sink,
                                 .mask = Mask(a.mask, settings, queries, keys, static_cast<int64_t>(i)),
                                 .dropout = {bits, bit}});
         bit += settings.heads * queries * keys;
