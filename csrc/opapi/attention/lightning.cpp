@@ -123,6 +123,47 @@ void index(const at::Tensor &query, const at::Tensor &key, const at::Tensor &wei
     }
 }
 
+// Of numbers of 8 bits, each token's and head's with a factor.
+void quantised_index(const at::Tensor &query, const at::Tensor &key, const at::Tensor &weights,
+                     const at::Tensor &query_scale, const at::Tensor &key_scale, const TokenSets &queries,
+                     const TokenSets &keys, int64_t count, int64_t mode, at::Tensor &indices) {
+    const auto restored = [](const TokenSets &sets, const at::Tensor &tensor, const at::Tensor &scale, int64_t batch) {
+        return sets.of(tensor, batch).to(at::kFloat) * sets.of(scale, batch).to(at::kFloat).unsqueeze(-1);
+    };
+    indices.fill_(-1);
+    for (int64_t b = 0; b < queries.batches(query); ++b)
+        queries.of(indices, b)
+            .copy_(most_relevant(restored(queries, query, query_scale, b), restored(keys, key, key_scale, b),
+                                 queries.of(weights, b), count, mode)
+                       .indices);
+}
+
+// (ops-transformer: aclnnQuantLightningIndexer.md: of 910B)
+void check_quantised(const Operand &query, const Operand &key, const Operand &weights, const Operand &query_scale,
+                     const Operand &key_scale, int64_t query_mode, int64_t key_mode, int64_t count, int64_t mode,
+                     const Operand &indices) {
+    for (const Operand *operand : {&query, &key}) dtype(*operand, {at::kChar});
+    for (const Operand *operand : {&weights, &query_scale, &key_scale}) dtype(*operand, {at::kHalf});
+    const auto without_width = [](const Operand &operand) {
+        return operand.sizes().slice(0, static_cast<size_t>(operand.dim() - 1));
+    };
+    shape(weights, without_width(query));
+    shape(query_scale, without_width(query));
+    shape(key_scale, without_width(key));
+    if (key.size(-1) != query.size(-1) || key.size(-2) != 1)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, expected one head of the width of {}", key.parameter(),
+             describe(key), describe(query));
+    if (query_mode != 0 || key_mode != 0)
+        fail(FaultKind::InvalidArgument, "queryQuantMode is {} and keyQuantMode {}, allowed is 0", query_mode,
+             key_mode);
+    check_mode(mode, {kAll, kRightDown});
+    if (count <= 0) fail(FaultKind::InvalidArgument, "parameter sparseCount is {}, it must be positive", count);
+    tiled(query.size(-2) <= 64 && query.size(-1) == 128 && count <= 2048,
+          "parameter {} is {} and sparseCount {}: allowed are up to 64 heads of a width of 128 and up to 2048 keys",
+          query.parameter(), describe(query), count);
+    check_indices(indices, query, 1, count);
+}
+
 void check_lightning(const Operand &query, const Operand &key, const Operand &weights, int64_t count, int64_t mode,
                      bool with_values, const Operand &indices, const Operand &values) {
     check_index(query, key, weights);
@@ -367,6 +408,13 @@ OP(aclnnLightningIndexer, optional(sparseValuesOut);
                               sparseValuesOut),
    attention::index(query, key, weights, INDEX_QUERIES, INDEX_KEYS, sparseCount, sparseMode, returnValues,
                     sparseIndicesOut, sparseValuesOut))
+OP(aclnnQuantLightningIndexer,
+   attention::check_sets(query, actualSeqLengthsQueryOptional, layoutQueryOptional, key, actualSeqLengthsKeyOptional,
+                         layoutKeyOptional, blockTableOptional);
+   attention::check_quantised(query, key, weights, queryDequantScale, keyDequantScale, queryQuantMode, keyQuantMode,
+                              sparseCount, sparseMode, out),
+   attention::quantised_index(query, key, weights, queryDequantScale, keyDequantScale, INDEX_QUERIES, INDEX_KEYS,
+                              sparseCount, sparseMode, out))
 OP(aclnnLightningIndexerGrad,
    attention::check_sets(query, actualSeqQLenOptional, inputLayout, key, actualSeqKvLenOptional, inputLayout, key);
    attention::check_lightning_gradients(query, key, dy, sparseIndices, weights, dqOut, dkOut, dweightsOut, sparseMode),

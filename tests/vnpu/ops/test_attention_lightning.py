@@ -85,6 +85,41 @@ def test_indexer(dtype: torch.dtype, form: str, mode: int, count: int) -> None:
         compare(values[:3, 0, : min(count, 20)], first, dtype, ulps=4)
 
 
+@pytest.mark.parametrize("form", ["TND", "BSND", "PA_BSND"])
+@pytest.mark.parametrize("mode", [0, 3])
+def test_indexer_of_eight_bits(form: str, mode: int) -> None:
+    q, k = (
+        random(8, 8, 128, low=-20, high=20).to(torch.int8),
+        random(52, 1, 128, low=-20, high=20, seed=1).to(torch.int8),
+    )
+    w, scale = random(8, 8, seed=2).half(), random(8, 8, low=0.01, high=0.1, seed=3).half()
+    key_scale, count = random(52, 1, low=0.01, high=0.1, seed=4).half(), 24
+    wide = (
+        q.double() * scale.double().unsqueeze(-1),
+        k.double() * key_scale.double().unsqueeze(-1),
+        w.double(),
+    )
+    expected = torch.full((8, 1, count), -1)
+    for (start, end), scores in zip(((0, 3), (3, 8)), indexed(*wide, mode), strict=True):
+        values, order = scores.sort(descending=True, stable=True)
+        most = min(count, scores.shape[1])
+        expected[start:end, 0, :most] = order.masked_fill(values.isinf(), -1)[:, :most]
+    operands, lengths, key_lengths = [q, k, w, scale, key_scale], ENDS, KEY_ENDS
+    options: dict[str, Any] = {"layout_query": "TND", "layout_key": form}
+    if form == "BSND":
+        operands = [batched(t, own, 5 if own is ENDS else 32)
+                    for t, own in zip(operands, (ENDS, KEY_ENDS, ENDS, ENDS, KEY_ENDS), strict=True)]  # fmt: skip
+        expected, lengths, key_lengths, options = batched(expected + 1, ENDS, 5) - 1, [3, 5], [20, 32], {}
+    elif form == "PA_BSND":
+        (operands[1], table), operands[4], key_lengths = paged(k), paged(key_scale)[0], [20, 32]
+        options["block_table"] = table.npu()
+    found = torch_npu.npu_quant_lightning_indexer(
+        *(t.npu() for t in operands), 0, 0, actual_seq_lengths_query=ints(lengths),
+        actual_seq_lengths_key=ints(key_lengths), sparse_count=count, sparse_mode=mode, **options,
+    )  # fmt: skip
+    assert found.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("layout", ["TND", "BSND"])
 def test_gradients_of_the_indexer(dtype: torch.dtype, layout: str) -> None:
