@@ -91,6 +91,16 @@ struct Chosen {
     at::Tensor indices, values;  // [rows, 1, count]
 };
 
+// [rows, keys]; what a query does not see is minus infinity.
+at::Tensor relevance(const at::Tensor &query, const at::Tensor &key, const at::Tensor &weights, int64_t mode) {
+    const int64_t rows = query.size(0), keys = key.size(0);
+    const at::Tensor products = at::matmul(widened(query), widened(key).select(1, 0).t()).relu_();
+    const at::Tensor scores = (products * widened(weights).unsqueeze(-1)).sum(1);
+    if (mode != kRightDown) return scores;
+    return scores.masked_fill(at::arange(keys, at::kLong).ge(first_unseen(rows, keys)),
+                              -std::numeric_limits<float>::infinity());
+}
+
 Chosen most_relevant(const at::Tensor &query, const at::Tensor &key, const at::Tensor &weights, int64_t count,
                      int64_t mode) {
     const int64_t rows = query.size(0), keys = key.size(0);
@@ -98,11 +108,7 @@ Chosen most_relevant(const at::Tensor &query, const at::Tensor &key, const at::T
                  at::full({rows, 1, count}, -std::numeric_limits<float>::infinity(), at::kFloat)};
     const int64_t most = std::min(count, keys);
     if (most == 0 || rows == 0) return found;
-    const at::Tensor products = at::matmul(widened(query), widened(key).select(1, 0).t()).relu_();
-    at::Tensor scores = (products * widened(weights).unsqueeze(-1)).sum(1);
-    if (mode == kRightDown)
-        scores = scores.masked_fill(at::arange(keys, at::kLong).ge(first_unseen(rows, keys)),
-                                    -std::numeric_limits<float>::infinity());
+    const at::Tensor scores = relevance(query, key, weights, mode);
     const auto [values, indices] = scores.sort(true, -1, true);
     const at::Tensor best = values.narrow(1, 0, most);
     const at::Tensor unseen = best.eq(-std::numeric_limits<float>::infinity());
@@ -121,6 +127,61 @@ void index(const at::Tensor &query, const at::Tensor &key, const at::Tensor &wei
         queries.of(indices, b).copy_(found.indices);
         if (with_values) queries.of(values, b).copy_(found.values);
     }
+}
+
+// What a softmax over a query's scores needs: their maximum and the sum of exp(score - maximum), [batch, 1, rows] or
+// [1, tokens].
+void relevance_sums(const at::Tensor &query, const at::Tensor &key, const at::Tensor &weights, const TokenSets &queries,
+                    const TokenSets &keys, int64_t mode, at::Tensor &maximum, at::Tensor &sum) {
+    const bool packed = query.dim() == 3;
+    maximum.zero_();
+    sum.zero_();
+    for (int64_t b = 0; b < queries.batches(query); ++b) {
+        const at::Tensor own = queries.of(query, b);
+        if (own.size(0) == 0) continue;
+        const at::Tensor scores = relevance(own, keys.of(key, b), queries.of(weights, b), mode);
+        const auto place = [&](const at::Tensor &statistic) {
+            return queries.of(packed ? statistic.select(0, 0) : statistic.select(1, 0), b);
+        };
+        const at::Tensor top = scores.amax(-1, true);
+        place(maximum).copy_(top.squeeze(1));
+        place(sum).copy_((scores - top).exp_().sum(-1));
+    }
+}
+
+void check_relevance_sums(const Operand &query, const Operand &key, const Operand &weights, const Ints &query_lengths,
+                          const Ints &key_lengths, const std::string &layout, int64_t mode, const Operand &maximum,
+                          const Operand &sum) {
+    if (layout != "BSND" && layout != "TND")
+        fail(FaultKind::InvalidArgument, "parameter layoutOptional is \"{}\", allowed are BSND and TND", layout);
+    const bool packed = layout == "TND";
+    rank(query, {packed ? 3 : 4});
+    rank(key, {packed ? 3 : 4});
+    check_index(query, key, weights);
+    check_mode(mode, {kRightDown});
+    for (const auto &[lengths, of] :
+         {std::pair<const Ints &, const Operand &>{query_lengths, query}, {key_lengths, key}}) {
+        const bool fits = packed ? !lengths.empty() && std::ranges::is_sorted(lengths) && lengths.front() >= 0 &&
+                                       lengths.back() == of.size(0) && lengths.size() == query_lengths.size()
+                                 : lengths.empty() || static_cast<int64_t>(lengths.size()) == of.size(0);
+        if (!fits)
+            fail(FaultKind::InvalidArgument, "the lengths that belong to {} {} are {} values, which do not fit",
+                 of.parameter(), describe(of), lengths.size());
+    }
+    if (!packed && key.size(0) != query.size(0))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, the query {}", key.parameter(), describe(key),
+             describe(query));
+    for (const Operand *statistic : {&maximum, &sum}) {
+        dtype(*statistic, at::kFloat);
+        if (packed)
+            shape(*statistic, {1, query.size(0)});
+        else
+            shape(*statistic, {query.size(0), 1, query.size(1)});
+    }
+}
+
+at::Tensor lengths_of(const Ints &lengths) {
+    return lengths.empty() ? at::Tensor() : at::tensor(static_cast<const std::vector<int64_t> &>(lengths), at::kLong);
 }
 
 // Of numbers of 8 bits, each token's and head's with a factor.
@@ -408,6 +469,14 @@ OP(aclnnLightningIndexer, optional(sparseValuesOut);
                               sparseValuesOut),
    attention::index(query, key, weights, INDEX_QUERIES, INDEX_KEYS, sparseCount, sparseMode, returnValues,
                     sparseIndicesOut, sparseValuesOut))
+OP(aclnnDenseLightningIndexerSoftmaxLse,
+   attention::check_relevance_sums(queryIndex, keyIndex, weight, actualSeqLengthsQueryOptional,
+                                   actualSeqLengthsKeyOptional, layoutOptional, sparseMode, softmaxMaxOut,
+                                   softmaxSumOut),
+   attention::relevance_sums(queryIndex, keyIndex, weight,
+                             attention::TokenSets(attention::lengths_of(actualSeqLengthsQueryOptional), layoutOptional),
+                             attention::TokenSets(attention::lengths_of(actualSeqLengthsKeyOptional), layoutOptional),
+                             sparseMode, softmaxMaxOut, softmaxSumOut))
 OP(aclnnQuantLightningIndexer,
    attention::check_sets(query, actualSeqLengthsQueryOptional, layoutQueryOptional, key, actualSeqLengthsKeyOptional,
                          layoutKeyOptional, blockTableOptional);

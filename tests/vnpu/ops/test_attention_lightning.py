@@ -85,6 +85,29 @@ def test_indexer(dtype: torch.dtype, form: str, mode: int, count: int) -> None:
         compare(values[:3, 0, : min(count, 20)], first, dtype, ulps=4)
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("layout", ["TND", "BSND"])
+def test_sums_of_all_scores(dtype: torch.dtype, layout: str) -> None:
+    q, k = (
+        random(8, 8, 128, low=-0.3, high=0.3).to(dtype),
+        random(52, 1, 128, low=-0.3, high=0.3, seed=1).to(dtype),
+    )
+    w = random(8, 8, seed=2).to(dtype)
+    scores = indexed(q.double(), k.double(), w.double(), 3)
+    maximum = torch.cat([s.amax(-1) for s in scores])
+    total = torch.cat([(s - s.amax(-1, keepdim=True)).exp().sum(-1) for s in scores])
+    operands, lengths, key_lengths = [q, k, w], ENDS, KEY_ENDS
+    if layout == "BSND":
+        operands = [batched(q, ENDS, 5), batched(k, KEY_ENDS, 32), batched(w, ENDS, 5)]
+        lengths, key_lengths = [3, 5], [20, 32]
+    found = torch_npu.npu_dense_lightning_indexer_softmax_lse(
+        *(t.npu() for t in operands), actual_seq_qlen=lengths, actual_seq_klen=key_lengths, layout=layout
+    )
+    for a, e in zip(found, (maximum, total), strict=True):
+        e = e.unsqueeze(0) if layout == "TND" else batched(e, ENDS, 5).unsqueeze(1)
+        compare(a, e, torch.float32, ulps=64)
+
+
 @pytest.mark.parametrize("form", ["TND", "BSND", "PA_BSND"])
 @pytest.mark.parametrize("mode", [0, 3])
 def test_indexer_of_eight_bits(form: str, mode: int) -> None:
