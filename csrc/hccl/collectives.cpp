@@ -9,6 +9,7 @@
 #include "device/machine.h"
 #include "hccl/communicator.h"
 #include "hccl/group.h"
+#include "hccl/rounds.h"
 
 using namespace vnpu;
 using namespace vnpu::hccl;
@@ -47,6 +48,7 @@ class Draft {
         return view;
     }
     Round &round() { return plan_.rounds.emplace_back(); }
+    void rounds(std::vector<Round> all) { plan_.rounds = std::move(all); }
     void copy(std::byte *to, const std::byte *from, size_t bytes) {
         if (to != from) plan_.copies.push_back({to, from, bytes});
     }
@@ -219,7 +221,6 @@ void deliver_grouped(Draft draft, const HcclSendRecvItem &item, aclrtStream stre
 
 }  // namespace
 
-// Each rank reduces one slice and tells all others the result.
 HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
                          HcclComm comm, aclrtStream stream) {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API(sendBuf, recvBuf, count, dataType, op, comm, stream) {
@@ -228,21 +229,7 @@ HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataT
         const Reduction &how = reduction(dataType, op);
         std::byte *from = draft.elements(sendBuf, 0, count, dataType, "sendBuf");
         std::byte *to = draft.elements(recvBuf, 0, count, dataType, "recvBuf");
-        const auto ranks = static_cast<uint64_t>(draft.size());
-        const uint64_t slice = padded((count + ranks - 1) / ranks * how.element);
-        const auto start = [&](int rank) { return std::min(static_cast<uint64_t>(rank) * slice, count * how.element); };
-        const auto bytes = [&](int rank) { return start(rank + 1) - start(rank); };
-        const int mine = draft.rank();
-        Round reduce, spread;
-        reduce.fold = Fold{&how, from + start(mine), to + start(mine), bytes(mine)};
-        for (int peer = 0; peer < draft.size(); ++peer) {
-            if (peer == mine) continue;
-            reduce.sends.push_back({peer, from + start(peer), bytes(peer)});
-            spread.sends.push_back({peer, to + start(mine), bytes(mine)});
-            spread.receives.push_back({peer, to + start(peer), bytes(peer)});
-        }
-        draft.round() = std::move(reduce);
-        draft.round() = std::move(spread);
+        draft.rounds(all_reduce(draft.rank(), draft.size(), from, to, count, how));
         draft.submit_grouped(stream);
     });
 }

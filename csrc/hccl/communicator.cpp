@@ -87,9 +87,12 @@ HcclResult result_of(FaultKind kind) {
 Handles<Communicator> communicators("communicator");
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, int device, Options options)
-    : transport_(std::move(transport)), device_(device), options_(std::move(options)) {}
+    : collectives_{.transport = std::move(transport)},
+      operators_{.transport = collectives_.transport->operators()},
+      device_(device),
+      options_(std::move(options)) {}
 
-Communicator::~Communicator() { transport_->leave({}); }
+Communicator::~Communicator() { collectives_.transport->leave({}); }
 
 Limit Communicator::limit() const {
     const Limit usual{options_.limit, "HCCL_EXEC_TIMEOUT"};
@@ -103,10 +106,13 @@ void Communicator::submit(const std::shared_ptr<Communicator> &self, Stream &str
              stream.device(), self->device_);
     self->take_buffers();
     const char *name = plan.call.name;
-    const uint64_t sequence = self->issued_.fetch_add(1) + 1;
-    stream.submit(make_task(
-        name, [self, sequence, plan = std::make_shared<Plan>(std::move(plan))] { self->run(*plan, sequence); }));
+    const uint64_t sequence = self->collectives_.issued.fetch_add(1) + 1;
+    stream.submit(make_task(name, [self, sequence, plan = std::make_shared<Plan>(std::move(plan))] {
+        self->run(self->collectives_, *plan, sequence);
+    }));
 }
+
+void Communicator::perform(const Plan &plan) { run(operators_, plan, operators_.issued.fetch_add(1) + 1); }
 
 // Before the first operation, not when the communicator is made; one rank alone needs none (hcomm:
 // hccl_communicator_host.cc).
@@ -117,33 +123,35 @@ void Communicator::take_buffers() {
         buffers_ = Buffers::take(Machine::instance().device(device_), options_.buffer, options_.shared_buffer);
 }
 
-void Communicator::run(const Plan &plan, uint64_t sequence) {
-    const std::lock_guard lock(running_);
+void Communicator::run(Queue &queue, const Plan &plan, uint64_t sequence) {
+    const std::lock_guard lock(queue.running);
+    Transport &transport = *queue.transport;
     if (const std::string before = failure_text(); !before.empty())
         fail(FaultKind::RankGone, "#{} cannot run: {}", sequence, before);
     try {
         for (const Range &range : plan.ranges) still_live(range.view, range.bytes, range.name, device_);
-        if (plan.collective) agree(plan, sequence);
+        if (plan.collective) agree(transport, plan, sequence);
         for (const Copy &copy : plan.copies)
             if (copy.bytes != 0) std::memmove(copy.to, copy.from, copy.bytes);
-        for (const Round &round : plan.rounds) exchange(*transport_, round, [this] { return limit(); });
-        deliver(plan.messages);
+        for (const Round &round : plan.rounds) exchange(transport, round, [this] { return limit(); });
+        deliver(transport, plan.messages);
     } catch (const Fault &fault) {
-        const std::string text = fmt::format("{} #{} of communicator {} failed on rank {} of {}: {}", plan.call.name,
-                                             sequence, options_.name, rank(), size(), fault.what());
+        const std::string where = plan.call.within == nullptr ? "" : fmt::format(", within {},", plan.call.within);
+        const std::string text = fmt::format("{} #{} of communicator {}{} failed on rank {} of {}: {}", plan.call.name,
+                                             sequence, options_.name, where, rank(), size(), fault.what());
         {
             const std::lock_guard failure_lock(failure_mutex_);
             failure_ = result_of(fault.kind());
             failure_text_ = text;
         }
-        transport_->leave(text);
+        transport.leave(text);
         throw Fault(fault.kind(), text);
     }
-    transport_->finished(++finished_);
+    transport.finished(++queue.finished);
 }
 
 // Every rank tells every other what it is about to do; nobody touches data before all mean the same.
-void Communicator::agree(const Plan &plan, uint64_t sequence) {
+void Communicator::agree(Transport &transport, const Plan &plan, uint64_t sequence) {
     const auto ranks = static_cast<size_t>(size());
     std::vector<Announcement> mine(ranks), theirs(ranks);
     std::vector<uint64_t> out(ranks), in(ranks);
@@ -162,12 +170,12 @@ void Communicator::agree(const Plan &plan, uint64_t sequence) {
         round.receives.push_back({peer, reinterpret_cast<std::byte *>(&theirs[i]), sizeof(Announcement),
                                   [&, i, peer] { check(mine[i], theirs[i], peer); }});
     }
-    exchange(*transport_, round, [this] { return limit(); });
+    exchange(transport, round, [this] { return limit(); });
 }
 
 // Each message behind its header. A send is over when the receiver has taken it, as on hardware: one that nobody
 // receives does not go unnoticed.
-void Communicator::deliver(const std::vector<Message> &messages) {
+void Communicator::deliver(Transport &transport, const std::vector<Message> &messages) {
     std::vector<Announcement> mine(messages.size()), theirs(messages.size());
     Round round;
     round.settle = true;
@@ -180,15 +188,17 @@ void Communicator::deliver(const std::vector<Message> &messages) {
         pieces.push_back(header);
         pieces.push_back(piece);
     }
-    exchange(*transport_, round, [this] { return limit(); });
+    exchange(transport, round, [this] { return limit(); });
 }
 
 void Communicator::resume(Deadline deadline) {
     const Interruptible waiting;
-    const std::lock_guard lock(running_);
-    transport_->restore(deadline);
-    issued_.store(0);
-    finished_ = 0;
+    const std::scoped_lock lock(collectives_.running, operators_.running);
+    collectives_.transport->restore(deadline);
+    for (Queue *queue : {&collectives_, &operators_}) {
+        queue->issued.store(0);
+        queue->finished = 0;
+    }
     const std::lock_guard failure_lock(failure_mutex_);
     failure_ = HCCL_SUCCESS;
     failure_text_.clear();

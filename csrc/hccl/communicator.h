@@ -21,6 +21,7 @@ struct Call {
     HcclCMDType kind;
     uint64_t count = 0;
     int32_t type = -1, op = -1, root = -1;
+    const char *within = nullptr;  // the operator whose kernel it is part of
 };
 
 // A message between two ranks: its header is compared with what the other expects.
@@ -66,14 +67,20 @@ class Communicator {
     Communicator(std::unique_ptr<Transport> transport, int device, Options options);
     ~Communicator();
 
-    int rank() const noexcept { return transport_->rank(); }
-    int size() const noexcept { return transport_->size(); }
+    int rank() const noexcept { return collectives_.transport->rank(); }
+    int size() const noexcept { return collectives_.transport->size(); }
     int device() const noexcept { return device_; }
     const Options &options() const noexcept { return options_; }
-    Transport &transport() noexcept { return *transport_; }
+    Transport &transport() noexcept { return *collectives_.transport; }
+    // The memory that its first operation takes. Fault OutOfMemory.
+    void take_buffers();
 
     // Queues the plan on the stream. The collectives of a communicator run one at a time.
     static void submit(const std::shared_ptr<Communicator> &self, Stream &stream, Plan plan);
+    // Runs a plan of an operator, on the thread that runs its kernel: one at a time, beside the collectives.
+    void perform(const Plan &plan);
+    // Whether it can.
+    bool performs() const noexcept { return operators_.transport != nullptr; }
 
     // The failure that ended it: HCCL_SUCCESS while there is none.
     HcclResult failure() const;
@@ -84,20 +91,23 @@ class Communicator {
     void release() noexcept { released_.store(true); }
 
   private:
-    void take_buffers();
-    void run(const Plan &plan, uint64_t sequence);
-    void agree(const Plan &plan, uint64_t sequence);
-    void deliver(const std::vector<Message> &messages);
+    // What is exchanged one after another.
+    struct Queue {
+        std::unique_ptr<Transport> transport;
+        std::mutex running = {};
+        std::atomic<uint64_t> issued = 0;
+        uint64_t finished = 0;
+    };
+    void run(Queue &queue, const Plan &plan, uint64_t sequence);
+    void agree(Transport &transport, const Plan &plan, uint64_t sequence);
+    void deliver(Transport &transport, const std::vector<Message> &messages);
     Limit limit() const;
 
-    const std::unique_ptr<Transport> transport_;
+    Queue collectives_, operators_;
     const int device_;
     const Options options_;
-    std::mutex running_;
     std::mutex buffers_mutex_;
     std::shared_ptr<Buffers> buffers_;  // from its first operation on
-    std::atomic<uint64_t> issued_{0};
-    uint64_t finished_ = 0;
     std::atomic<bool> released_{false};
     mutable std::mutex failure_mutex_;
     HcclResult failure_ = HCCL_SUCCESS;

@@ -116,8 +116,9 @@ void Segment::lay_out(int ranks) {
         fail(FaultKind::InvalidArgument, "nRanks is {} here, and {} on a rank that came before.", ranks, before);
     if (ranks_ == ranks) return;
     const auto n = static_cast<size_t>(ranks);
-    const size_t bytes = whole_pages(sizeof(Header)) + whole_pages(n * sizeof(Slot) + n * n * sizeof(Ring::Marks)) +
-                         n * n * ring_capacity(ranks);
+    const size_t rings = kChannels * n * n;
+    const size_t bytes = whole_pages(sizeof(Header)) + whole_pages(n * sizeof(Slot) + rings * sizeof(Ring::Marks)) +
+                         rings * ring_capacity(ranks);
     // Every rank asks for the same size, so it does not matter who comes first.
     if (ftruncate(file_, static_cast<off_t>(bytes)) != 0) system_failure("ftruncate");
     map(bytes);
@@ -129,12 +130,12 @@ Segment::Slot &Segment::slot(int rank) const noexcept {
     return reinterpret_cast<Slot *>(memory_ + whole_pages(sizeof(Header)))[rank];
 }
 
-Ring Segment::ring(int from, int to) const noexcept {
+Ring Segment::ring(int from, int to, Channel channel) const noexcept {
     const auto n = static_cast<size_t>(ranks_);
-    const size_t index = static_cast<size_t>(from) * n + static_cast<size_t>(to);
+    const size_t index = (static_cast<size_t>(channel) * n + static_cast<size_t>(from)) * n + static_cast<size_t>(to);
     std::byte *slots = memory_ + whole_pages(sizeof(Header));
     auto *marks = reinterpret_cast<Ring::Marks *>(slots + n * sizeof(Slot));
-    std::byte *data = slots + whole_pages(n * sizeof(Slot) + n * n * sizeof(Ring::Marks));
+    std::byte *data = slots + whole_pages(n * sizeof(Slot) + kChannels * n * n * sizeof(Ring::Marks));
     return {marks[index], data + index * capacity_, capacity_};
 }
 

@@ -22,13 +22,16 @@ class Segment {
     };
 
     enum class State : uint32_t { Absent, Joined, Left, Failed };
+    // Each has rings of its own: what operators exchange while they run is in no order with the program's collectives.
+    enum class Channel : uint8_t { Collectives, Operators };
+    static constexpr size_t kChannels = 2;
 
     // What a rank shows the others.
     struct Slot {
         alignas(kGrain) SharedDoorbell bell;  // rung when a ring of this rank has changed
         std::atomic<State> state;
         std::atomic<pid_t> process;
-        alignas(kGrain) std::atomic<uint64_t> finished;
+        alignas(kGrain) std::array<std::atomic<uint64_t>, kChannels> finished;
         std::atomic<uint32_t> restored;  // steps of restore() that it has come to
         std::array<char, 1024> reason;   // why it failed; written before state
     };
@@ -47,7 +50,7 @@ class Segment {
 
     int ranks() const noexcept { return ranks_; }
     Slot &slot(int rank) const noexcept;
-    Ring ring(int from, int to) const noexcept;
+    Ring ring(int from, int to, Channel channel) const noexcept;
     // Counts one more rank that has joined.
     void join() noexcept;
     // Waits for all ranks to join; false when the deadline passes first.

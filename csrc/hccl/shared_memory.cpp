@@ -37,17 +37,28 @@ SharedMemory::SharedMemory(std::shared_ptr<Segment> segment, int rank) : segment
     State absent = State::Absent;
     if (!mine.state.compare_exchange_strong(absent, State::Joined))
         fail(FaultKind::InvalidArgument, "Rank {} has joined this communicator before.", rank);
-    for (int peer = 0; peer < size(); ++peer) {
-        to_.push_back(segment_->ring(rank, peer));
-        from_.push_back(segment_->ring(peer, rank));
-    }
+    take_rings();
     segment_->join();
 }
 
+SharedMemory::SharedMemory(const SharedMemory &collectives, Segment::Channel channel)
+    : segment_(collectives.segment_), rank_(collectives.rank_), channel_(channel), processes_(collectives.processes_) {
+    take_rings();
+}
+
+std::unique_ptr<Transport> SharedMemory::operators() const {
+    return std::unique_ptr<Transport>(new SharedMemory(*this, Segment::Channel::Operators));
+}
+
+void SharedMemory::take_rings() {
+    for (int peer = 0; peer < size(); ++peer) {
+        to_.push_back(segment_->ring(rank_, peer, channel_));
+        from_.push_back(segment_->ring(peer, rank_, channel_));
+    }
+}
+
 SharedMemory::~SharedMemory() {
-    leave({});
-    for (const int process : processes_)
-        if (process >= 0) close(process);
+    if (channel_ == Segment::Channel::Collectives) leave({});
 }
 
 void SharedMemory::connect(Deadline deadline) {
@@ -61,9 +72,14 @@ void SharedMemory::connect(Deadline deadline) {
                  "the first collective of the group: look at the logs of those.",
                  rank_, size(), missing);
     }
+    processes_ = std::shared_ptr<std::vector<int>>(new std::vector<int>, [](std::vector<int> *all) {
+        for (const int process : *all)
+            if (process >= 0) close(process);
+        delete all;
+    });
     for (int peer = 0; peer < size(); ++peer) {
-        processes_.push_back(static_cast<int>(syscall(SYS_pidfd_open, segment_->slot(peer).process.load(), 0)));
-        if (processes_.back() < 0 && errno != ESRCH)
+        processes_->push_back(static_cast<int>(syscall(SYS_pidfd_open, segment_->slot(peer).process.load(), 0)));
+        if (processes_->back() < 0 && errno != ESRCH)
             fail(FaultKind::HostOutOfMemory, "pidfd_open failed for rank {}: {}.", peer, std::strerror(errno));
     }
 }
@@ -76,7 +92,7 @@ void SharedMemory::wait(const Condition &condition, Clock::time_point until) {
 
 // A process descriptor becomes readable when its process ends, reaped or not.
 bool SharedMemory::ended(int peer) const noexcept {
-    const int process = processes_[static_cast<size_t>(peer)];
+    const int process = (*processes_)[static_cast<size_t>(peer)];
     if (process < 0) return true;  // ESRCH
     pollfd entry{process, POLLIN, 0};
     return poll(&entry, 1, 0) == 1;
@@ -91,12 +107,12 @@ std::string SharedMemory::absence(int peer) {
             return fmt::format(
                 "rank {} (process {}) has left the communicator after {} collectives: its process ended in an error or "
                 "destroyed the group, so look at its log",
-                peer, slot.process.load(), slot.finished.load());
+                peer, slot.process.load(), slot.finished[static_cast<size_t>(channel_)].load());
         default:
             return !ended(peer)
                        ? ""
                        : fmt::format("rank {} (process {}) died after {} collectives: it was killed or crashed", peer,
-                                     slot.process.load(), slot.finished.load());
+                                     slot.process.load(), slot.finished[static_cast<size_t>(channel_)].load());
     }
 }
 
@@ -105,10 +121,12 @@ std::string SharedMemory::condition(int peer) {
     const pid_t process = slot.process.load();
     if (stopped(process)) return fmt::format("rank {} (process {}) is stopped (SIGSTOP)", peer, process);
     return fmt::format("rank {} (process {}) is running and has finished {} collectives of this communicator", peer,
-                       process, slot.finished.load());
+                       process, slot.finished[static_cast<size_t>(channel_)].load());
 }
 
-void SharedMemory::finished(uint64_t collectives) noexcept { segment_->slot(rank_).finished.store(collectives); }
+void SharedMemory::finished(uint64_t collectives) noexcept {
+    segment_->slot(rank_).finished[static_cast<size_t>(channel_)].store(collectives);
+}
 
 void SharedMemory::leave(std::string_view reason) noexcept {
     Segment::Slot &mine = segment_->slot(rank_);
@@ -150,10 +168,14 @@ void SharedMemory::meet(Deadline deadline) {
 
 void SharedMemory::restore(Deadline deadline) {
     meet(deadline);  // from here on nobody writes
-    for (Ring &ring : from_)
-        for (size_t left = ring.bytes().size(); left != 0; left = ring.bytes().size()) ring.take(left);
     Segment::Slot &mine = segment_->slot(rank_);
-    mine.finished.store(0);
+    for (const auto channel : {Segment::Channel::Collectives, Segment::Channel::Operators}) {
+        for (int peer = 0; peer < size(); ++peer) {
+            Ring ring = segment_->ring(peer, rank_, channel);
+            for (size_t left = ring.bytes().size(); left != 0; left = ring.bytes().size()) ring.take(left);
+        }
+        mine.finished[static_cast<size_t>(channel)].store(0);
+    }
     mine.state.store(State::Joined);
     meet(deadline);
 }

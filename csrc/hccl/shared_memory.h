@@ -30,15 +30,19 @@ class SharedMemory final : public Transport {
     void finished(uint64_t collectives) noexcept override;
     void leave(std::string_view reason) noexcept override;
     void restore(Deadline deadline) override;
+    std::unique_ptr<Transport> operators() const override;
 
   private:
+    SharedMemory(const SharedMemory &collectives, Segment::Channel channel);
+    void take_rings();
     bool ended(int peer) const noexcept;
     void meet(Deadline deadline);
 
     const std::shared_ptr<Segment> segment_;
     const int rank_;
+    const Segment::Channel channel_ = Segment::Channel::Collectives;
     std::vector<Ring> to_, from_;
-    std::vector<int> processes_;  // pidfd by rank
+    std::shared_ptr<std::vector<int>> processes_;  // pidfd by rank
 };
 
 }  // namespace vnpu::hccl

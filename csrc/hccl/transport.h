@@ -2,6 +2,7 @@
 // one of them changes, and news of ranks that are gone.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -48,6 +49,8 @@ class Transport {
     // Starts anew after failures, with empty rings, once every rank has called it. Fault Timeout or RankGone when
     // one does not.
     virtual void restore(Deadline deadline) = 0;
+    // Other rings between the same ranks, for what operators exchange; null where there are none.
+    virtual std::unique_ptr<Transport> operators() const { return nullptr; }
 };
 
 }  // namespace vnpu::hccl

@@ -8,6 +8,7 @@
 #include "opapi/aclnn/footprint.h"
 #include "opapi/aclnn/gap.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/waiting.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -54,6 +55,11 @@ void Executor::free_retired() noexcept {
     while (executor != nullptr) delete std::exchange(executor, executor->next_retired_);
 }
 
+std::unordered_set<std::string_view> &waiting_operators() {
+    static auto *all = new std::unordered_set<std::string_view>;  // never destroyed: launches come until the very end
+    return *all;
+}
+
 void count_run(std::string_view name) noexcept {
     if (name != "aclnnInplaceCopy" && name != "aclnnNpuFormatCast") count_launch();
 }
@@ -81,7 +87,8 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
                  "parameter executor is null: the first phase did not succeed or was not called");
         // torch_npu's queue thread does nothing but launching: an operator may take as long as it likes there. With a
         // trace the worker runs all: what is noted of ATen's calls (footprint.h) must not be noted of the program's.
-        const bool may_run_here = !Trace::enabled() && (task->elements() <= kSmall || acl::on_queue_thread());
+        const bool may_run_here = !Trace::enabled() && (task->elements() <= kSmall || acl::on_queue_thread()) &&
+                                  !waiting_operators().contains(name);
         std::unique_ptr<Task> owned(task);
         if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]
             owned = dumping(static_cast<Executor *>(owned.release()), std::move(dump));

@@ -1,5 +1,5 @@
-"""Jobs under torchrun, section by section: every collective and type of torch.distributed, and training, against one
-process with the whole batch: torch's own ways, and apex's.
+"""Jobs under torchrun, section by section: every collective and type of torch.distributed, operators that communicate
+while they run, and training, against one process with the whole batch: torch's own ways, and apex's.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 
 import apex_worker
 import group_worker
+import operators_worker
 import pytest
 import training_worker
 from job import section_outcomes
@@ -20,6 +21,8 @@ JOBS = {
     (group_worker, 2, ""): (),
     (group_worker, 2, "8.3.RC1"): (),
     (group_worker, 4, ""): SLOW,
+    (operators_worker, 2, ""): (),
+    (operators_worker, 4, ""): SLOW,
     (training_worker, 2, ""): (),
     (training_worker, 4, ""): SLOW,
     (apex_worker, 2, ""): (),
