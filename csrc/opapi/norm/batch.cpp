@@ -37,23 +37,18 @@ void saved(Operand &mean, Operand &invstd, const Operand &input, bool training) 
     }
 }
 
-// ATen's kernel for fp16 and bf16 input takes all of its fp32 parameters or none.
-at::Tensor parameter(const at::Tensor &given, const at::Tensor &input, double otherwise) {
-    if (given.defined() || !narrow(input)) return widened(given);
-    return at::full({input.size(1)}, otherwise, at::TensorOptions().dtype(at::kFloat));
-}
-
 void batch_norm(at::Tensor &output, at::Tensor &save_mean, at::Tensor &save_invstd, const at::Tensor &input,
                 const at::Tensor &weight, const at::Tensor &bias, at::Tensor &running_mean, at::Tensor &running_var,
                 bool training, double momentum, double eps) {
     if (input.numel() == 0) return;
-    // ATen's kernel takes the output's layout to be the input's; ours is contiguous.
-    const at::Tensor in = input.contiguous();
-    at::Tensor out = output.contiguous();
+    // ATen's kernel takes the output's layout to be the input's; ours is contiguous. Of fp16 and bf16 it sums a channel
+    // in fp32, of fp32 in fp64: a mean that is off by an ulp shows in the weight's gradient, where it cancels.
+    const at::Tensor in = widened(input).contiguous();
+    at::Tensor out = narrow(output) ? at::empty(in.sizes(), in.options()) : output.contiguous();
     at::Tensor mean = widened(running_mean), var = widened(running_var);
     at::Tensor batch_mean = widened(save_mean), batch_invstd = widened(save_invstd);
-    at::native_batch_norm_out(out, batch_mean, batch_invstd, in, parameter(weight, input, 1), parameter(bias, input, 0),
-                              mean, var, training, momentum, eps);
+    at::native_batch_norm_out(out, batch_mean, batch_invstd, in, widened(weight), widened(bias), mean, var, training,
+                              momentum, eps);
     if (!out.is_same(output)) output.copy_(out);
     if (!training) return;  // only then are they written
     for (const auto &[from, to] :
@@ -78,7 +73,7 @@ void batch_norm_backward(Gradients gradients, const at::Tensor &grad, const at::
                          const at::Tensor &running_mean, const at::Tensor &running_var, const at::Tensor &save_mean,
                          const at::Tensor &save_invstd, bool training, double eps, std::array<bool, 3> mask) {
     const auto [input_gradient, weight_gradient, bias_gradient] = at::native_batch_norm_backward(
-        grad, input, parameter(weight, input, 1), widened(running_mean), widened(running_var), widened(save_mean),
+        widened(grad), widened(input), widened(weight), widened(running_mean), widened(running_var), widened(save_mean),
         widened(save_invstd), training, eps, mask);
     if (mask[0]) give(gradients.input, input_gradient);
     if (mask[1]) give(gradients.weight, weight_gradient);

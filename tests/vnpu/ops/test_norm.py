@@ -69,6 +69,20 @@ def test_batch_norm_modules():
         assert int(module.num_batches_tracked) == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_means_of_many_narrow_values_are_those_of_fp32(dtype):
+    """The weight's gradient for equal gradients is 0, or how far the mean is off times the number of values: half an
+    ulp of a mean below 1 is what fp32 leaves, and as much its kernel."""
+    x, count = (random(64, C, 64, 64, low=0.5, high=1.25)).to(dtype), 64 * 64 * 64
+    module = torch.nn.BatchNorm2d(C).npu()
+    module(x.npu()).backward(torch.ones_like(x).npu())
+    exact = torch.nn.BatchNorm2d(C, dtype=torch.float64)
+    exact(x.double()).backward(torch.ones_like(x).double())
+    invstd = 1 / x.double().std(dim=(0, 2, 3))
+    off = (module.weight.grad.cpu().double() - exact.weight.grad).abs()
+    assert bool((off <= 2 * count * invstd * 2**-25).all()), off
+
+
 @pytest.mark.parametrize(
     ("shape", "normalized"),
     [((4, 6), (6,)), ((2, 3, 6), (6,)), ((2, 3, 6), (3, 6)), ((5,), (5,)), ((0, 6), (6,))],
