@@ -14,6 +14,7 @@
 #include "ascendcl/visible_devices.h"
 #include "device/abort.h"
 #include "device/machine.h"
+#include "device/peers.h"
 
 using namespace vnpu;
 using acl::required;
@@ -121,7 +122,7 @@ aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *act
     };
 }
 
-// The memory of all devices is one address space, so every device can reach every other.
+// The memory of all devices is one address space, so every device can reach every other, once that was asked for.
 aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId) {
     return VNPU_API(canAccessPeer, deviceId, peerDeviceId) {
         required(canAccessPeer, "canAccessPeer") = visible(deviceId) != visible(peerDeviceId) ? 1 : 0;
@@ -131,16 +132,12 @@ aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int3
 aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags) {
     return VNPU_API(peerDeviceId, flags) {
         if (flags != 0) fail(FaultKind::InvalidArgument, "flags is {}; it must be 0.", flags);
-        visible(peerDeviceId);
-        machine().current();
+        open_peer(machine().current().index(), visible(peerDeviceId));
     };
 }
 
 aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
-    return VNPU_API(peerDeviceId) {
-        visible(peerDeviceId);
-        fail(FaultKind::Unsupported, "Peer access between virtual NPUs cannot be taken away.");
-    };
+    return VNPU_API(peerDeviceId) { close_peer(machine().current().index(), visible(peerDeviceId)); };
 }
 
 aclError aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t *const logicDevId) {

@@ -4,6 +4,7 @@
 
 #include "device/bytes.h"
 #include "device/machine.h"
+#include "device/peers.h"
 
 namespace vnpu {
 namespace {
@@ -45,7 +46,7 @@ void check(Machine &machine, const void *address, uint64_t size, const char *nam
         if (!live || !holds(*live, at, size)) refuse(machine, address, size, name);
         found = *live;
     }
-    if (device != kAnyDevice && found.device != device)
+    if (device != kAnyDevice && !reaches(device, found.device))
         fail(FaultKind::InvalidAddress, "{} ({}) lies in {}, and the stream is one of virtual NPU {}.", name, address,
              describe(found), device);
 }

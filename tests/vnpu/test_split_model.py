@@ -59,3 +59,16 @@ def test_a_model_split_over_npus(count: int, queue: str) -> None:
 def test_data_parallel(queue: str) -> None:
     ended = python(PARALLEL, TASK_QUEUE_ENABLE=queue)
     assert ended.stdout == "trained\n", ended
+
+
+def test_a_kernel_reads_the_memory_of_a_peer() -> None:
+    """torch_npu casts between NPUs on the one that it copies to, once each lets the other in."""
+    program = """
+import torch, torch_npu
+x = torch.tensor([1.5, 2.5, 3.5, 4.5], device="npu:0")
+y = torch.zeros(4, dtype=torch.int64, device="npu:1")
+y.copy_(x)
+print(y.tolist())
+"""
+    result = python(program)
+    assert (result.returncode, result.stdout) == (0, "[1, 2, 3, 4]\n"), result.stderr

@@ -278,6 +278,16 @@ def elsewhere(arguments: list[object]) -> Iterator[tuple[int, list[object]]]:
             yield place, [*arguments[:place], [one.to("npu:1") for one in value], *arguments[place + 1 :]]
 
 
+@pytest.fixture(scope="module")
+def strangers() -> None:
+    """torch_npu lets NPUs into each other's memory with the first copy between them, once for all."""
+    torch.ones(1, device="npu:0").to("npu:1")
+    for device, peer in ((1, 0), (0, 1)):
+        acl("aclrtSetDevice", device)
+        acl("aclrtDeviceDisablePeerAccess", peer)
+
+
+@pytest.mark.usefixtures("strangers")
 @pytest.mark.parametrize("name", CALLS)
 def test_an_operand_of_another_device(name: str) -> None:
     """No operator reads or writes what lies on another device, whichever of its operands that is."""
