@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check models ports distributed kills exits libraries conformance mutation verdict corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check models ports distributed kills exits libraries conformance upstream mutation verdict corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -76,6 +76,15 @@ fuzz: $(VENV)/.packages ## convert 20,000 generated programs (half an hour); CAS
 
 conformance: setup ## PyTorch's operator database against status.json (5 minutes; NAMES="add relu" for some)
 	$(BIN)/python tests/conformance/run.py $(NAMES)
+
+# One file at a time unless JOBS= says otherwise: each has two processes, and tests with several ranks more.
+upstream: setup build/upstream/packages/.installed ## torch_npu's and op-plugin's own tests (2 hours; RESUME=1, NAMES="test_add.py", UPSTREAM=folder)
+	$(BIN)/python tests/upstream/run.py $(if $(filter command%,$(origin JOBS)),--jobs $(JOBS)) $(if $(RESUME),--resume) \
+	  $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(NAMES)
+
+build/upstream/packages/.installed: tests/upstream/requirements.txt
+	$(PIP) install --quiet $(INDEX) --no-deps --upgrade --target $(@D) -r $<
+	touch $@
 
 mutation: setup ## faults put into the kernels, and how many the tests notice (30 minutes; AGAIN=1 after adding a test)
 	$(BIN)/python tests/mutation/run.py --jobs $(JOBS) $(if $(AGAIN),--again)

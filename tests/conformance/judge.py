@@ -43,6 +43,7 @@ import torch
 import torch_npu  # noqa: F401
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
+from verdicts import chip_limit, kernel_failure, own_words, refused
 
 # torch.testing._internal imports it for test cases of its own, which op_db does not need.
 sys.modules.setdefault("expecttest", types.ModuleType("expecttest")).__dict__.setdefault(
@@ -128,15 +129,6 @@ def _offered(func: Any) -> bool:
     )
 
 
-def chip_limit(text: str) -> str:
-    """What was refused of a sample for what the chip cannot, or nothing."""
-    refusal = re.search(
-        r"\(EZ\d+\): (.{1,300}?) on \w+; with VNPU_CHECKS=any .{1,80}?\[virtual NPU, (\w+?)(?:GetWorkspaceSize)?\]",
-        text,
-    )
-    return f"cann: {refusal[2]}: {refusal[1]}" if refusal else ""
-
-
 def classify(error: Exception) -> tuple[str, str]:
     """Status and reason of an exception that an operator on the NPU raised."""
     if isinstance(error, NotOfferedError):
@@ -144,20 +136,12 @@ def classify(error: Exception) -> tuple[str, str]:
     if isinstance(error, DifferentError):
         return "FAIL", str(error)
     text = " ".join(str(error).split())
-    if gap := re.search(r"does not implement (\w+)", text):
-        return "GAP", gap[1]
-    if gap := re.search(r"(\w+) or \w+ not in libopapi", text):
-        return "GAP", gap[1]
-    if refusal := re.search(
-        r"(parameter \w+ has dtype \w+), allowed are .*?virtual NPU, (\w+)GetWorkspaceSize", text
-    ):
-        return "NOT_OFFERED", f"cann: {refusal[2]}: {refusal[1]}"
+    if said := refused(text):
+        return said
     own = re.sub(r"\[ERROR\].*", "", text)[:160].strip()  # what follows has the time in it
-    if re.search("507015|507018|507035", text):  # a kernel has failed: its message stands in the log
-        failures = re.findall(r"(\w+ failed on stream[^\n]*)", Path(LOG.name).read_text(errors="replace"))
-        return "FAIL", failures[-1][:300] if failures else own
-    if refusal := re.search(r"\[PID: \d+\] \S+ (.{1,600}? \[virtual NPU, \w+\])", text):
-        return "FAIL", refusal[1]
+    log = Path(LOG.name).read_text(errors="replace")  # a kernel has failed: its message stands there
+    if words := kernel_failure(text, log) or own_words(text):
+        return "FAIL", words
     if re.search(r"aclnn|acl[a-z]+ API|Fault|virtual NPU", text):
         return "FAIL", own
     return "NOT_OFFERED", f"torch_npu: {type(error).__name__}: {own}"

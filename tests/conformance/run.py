@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import select
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
+
+from verdicts import changes, counted, status_of, verdict_of
+from watched import EndedError, resident, said
 
 HERE = Path(__file__).parent
 STATUS = HERE / "status.json"
@@ -29,49 +30,31 @@ Pair = tuple[str, str]
 Verdicts = dict[Pair, str]  # "PASS", or "STATUS: reason"
 
 
-def status_of(verdict: str) -> str:
-    return verdict.partition(":")[0]
-
-
-def resident(process: subprocess.Popen[str]) -> int:
-    """KiB; 0 when the process is gone."""
-    try:
-        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0)
-
-
 def run_group(group: list[Pair], verdicts: Verdicts) -> list[Pair]:
     """Judge a group in one process; returns the pairs that it did not reach."""
     with subprocess.Popen(
         [sys.executable, HERE / "judge.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True, bufsize=1,
+        stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(group))
+        process.stdin.write(json.dumps(group).encode())
         process.stdin.close()
         current: Pair | None = None
         ended = ""
-        since = time.monotonic()
-        while True:
-            ready, _, _ = select.select([process.stdout], [], [], 1.0)
-            if ready:
-                line = process.stdout.readline()
-                if not line:
-                    break
-                said = json.loads(line)
-                current, since = (said["op"], said["dtype"]), time.monotonic()
-                if "status" in said:
-                    verdicts[current] = said["status"] + (f": {said['reason']}" if said["reason"] else "")
+        try:
+            for line in said(
+                process.stdout,
+                lambda: SECONDS if current else STARTING,
+                lambda: resident(process.pid),
+                RESIDENT_KIB,
+            ):
+                current = (line["op"], line["dtype"])
+                if "status" in line:
+                    verdicts[current] = verdict_of(line["status"], line["reason"])
                     current = None
-            elif time.monotonic() - since > (limit := SECONDS if current else STARTING):
-                ended = f"TIMEOUT: more than {limit} s"
-            elif resident(process) > RESIDENT_KIB:
-                ended = f"CRASH: more than {RESIDENT_KIB >> 20} GiB of memory"
-            if ended:
-                process.kill()
-                break
+        except EndedError as error:
+            ended = str(error)
+            process.kill()
         code = process.wait()
     if current is not None:
         verdicts[current] = ended or f"CRASH: exit status {code}"
@@ -93,12 +76,6 @@ def write(verdicts: Verdicts) -> None:
         rows.setdefault(op, {})[dtype] = verdict
     lines = ",\n".join(f"{json.dumps(op)}: {json.dumps(row)}" for op, row in rows.items())
     STATUS.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
-
-
-def worse(before: str, now: str) -> bool:
-    """Whether a pair has left PASS or has come to crash or hang."""
-    left = before == "PASS" and now != "PASS"
-    return left or (now in ("CRASH", "TIMEOUT") and before != now)
 
 
 def main() -> int:
@@ -127,17 +104,15 @@ def main() -> int:
     print(file=sys.stderr)
 
     known = read()
-    regressions = 0
-    for pair, verdict in sorted(verdicts.items()):
-        before, now = status_of(known.get(pair, "NEW")), status_of(verdict)
-        if before != now:
-            regressions += worse(before, now)
-            print(f"{'! ' if worse(before, now) else '  '}{pair[0]} {pair[1]}: {before} -> {verdict}")
+    regressions = changes(
+        (f"{pair[0]} {pair[1]}", known.get(pair, "NEW"), verdict)
+        for pair, verdict in sorted(verdicts.items())
+    )
     if options.update:
         write({pair: text for pair, text in {**known, **verdicts}.items() if pair in set(everything)})
     counts = Counter(status_of(verdict) for verdict in verdicts.values())
     offered = sum(counts.values()) - counts["NOT_OFFERED"]
-    print(", ".join(f"{count} {status}" for status, count in counts.most_common()))
+    print(counted(counts))
     print(f"{counts['PASS']} of {offered} offered pairs pass ({counts['PASS'] / max(offered, 1):.1%})")
     return 1 if regressions and not options.update else 0
 

@@ -1,0 +1,46 @@
+"""A process that says in JSON lines what it does, and is given up when it takes too long or grows too large."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+
+class EndedError(Exception):
+    """It has to be ended: the verdict of what it was at."""
+
+
+def said(
+    stream: IO[bytes], seconds: Callable[[], float], resident: Callable[[], int], most: int
+) -> Iterator[dict[str, Any]]:
+    """Its lines as they come, to the end of `stream`, of which nothing has been read through a buffer. Raises EndedError
+    `seconds()` after the last line, or when `resident()` exceeds `most`, both in KiB: resident memory is what is
+    limited, since the device's address range is reserved as a whole."""
+    rest, since = b"", time.monotonic()
+    while True:
+        if select.select([stream], [], [], 1.0)[0]:
+            read = os.read(stream.fileno(), 1 << 16)
+            if not read:
+                return
+            *lines, rest = (rest + read).split(b"\n")
+            for line in lines:
+                yield json.loads(line)
+                since = time.monotonic()
+        elif time.monotonic() - since > (limit := seconds()):
+            raise EndedError(f"TIMEOUT: more than {limit:.0f} s")
+        if resident() > most:
+            raise EndedError(f"CRASH: more than {most >> 20} GiB of memory")
+
+
+def resident(process: int) -> int:
+    """KiB; 0 when the process is gone."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0)

@@ -1,0 +1,74 @@
+"""What tests/upstream has found: the lists are well-formed, and what fails has a cause that people have written down."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("upstream", "conformance"))
+
+import causes
+import sources
+import status
+
+STATUSES = {"VACUOUS", "SKIP", "FAIL", "GAP", "NOT_OFFERED", "IMPOSSIBLE", "CRASH", "TIMEOUT"}
+LISTS = [suite for suite in sources.SUITES if status.read(suite)]
+
+
+@pytest.mark.parametrize("suite", LISTS)
+def test_lists_are_well_formed(suite: str) -> None:
+    folders = tuple(f"{folder}/" for folder in sources.TABLE[suite]["folders"])
+    for file, row in status.read(suite).items():
+        assert file.startswith(folders) and isinstance(row[status.COUNT], int), file
+        for test, verdict in row.items():
+            if test != status.COUNT:
+                kind, _, reason = verdict.partition(": ")
+                assert kind in STATUSES, (file, test, verdict)
+                assert kind in ("VACUOUS", "SKIP") or reason, (file, test, verdict)
+
+
+@pytest.mark.parametrize("suite", LISTS)
+def test_what_fails_has_its_cause(suite: str) -> None:
+    names = {row["name"] for row in causes.table()}
+    unexplained = [
+        (file, test, verdict)
+        for file, row in status.read(suite).items()
+        for test, verdict in row.items()
+        if test != status.COUNT
+        and verdict.partition(":")[0] in ("FAIL", "CRASH", "IMPOSSIBLE")
+        and verdict.partition(": ")[2] not in names
+    ]
+    assert unexplained == []
+
+
+def test_a_list_is_what_its_writer_makes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {suite: (status.FOLDER / f"{suite}.json").read_text(encoding="utf-8") for suite in LISTS}
+    found = {suite: status.read(suite) for suite in LISTS}
+    monkeypatch.setattr(status, "FOLDER", tmp_path)
+    for suite, text in kept.items():
+        status.write(suite, found[suite])
+        assert (tmp_path / f"{suite}.json").read_text(encoding="utf-8") == text
+
+
+def test_a_cause_names_itself_and_is_no_excuse_for_everything() -> None:
+    rows = tomllib.loads(causes.TABLE.read_text(encoding="utf-8"))["cause"]
+    for row in rows:
+        assert {"name"} < set(row) <= {"name", "tests", "says", "status"}, row
+        assert row.get("status", "IMPOSSIBLE") in ("IMPOSSIBLE", "NOT_OFFERED"), row
+    assert causes.cause_of("test_base_ops/test_new.py", "TestNew.test_new", "FAIL: differs") is None
+    settled = causes.settled(
+        "test_a.py", {"T.a": "FAIL: OSError: [Errno None]", "T.b": "PASS", "T.c": "GAP: Pad"}
+    )
+    assert settled["T.a"].startswith("IMPOSSIBLE: asks for ATB")
+    assert (settled["T.b"], settled["T.c"]) == ("PASS", "GAP: Pad")
+
+
+def test_the_lists_are_json_with_a_line_for_each_test() -> None:
+    for suite in LISTS:
+        text = (status.FOLDER / f"{suite}.json").read_text(encoding="utf-8")
+        others = sum(len(row) - 1 for row in json.loads(text).values())
+        assert text.count("\n") == others + len(json.loads(text)) + 2

@@ -1,0 +1,50 @@
+"""The tests' sources, in build/upstream/sources: fetched once at the commits that suites.toml names."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+FETCHED = Path(__file__).parents[2] / "build/upstream/sources"
+TABLE: dict[str, Any] = tomllib.loads((HERE / "suites.toml").read_text(encoding="utf-8"))
+SUITES = [name for name in TABLE if name != "sources"]
+
+
+def tests(source: str, given: Path | None) -> Path:
+    """The folder `test` of a source: below `given`, where somebody has put `op-plugin` and `pytorch`, or fetched. Raises
+    SystemExit where it is not there."""
+    if given is not None:
+        folder = given / source / "test"
+        if not folder.is_dir():
+            raise SystemExit(f"{folder} does not exist: UPSTREAM has to hold {source}/test")
+        return folder
+    folder, about = FETCHED / source, TABLE["sources"][source]
+    stamp = folder / ".commit"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != about["commit"]:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for command in (
+            ["init", "--quiet"],
+            ["fetch", "--quiet", "--depth", "1", about["url"], about["commit"]],
+            ["checkout", "--quiet", "FETCH_HEAD", "--", "test"],
+        ):
+            if subprocess.run(["git", "-C", str(folder), *command], check=False).returncode != 0:
+                raise SystemExit(
+                    f"{about['url']} could not be fetched. Where there is no network, UPSTREAM=FOLDER names a folder "
+                    f"with {source}/test in it (commit {about['commit']})."
+                )
+        stamp.write_text(about["commit"], encoding="utf-8")
+    return folder / "test"
+
+
+def files(suite: str, folder: Path) -> list[str]:
+    """The test files of a suite, relative to `folder`."""
+    return sorted(
+        str(path.relative_to(folder))
+        for part in TABLE[suite]["folders"]
+        for path in (folder / part).rglob("test_*.py")
+    )

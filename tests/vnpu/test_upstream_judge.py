@@ -1,0 +1,113 @@
+"""tests/upstream judges a file of ours: each kind of end that a test can come to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("upstream", "conformance"))
+
+from workers import Limits, Worker
+
+FILE = """
+import os, time, unittest
+import torch
+import torch_npu
+
+class TestOwn(unittest.TestCase):
+    def test_a_passes(self):
+        self.assertEqual((torch.ones(3).npu() + 1).sum().item(), 6)
+
+    def test_b_differs(self):
+        self.assertEqual((torch.ones(3).npu() + 1).sum().item(), 7)
+
+    def test_c_skips(self):
+        self.skipTest("for a reason")
+
+    def test_d_is_refused(self):
+        torch.linalg.inv(torch.ones(2, 2, dtype=torch.float16).npu())
+
+    def test_e_crashes(self):
+        os.abort()
+
+    def test_f_hangs(self):
+        time.sleep(60)
+
+    def test_g_follows_them(self):
+        self.assertEqual(os.path.basename(__file__), "test_own.py")
+
+    def test_h_has_parts(self):
+        for part in range(3):
+            with self.subTest(part=part):
+                self.assertNotEqual(part, 1)
+
+    @unittest.expectedFailure
+    def test_i_fails_as_expected(self):
+        self.fail()
+
+class TestPrepared(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise ValueError("never ready")
+
+    def test_one(self):
+        pass
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """Of a folder with two files; it has imported torch once, which takes the most of the time."""
+    folder = tmp_path_factory.mktemp("upstream")
+    (folder / "test_own.py").write_text(FILE, encoding="utf-8")
+    (folder / "test_lost.py").write_text("import nowhere\n", encoding="utf-8")
+    worker = Worker(folder, {}, {}, Limits(seconds=10, memory=8), idle=False)
+    yield worker
+    worker.close()
+
+
+def test_each_end_has_its_verdict(worker: Worker) -> None:
+    found = {test: verdict for test, (verdict, _) in worker.judge("test_own.py").items()}
+    one = {
+        test: verdict for test, (verdict, _) in worker.judge("test_own.py", ["TestOwn.test_a_passes"]).items()
+    }
+    assert one == {"TestOwn.test_a_passes": "PASS"}
+    refused = found.pop("TestOwn.test_d_is_refused")
+    assert refused.partition(":")[0] in ("NOT_OFFERED", "FAIL"), refused
+    assert found == {
+        "TestOwn.test_a_passes": "PASS",
+        "TestOwn.test_b_differs": "FAIL: AssertionError: 6.0 != 7",
+        "TestOwn.test_c_skips": "SKIP: for a reason",
+        "TestOwn.test_e_crashes": "CRASH: SIGABRT",
+        "TestOwn.test_f_hangs": "TIMEOUT: more than 10 s",
+        "TestOwn.test_g_follows_them": "PASS",
+        "TestOwn.test_h_has_parts": "FAIL: AssertionError: 1 == 1",
+        "TestOwn.test_i_fails_as_expected": "PASS",
+        "TestPrepared.test_one": "FAIL: setUpClass: ValueError: never ready",
+    }
+
+
+def test_a_file_that_cannot_be_imported_says_why(worker: Worker) -> None:
+    said = "FAIL: ModuleNotFoundError: No module named 'nowhere'"
+    assert worker.judge("test_lost.py") == {"(import)": (said, 0)}
+
+
+@pytest.mark.slow  # compiles two sources and links the operators
+def test_operators_that_do_nothing_leave_their_results_alone(tmp_path: Path) -> None:
+    import idle
+
+    (tmp_path / "test_own.py").write_text(FILE, encoding="utf-8")
+    libraries = {"VNPU_LIBRARIES": str(idle.build())}
+    worker = Worker(tmp_path, {}, libraries, Limits(seconds=10, memory=8), idle=True)
+    asked = ["TestOwn.test_a_passes", "TestOwn.test_g_follows_them"]
+    found = {
+        test: verdict.partition(":")[0] for test, (verdict, _) in worker.judge("test_own.py", asked).items()
+    }
+    worker.close()
+    assert found == {"TestOwn.test_a_passes": "FAIL", "TestOwn.test_g_follows_them": "PASS"}
