@@ -174,6 +174,14 @@ void backward_check(const Bools &mask, Gradients gradients, const Operand &input
     if (mask[0]) same_shape(gradients.input, input);
     if (mask[1]) same_shape(gradients.weight, weight);
     if (mask[2]) shape(gradients.bias, {grad_output.size(1)});
+    // ops-nn: convolution_backward_checker.cpp, CheckEmptyTensor
+    const bool empty = input.numel() == 0 || weight.numel() == 0 || grad_output.numel() == 0;
+    if (mask[0] && empty && input.size(0) != 0 && input.size(1) != 0)
+        fail(FaultKind::InvalidArgument,
+             "parameter {} is {} beside {} of {} and {} of {}: where one of them is empty, its dimension 0 or 1 has to "
+             "be 0",
+             input.parameter(), describe(input), weight.parameter(), describe(weight), grad_output.parameter(),
+             describe(grad_output));
 }
 
 // What only the gradient refuses (ops-nn: convolution_backward_checker.cpp, CheckConvParams).

@@ -262,3 +262,25 @@ def test_padding_of_the_output():
         assert code == aclnn.INVALID_ARGUMENT
         assert "when transposed=false, the value of outputPadding must be 0" in message
         assert status(spatial, 2, 1, 1, transposed=False, backward=False) == (0, "")
+
+
+@pytest.mark.parametrize("empty", [2, 3, 4])
+def test_gradients_of_nothing(empty):
+    """Of an empty window or result there is no gradient of the input, unless that has no batch or no channels (ops-nn:
+    convolution_backward_checker.cpp, CheckEmptyTensor)."""
+
+    def status(batch, wanted):
+        sizes = [1, 1, 1, 1, 1]
+        sizes[empty] = 0
+        x, w = torch.zeros(batch, 1, 1, 1, 1).npu(), torch.zeros(*sizes).npu()
+        grad = torch.zeros(batch, *sizes[1:]).npu()
+        outputs = torch.zeros_like(x) if wanted else None, torch.zeros_like(w), None
+        return aclnn.first_phase(
+            "aclnnConvolutionBackward", grad, x, w, None, [1] * 3, [0] * 3, [1] * 3, True, [0] * 3, 1,
+            [wanted, True, False], 0, *outputs,
+        )  # fmt: skip
+
+    code, message = status(1, True)
+    assert code == aclnn.INVALID_ARGUMENT and "its dimension 0 or 1 has to be 0" in message, message
+    assert status(0, True) == (0, "")
+    assert status(1, False) == (0, "")
