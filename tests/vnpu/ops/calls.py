@@ -297,6 +297,10 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
         z(2, 4, 1, 16, dtype=CHAR), z(2, dtype=INT), f(16), f(16), None, None, None, None, None, [32, 16, 16], "static",
         "BSND", True, "contiguous", f(2, 2, 16, dtype=HALF), f(2, 1, 16, dtype=HALF), f(2, 1, 16, dtype=HALF),
     ],
+    "aclnnFFNV2": lambda: [
+        f(2, 8, dtype=HALF), f(8, 16, dtype=HALF), f(16, 4, dtype=HALF), None, *[None] * 10, "gelu", 0, False,
+        f(2, 4, dtype=HALF),
+    ],
     # quantisation
     "aclnnSwiGluQuantV2": lambda: [f(2, 8), f(1, 4), None, None, True, "dynamic", 0, 2, z(2, 4, dtype=CHAR), f(2)],
     "aclnnDequantSwigluQuant": lambda: [
