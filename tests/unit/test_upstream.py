@@ -80,11 +80,14 @@ def test_a_list_names_what_does_not_pass(tmp_path: Path, monkeypatch: pytest.Mon
         "a/test_a.py": {"PASS": 2, "T.two": "FAIL: differs"},
         "a/test_b.py": {"PASS": 0, "T.one": "SKIP: no reason"},
     }
-    now = {"a/test_a.py": {"T.one": "VACUOUS", "T.two": "PASS"}, "a/test_c.py": {"T.one": "PASS"}}
+    now = {
+        "a/test_a.py": {"T.one": "VACUOUS", "T.two": "PASS"},
+        "a/test_c.py": {"T.one": "PASS", "T.two": "GAP: Pad"},
+    }
     assert [*status.compared(known, now)] == [
         ("a/test_a.py T.one", "PASS", "VACUOUS"),
         ("a/test_a.py T.two", "FAIL: differs", "PASS"),
-        ("a/test_c.py T.one", "NEW", "PASS"),
+        ("a/test_c.py T.two", "NEW", "GAP: Pad"),
     ]
 
 

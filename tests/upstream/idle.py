@@ -41,7 +41,8 @@ def build() -> Path:
     commands = json.loads((RELEASE / "compile_commands.json").read_text(encoding="utf-8"))
     FOLDER.mkdir(parents=True, exist_ok=True)
     objects = {_object(name): _compiled(name, commands) for name in EDITS}
-    shutil.copytree(INSTALLED, libraries, symlinks=True, dirs_exist_ok=True)
+    shutil.rmtree(libraries, ignore_errors=True)  # another run may have them mapped: no file is written over
+    shutil.copytree(INSTALLED, libraries, symlinks=True)
     ninja = str(Path(sys.executable).parent / "ninja")
     said = subprocess.run(
         [ninja, "-C", RELEASE, "-t", "commands", "libopapi.so"], capture_output=True, text=True, check=True

@@ -57,9 +57,6 @@ class Results:
     def __contains__(self, file: str) -> bool:
         return file in self._rows
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
 
 def _late(row: Row) -> list[str]:
     return [test for test, (verdict, _) in row.items() if verdict.startswith("TIMEOUT")]

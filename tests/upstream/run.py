@@ -76,7 +76,7 @@ def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace,
                 results.add(name, found)
                 counts = Counter(status_of(verdict) for verdict, _ in found.values())
                 print(
-                    f"[{len(results)} of {len(names)}] {name}: {counted(counts)} "
+                    f"[{sum(one in results for one in names)} of {len(names)}] {name}: {counted(counts)} "
                     f"({time.monotonic() - start:.0f} s, {time.monotonic() - began:.0f} s in all)",
                     file=sys.stderr, flush=True,
                 )  # fmt: skip
@@ -137,8 +137,8 @@ def main() -> int:
         folder = sources.tests(sources.TABLE[suite]["source"], options.upstream)
         present = sources.files(suite, folder)
         names = [name for name in present if not options.files or {name, Path(name).name} & {*options.files}]
-        results = Results(suite, keep=options.resume or options.report)
-        if options.files and not options.report:
+        results = Results(suite, keep=bool(options.resume or options.report or options.files))
+        if options.files and not (options.resume or options.report):
             results.forget(names)
         if not options.report:
             run(suite, names, folder, options, results)

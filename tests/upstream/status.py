@@ -33,11 +33,15 @@ def shortened(row: dict[str, str]) -> dict[str, object]:
 
 
 def compared(known: Verdicts, found: Verdicts) -> Iterator[tuple[str, str, str]]:
-    """Name, verdict before and verdict now of each test: what a stored row does not name has passed."""
+    """Name, verdict before and verdict now of each test: what a stored row does not name has passed. Of a file without
+    a row only what fails is worth a word."""
     for file, row in sorted(found.items()):
         before = known.get(file)
         for test, verdict in sorted(row.items()):
-            yield f"{file} {test}", before.get(test, "PASS") if before is not None else "NEW", verdict
+            if before is not None:
+                yield f"{file} {test}", before.get(test, "PASS"), verdict
+            elif not verdict.startswith(("PASS", "VACUOUS", "SKIP")):
+                yield f"{file} {test}", "NEW", verdict
 
 
 def _lines(row: dict[str, object]) -> str:
