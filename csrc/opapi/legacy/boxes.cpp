@@ -28,8 +28,7 @@ struct Centred {
     at::Tensor x, y, width, height;
 
     Centred(const at::Tensor &box, int64_t dim, bool inclusive) {
-        const at::Tensor wide = widened(box);
-        const auto at = [&](int64_t i) { return wide.select(dim, i); };
+        const auto at = [&](int64_t i) { return box.select(dim, i); };
         x = (at(0) + at(2)) * 0.5;
         y = (at(1) + at(3)) * 0.5;
         width = at(2) - at(0) + (inclusive ? 1 : 0);
@@ -37,12 +36,14 @@ struct Centred {
     }
 };
 
-// ops-cv: bounding_box_encode.
+// ops-cv: bounding_box_encode. A 910B rounds every step to float16, whatever it is given, and multiplies by 1 / std
+// (the values in op-plugin's test_bounding_box_encode and torch_npu's test_bbox_coder).
 at::Tensor encoded(const at::Tensor &anchors, const at::Tensor &truth, const aclopAttr &attributes) {
-    const Centred a(anchors, -1, true), b(truth, -1, true);
+    const Centred a(anchors.to(at::kHalf), -1, true), b(truth.to(at::kHalf), -1, true);
     const at::Tensor raw = at::stack(
         {(b.x - a.x) / a.width, (b.y - a.y) / a.height, (b.width / a.width).log(), (b.height / a.height).log()}, -1);
-    return (raw - numbers(attributes, "means", 0, 4)) / numbers(attributes, "stds", 1, 4);
+    return (raw - numbers(attributes, "means", 0, 4).to(at::kHalf)) *
+           numbers(attributes, "stds", 1, 4).reciprocal().to(at::kHalf);
 }
 
 struct Image {
@@ -61,7 +62,7 @@ Image image(const aclopAttr &attributes) {
 // The last pixel that a box has is inside of the image (op-plugin: test_bounding_box_decode).
 at::Tensor decoded(const at::Tensor &rois, const at::Tensor &deltas, const aclopAttr &attributes) {
     const Image frame = image(attributes);
-    const Centred a(rois, -1, true);
+    const Centred a(widened(rois), -1, true);
     const at::Tensor d = widened(deltas) * numbers(attributes, "stds", 1, 4) + numbers(attributes, "means", 0, 4);
     const at::Tensor x = a.x + a.width * d.select(-1, 0), y = a.y + a.height * d.select(-1, 1);
     const auto half = [&](const at::Tensor &size, int64_t i) {
@@ -73,11 +74,13 @@ at::Tensor decoded(const at::Tensor &rois, const at::Tensor &deltas, const aclop
                      -1);
 }
 
-// Rows are the truth. Sides have an epsilon in the areas of the boxes, not in what they share (op-plugin: test_iou on
-// an Ascend910B); iof divides by the area of the truth.
+// Rows are the truth. Sides have an epsilon in the areas of the boxes, not in what they share; iof divides by the area
+// of the truth. Every step is rounded to float16, with sides a fifth as long so that areas do not overflow (ops-cv:
+// iou_v2's page; the values on an Ascend910B in op-plugin's test_iou and torch_npu's contrib test_iou).
 at::Tensor shared(const at::Tensor &boxes, const at::Tensor &truth, const aclopAttr &attributes) {
-    const double eps = attribute<float>(attributes, "eps", 1);
-    const at::Tensor a = widened(boxes).unsqueeze(0), b = widened(truth).unsqueeze(1);
+    constexpr double kScale = 0.2;
+    const at::Tensor eps = at::scalar_tensor(kScale * attribute<float>(attributes, "eps", 1), boxes.options());
+    const at::Tensor a = (boxes * kScale).unsqueeze(0), b = (truth * kScale).unsqueeze(1);
     const auto area = [&](const at::Tensor &box) {
         return (box.select(-1, 2) - box.select(-1, 0) + eps) * (box.select(-1, 3) - box.select(-1, 1) + eps);
     };
@@ -88,7 +91,7 @@ at::Tensor shared(const at::Tensor &boxes, const at::Tensor &truth, const aclopA
     };
     const at::Tensor common = along(0) * along(1);
     const bool by_truth = attribute<std::string>(attributes, "mode", "iou") == "iof";
-    return common / (by_truth ? area(b).expand_as(common) : area(a) + area(b) - common);
+    return common / (by_truth ? area(b).expand_as(common) : area(a) - common + area(b));
 }
 
 void iou_check(LegacyArguments &call) {
@@ -104,7 +107,7 @@ void iou_check(LegacyArguments &call) {
 // YOLO: where in its cell the truth lies, and how much larger it is than the anchor.
 at::Tensor in_cells(const at::Tensor &anchors, const at::Tensor &truth, const at::Tensor &stride) {
     constexpr double kEpsilon = 1e-6;
-    const Centred a(anchors, -1, false), b(truth, -1, false);
+    const Centred a(widened(anchors), -1, false), b(widened(truth), -1, false);
     const at::Tensor step = stride.flatten().to(at::kFloat);
     const auto place = [&](const at::Tensor &to, const at::Tensor &from) {
         return ((to - from) / step + 0.5).clamp(kEpsilon, 1 - kEpsilon);
@@ -119,7 +122,7 @@ at::Tensor in_cells(const at::Tensor &anchors, const at::Tensor &truth, const at
 at::Tensor tangent(const at::Tensor &boxes) { return (widened(boxes).select(1, 4) * (M_PI / 180)).tan(); }
 
 at::Tensor rotated_encoded(const at::Tensor &anchors, const at::Tensor &truth, const aclopAttr &attributes) {
-    const Centred a(anchors, 1, false), b(truth, 1, false);
+    const Centred a(widened(anchors), 1, false), b(widened(truth), 1, false);
     const at::Tensor raw = at::stack({(b.x - a.x) / a.width, (b.y - a.y) / a.height, (b.width / a.width).log(),
                                       (b.height / a.height).log(), tangent(truth) - tangent(anchors)},
                                      1);
@@ -127,7 +130,7 @@ at::Tensor rotated_encoded(const at::Tensor &anchors, const at::Tensor &truth, c
 }
 
 at::Tensor rotated_decoded(const at::Tensor &anchors, const at::Tensor &deltas, const aclopAttr &attributes) {
-    const Centred a(anchors, 1, false);
+    const Centred a(widened(anchors), 1, false);
     const at::Tensor d = widened(deltas) / numbers(attributes, "weight", 1, 5).unsqueeze(1);
     const at::Tensor x = a.x + a.width * d.select(1, 0), y = a.y + a.height * d.select(1, 1);
     const at::Tensor wide = a.width * d.select(1, 2).exp() * 0.5, high = a.height * d.select(1, 3).exp() * 0.5;
@@ -163,7 +166,7 @@ Cells cells(LegacyArguments &call) {
 
 // All anchors of the cells in which centres lie (ops-cv: anchor_response_flags).
 void respond(const Cells &grid, const at::Tensor &truth, at::Tensor &out) {
-    const Centred box(truth, -1, false);
+    const Centred box(widened(truth), -1, false);
     const at::Tensor column = (box.x / grid.stride[0]).floor(), row = (box.y / grid.stride[1]).floor();
     const at::Tensor place = (row * grid.size[1] + column).to(at::kLong);
     const int64_t count = grid.size[0] * grid.size[1];

@@ -51,7 +51,8 @@ void choice_check(LegacyArguments &call) {
     number_call(call);
 }
 
-// Some of the places where x is true, in random order; the rest of the rows is 0 and marked.
+// Some of the places where x is true, in random order, or all in theirs (op-plugin: test_random_choice_with_mask); the
+// rest of the rows is 0 and marked.
 void choose(LegacyArguments &call) {
     const auto number = [&](const char *name) {
         return static_cast<uint64_t>(attribute<int64_t>(call.attributes, name, 0));
@@ -59,8 +60,9 @@ void choose(LegacyArguments &call) {
     const bool seeded = number("seed") != 0 || number("seed2") != 0;
     const Philox philox(seeded ? number("seed") : number("call"), seeded ? number("seed2") : ~uint64_t{0});
     const at::Tensor places = call.in[0].nonzero();
-    const std::vector<int64_t> order = shuffled(places.size(0), philox);
+    std::vector<int64_t> order = shuffled(places.size(0), philox);
     const int64_t count = std::min(places.size(0), call.out[0].size(0));
+    if (count == places.size(0)) std::iota(order.begin(), order.end(), 0);
     const at::Tensor chosen = at::tensor(at::IntArrayRef(order).slice(0, static_cast<size_t>(count)), at::kLong);
     call.out[0].zero_().narrow(0, 0, count).copy_(places.index_select(0, chosen));
     call.out[1].zero_().narrow(0, 0, count).fill_(true);

@@ -45,9 +45,11 @@ struct Rectangle {
     }
 };
 
-// One polygon cut by the sides of the other.
+// One polygon cut by the sides of the other. A rectangle whose area is not positive shares nothing (op-plugin:
+// test_nms_rotated); two negative sides are a rectangle turned half round.
 double shared(const Rectangle &a, const Rectangle &b) {
-    if (a.size() == 0 || b.size() == 0) return 0;
+    constexpr double kSmallest = 1e-14;
+    if (a.size() < kSmallest || b.size() < kSmallest) return 0;
     std::vector<Point> kept = a.corners(), knife = b.corners();
     if (cross(knife[0], knife[1], knife[2]) < 0) std::reverse(knife.begin(), knife.end());
     for (size_t side = 0; side < 4 && !kept.empty(); ++side) {
@@ -140,7 +142,8 @@ void nms(LegacyArguments &call) {
         bool alone = true;
         for (const Rectangle &other : stay) {
             const double common = shared(one, other);
-            alone = alone && common <= static_cast<double>(limit) * (one.size() + other.size() - common);
+            const double iou = common == 0 ? 0 : common / (one.size() + other.size() - common);
+            alone = alone && iou <= static_cast<double>(limit);
         }
         if (!alone) continue;
         kept.push_back(i);

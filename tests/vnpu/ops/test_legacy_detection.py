@@ -66,6 +66,9 @@ def test_rotated_nms(mode: int) -> None:
             kept.append(i)
     index, count = torch_npu.npu_nms_rotated(given.npu(), scores.npu(), 0.2, 0, -1, mode)
     assert index.tolist() == kept and count.tolist() == [len(kept)] and 1 < len(kept) < 12
+    wrong = given.clone()
+    wrong[:, 2] = -100  # areas below 0 share nothing
+    assert torch_npu.npu_nms_rotated(wrong.npu(), scores.npu(), 0.2, 0, -1, mode)[1].tolist() == [12]
     some, _ = torch_npu.npu_nms_rotated(given.npu(), scores.npu(), 0.2, 0.3, 2, mode)
     assert some.tolist() == [i for i in kept if scores[i] >= 0.3][:2]
 
