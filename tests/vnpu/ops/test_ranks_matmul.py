@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from aclnn import INVALID_ARGUMENT
+from forked import python
 from ranks import group, refusal, run_ranks
 
 TILING = 561002  # ACLNN_ERR_INNER_TILING_ERROR
@@ -161,3 +162,49 @@ def test_groups_that_no_card_has(name: str) -> None:
         status, message = refusal("aclnnMatmulAllReduce", h(3, 5), h(5, 4), None, three, "sum", 0, 1, h(3, 4))
     assert status == TILING and "3 ranks, allowed are 1, 2, 4, 8" in message, message
     del name
+
+
+ABSENT = f"""
+from torchport import vnpu
+vnpu.activate(force=True)
+import sys
+sys.path.insert(0, {__file__.rpartition("/")[0]!r})
+import ctypes
+import torch, torch_npu
+from aclnn import _message, planned
+from ranks import group
+def h(device, *shape):
+    return torch.ones(shape, dtype=torch.float16, device=f"npu:{{device}}")
+def launch(device, name, *arguments):
+    with torch.npu.device(device):
+        planned(name, *arguments)(torch.npu.current_stream().npu_stream)
+def failure(device):
+    with torch.npu.device(device):
+        try:
+            torch.npu.synchronize()
+        except RuntimeError as error:
+            return str(error) + _message()
+    return "no failure"
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("", ("nothing came for 1 s (HCCL_EXEC_TIMEOUT)", "within aclnnMatmulAllReduce, failed on rank 0 of 2")),
+        (
+            "launch(1, 'aclnnAllGatherMatmul', h(1, 3, 256), h(1, 256, 4), None, name, 0, 0, 1, h(1, 6, 4), h(1, 0))",
+            ("rank 1 called HcclAlltoAllV #1, this rank HcclAllReduce #1",),
+        ),
+    ],
+)  # fmt: skip
+def test_a_rank_that_does_something_else_is_named(program: str, words: tuple[str, ...]) -> None:
+    main = f"""
+with group(2) as name:
+    launch(0, 'aclnnMatmulAllReduce', h(0, 3, 5), h(0, 5, 4), None, name, "sum", 0, 1, h(0, 3, 4))
+    {program}
+    print(failure(0))
+"""
+    ended = python(ABSENT + main, HCCL_EXEC_TIMEOUT="1")
+    for sentence in words:
+        assert sentence in ended.stdout + ended.stderr, ended.stdout + ended.stderr
