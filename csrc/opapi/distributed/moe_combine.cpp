@@ -33,6 +33,7 @@ void check_special(const Experts &experts, const Inputs &in, int64_t width) {
 }
 
 void check_combine(const Experts &experts, bool first, const Inputs &in, const Operand &out) {
+    required(in.rows, in.ids, in.assist, in.counts, in.weights, out);
     tiled(in.rows.dim() == 2, "parameter expandX is {}, expected two dimensions", describe(in.rows));
     dtype(in.rows, {at::kHalf, at::kBFloat16});
     dtype(in.ids, {at::kInt});

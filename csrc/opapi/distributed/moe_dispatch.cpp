@@ -21,6 +21,7 @@ struct Results {
 };
 
 void check_dispatch(const Experts &experts, bool first, const Inputs &in, const Results &out) {
+    required(in.x, in.ids, out.rows, out.assist, out.numbers, out.counts);
     tiled(in.x.dim() == 2, "parameter x is {}, expected two dimensions", describe(in.x));
     network(in.x);
     dtype(in.ids, {at::kInt});

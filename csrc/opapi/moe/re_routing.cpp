@@ -15,6 +15,7 @@ namespace {
 void check_re_routing(const Operand &tokens, const Operand &numbers, const Operand &scales, int64_t number_type,
                       int64_t index_type, const Operand &sorted, const Operand &sorted_scales, const Operand &index,
                       const Operand &total) {
+    required(tokens, numbers, sorted, index, total);
     tiled(
         tokens.dim() == 2 && numbers.dim() == 2 && tokens.size(1) > 0 && numbers.numel() > 0,
         "the tokens are {} and their numbers {}, expected two dimensions of both, of which only that of the tokens may "
@@ -56,6 +57,7 @@ void re_route(const at::Tensor &tokens, const at::Tensor &numbers, const at::Ten
 void check_update(const Operand &experts, const Operand &table, const Operand &scales, const Operand &threshold,
                   const Operand &active, int64_t rank, int64_t ranks, int64_t mode, const Operand &balanced,
                   const Operand &kept) {
+    required(experts, table, balanced, kept);
     const auto both = [&](const Operand &tensor, at::IntArrayRef sizes) {
         tiled(tensor.sizes() == sizes, "parameter {} is {}, expected {}", tensor.parameter(), describe(tensor),
               fmt::join(sizes, " x "));
