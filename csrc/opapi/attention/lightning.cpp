@@ -50,14 +50,19 @@ void check_sets(const Operand &query, const Operand &query_lengths, const std::s
           describe(key));
 }
 
-namespace {
-
-enum Causal { kAll = 0, kRightDown = 3, kInBand = 4 };
-
 void check_mode(int64_t mode, std::initializer_list<int64_t> allowed) {
     if (std::ranges::count(allowed, mode) == 0)
         fail(FaultKind::InvalidArgument, "parameter sparseMode is {}, which the operator does not have", mode);
 }
+
+at::Tensor Sight::tokens(const at::Tensor &indices, int64_t own, int64_t keys) const {
+    const at::Tensor named = tokens_of(indices, block, keys);
+    if (mode == kRightDown) return named.masked_select(named.le(own));
+    if (mode != kInBand) return named;
+    return named.masked_select((named - own).le(next_tokens).logical_and((own - named).le(pre_tokens)));
+}
+
+namespace {
 
 // --- which keys matter: sum over heads of weight * relu(q k)
 
@@ -283,6 +288,7 @@ struct Sparse {
     double scale;
     int64_t block, mode, pre_tokens, next_tokens;
 
+    Sight sight() const { return {block, mode, pre_tokens, next_tokens}; }
     const at::Tensor &values() const { return value.defined() ? value : key; }
 };
 
@@ -322,12 +328,7 @@ void for_named(const Sparse &call, const at::Tensor &indices, int64_t batch, int
     const int64_t rows = indices.size(0), shift = keys - rows;
     for (int64_t row = 0; row < rows; ++row)
         for (int64_t group = 0; group < indices.size(1); ++group) {
-            at::Tensor tokens = tokens_of(indices.select(0, row).select(0, group), call.block, keys);
-            const int64_t own = row + shift;
-            if (call.mode == kRightDown) tokens = tokens.masked_select(tokens.le(own));
-            if (call.mode == kInBand)
-                tokens = tokens.masked_select(
-                    (tokens - own).le(call.next_tokens).logical_and((own - tokens).le(call.pre_tokens)));
+            const at::Tensor tokens = call.sight().tokens(indices.select(0, row).select(0, group), row + shift, keys);
             if (tokens.numel() > 0) work(batch, row, group, tokens);
         }
 }

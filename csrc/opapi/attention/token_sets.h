@@ -45,6 +45,17 @@ class TokenSets {
     std::vector<int64_t> lengths_;
 };
 
+// Which tokens a query sees.
+enum Causal { kAll = 0, kRightDown = 3, kInBand = 4 };
+void check_mode(int64_t mode, std::initializer_list<int64_t> allowed);
+
+struct Sight {
+    int64_t block;  // tokens that one index names
+    int64_t mode, pre_tokens, next_tokens;
+    // Of those that a row of indices names, for the query at place `own` among the keys.
+    at::Tensor tokens(const at::Tensor &indices, int64_t own, int64_t keys) const;
+};
+
 // Of the two sets that an operator has: what the first phase can know of them.
 void check_sets(const Operand &query, const Operand &query_lengths, const std::string &query_layout, const Operand &key,
                 const Operand &key_lengths, const std::string &key_layout, const Operand &table);

@@ -255,6 +255,59 @@ def test_attention_over_named_keys(
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("form", ["TND", "BSND", "PA_BSND"])
+@pytest.mark.parametrize(("block", "mode"), [(1, 0), (4, 3)])
+def test_attention_over_stored_keys(dtype: torch.dtype, form: str, block: int, mode: int) -> None:
+    """A token is 512 numbers of 8 bits, 64 rotary ones, and a factor for each 128 of the first."""
+    q = random(8, HEADS, 576, low=-1, high=1).to(dtype)
+    numbers, rope = random(52, 512, low=-99, high=99, seed=1).to(torch.int8), random(52, 64, seed=2).to(dtype)
+    factors = random(52, 4, low=0.002, high=0.01, seed=3).float()
+    stored = torch.cat([numbers, rope.view(torch.int8), factors.view(torch.int8)], 1).unsqueeze(1)
+    value = (numbers.float() * factors.repeat_interleave(128, 1)).to(dtype).unsqueeze(1).double()
+    indices = chosen(block)
+    expected = attention(
+        q.double(), torch.cat([value, rope.double().unsqueeze(1)], -1), value, indices, block, mode
+    )
+    operands, lengths, key_lengths = [q, stored, indices.int().unsqueeze(1)], ENDS, KEY_ENDS
+    options: dict[str, Any] = {"layout_query": "TND", "layout_kv": form}
+    if form == "BSND":
+        operands = [
+            batched(operands[0], ENDS, 5),
+            batched(stored, KEY_ENDS, 32),
+            batched(operands[2], ENDS, 5),
+        ]
+        expected, lengths, key_lengths, options = batched(expected, ENDS, 5), [3, 5], [20, 32], {}
+    elif form == "PA_BSND":
+        (operands[1], table), key_lengths = paged(stored), [20, 32]
+        options["block_table"] = table.npu()
+    query, key, named = (t.npu() for t in operands)
+    out = torch_npu.npu_kv_quant_sparse_flash_attention(
+        query, key, key, named, SCALE, 2, 2, actual_seq_lengths_query=ints(lengths),
+        actual_seq_lengths_kv=ints(key_lengths), sparse_block_size=block, sparse_mode=mode, attention_mode=2, **options,
+    )  # fmt: skip
+    compare(out, expected, dtype, ulps=4)
+
+
+def test_stored_keys_of_other_sizes_are_refused() -> None:
+    query = torch.ones(1, 1, 2, 576).half().npu()
+    key = torch.zeros(1, 16, 1, 656, dtype=torch.int8, device="npu")
+    named = torch.zeros(1, 1, 1, 4, dtype=torch.int32, device="npu")
+    nothing = (None,) * 5
+    out = torch.empty(1, 1, 2, 512).half().npu()
+    for keys, tile, rope, code, words in (
+        (key, 128, 64, 0, ""),
+        (key[..., :640].contiguous(), 128, 64, INVALID_ARGUMENT, "one head of 656 bytes"),
+        (key, 100, 64, INVALID_ARGUMENT, "tile_size is 100"),
+        (torch.zeros(1, 16, 1, 672, dtype=torch.int8, device="npu"), 64, 64, TILING_REFUSED, "tile_size 64"),
+    ):
+        status, message = first_phase(
+            "aclnnKvQuantSparseFlashAttention", query, keys, keys, named, *nothing, 1.0, 2, 2, 1, "BSND", "BSND", 3, 0, 0,
+            2, 1, tile, rope, out,
+        )  # fmt: skip
+        assert status == code and words in message, message
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("layout", ["TND", "BSND"])
 @pytest.mark.parametrize("with_ropes", [False, True])
 def test_gradients_over_named_keys(dtype: torch.dtype, layout: str, with_ropes: bool) -> None:
