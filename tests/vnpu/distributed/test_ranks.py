@@ -19,7 +19,7 @@ SLOW = pytest.mark.slow  # ten seconds of imports for each rank on a busy machin
 # The last: VNPU_CANN. Before 9.0.0 torch_npu sends and receives batches with HcclBatchSendRecv, from it on in a group.
 JOBS = {
     (group_worker, 2, ""): (),
-    (group_worker, 2, "8.3.RC1"): (),
+    (group_worker, 2, "8.3.RC1"): SLOW,
     (group_worker, 4, ""): SLOW,
     (operators_worker, 2, ""): (),
     (operators_worker, 4, ""): SLOW,
