@@ -210,7 +210,7 @@ void multi_head(LegacyArguments &call) {
     for (size_t i = 0; i < 3; ++i) {
         at::Tensor flat = times(call.in[i], turned(call.in[i + 3]));
         if (!more.biases.empty()) flat = flat + more.biases[i];
-        if (i == 0) flat = flat * scale;
+        if (i == 0) flat = widened(flat.to(call.in[0].scalar_type())) * scale;
         call.out[i + 2].copy_(made.split(flat, i == 0 ? made.target : made.source));
     }
     if (more.mask.defined())
@@ -218,7 +218,8 @@ void multi_head(LegacyArguments &call) {
     else
         generate_mask(call.out[1], 1 - made.keep, 0,
                       static_cast<uint64_t>(attribute<int64_t>(call.attributes, "call", 0)));
-    const at::Tensor scores = times(call.out[2], turned(call.out[3])) + widened(call.in[6]);
+    const at::Tensor product = times(call.out[2], turned(call.out[3])).to(call.in[0].scalar_type());
+    const at::Tensor scores = widened(product) + widened(call.in[6]);
     call.out[5].copy_(at::softmax(scores.to(call.in[0].scalar_type()).to(at::kFloat), -1));
     const at::Tensor softmax = widened(call.out[5].to(call.in[0].scalar_type()));
     call.out[6].copy_(dropped(softmax, of_bits(call.out[1], softmax), made.keep));
