@@ -248,7 +248,8 @@ void multi_head_grad_check(LegacyArguments &call) {
 void multi_head_grad(LegacyArguments &call) {
     const Heads made = heads(call);
     const double scale = 1 / std::sqrt(static_cast<double>(made.width));
-    const at::Tensor y = widened(call.in[13]), context = made.split(times(y, call.in[6]), made.target);
+    const at::Tensor y = widened(call.in[13]),
+                     context = made.split(times(y, call.in[6]).to(call.in[0].scalar_type()), made.target);
     const at::Tensor softmax = call.in[10].to(at::kFloat);
     at::Tensor given = times(context, turned(call.in[9]));
     if (made.keep < 1) given = dropped(given, of_bits(call.in[14], softmax), made.keep);
@@ -256,9 +257,10 @@ void multi_head_grad(LegacyArguments &call) {
     const at::Tensor layers[] = {rows(times(slope, call.in[8])) * scale, rows(times(turned(slope), call.in[7])),
                                  rows(times(turned(call.in[11]), context))};
     for (size_t i = 0; i < 3; ++i) {
-        call.out[i].copy_(times(turned(layers[i]), call.in[i]));
-        call.out[i + 4].copy_(times(layers[i], call.in[i + 3]));
-        if (call.out[i + 7].defined()) put(call.out[i + 7], layers[i].sum(0));
+        const at::Tensor layer = widened(layers[i].to(call.in[0].scalar_type()));
+        call.out[i].copy_(times(turned(layer), call.in[i]));
+        call.out[i + 4].copy_(times(layer, call.in[i + 3]));
+        if (call.out[i + 7].defined()) put(call.out[i + 7], layer.sum(0));
     }
     call.out[3].copy_(times(turned(y), call.in[12]));
     if (call.out[10].defined()) put(call.out[10], y.sum(0));
