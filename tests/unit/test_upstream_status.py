@@ -13,16 +13,16 @@ import pytest
 sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("upstream", "conformance"))
 
 import causes
-import sources
 import status
+import suites
 
 STATUSES = {"VACUOUS", "SKIP", "FAIL", "GAP", "NOT_OFFERED", "IMPOSSIBLE", "CRASH", "TIMEOUT"}
-LISTS = [suite for suite in sources.SUITES if status.read(suite)]
+LISTS = [suite for suite in suites.SUITES if status.read(suite)]
 
 
 @pytest.mark.parametrize("suite", LISTS)
 def test_lists_are_well_formed(suite: str) -> None:
-    folders = tuple(f"{folder}/" for folder in sources.TABLE[suite]["folders"])
+    folders = tuple(f"{folder}/" for folder in suites.TABLE[suite]["folders"])
     for file, row in status.read(suite).items():
         assert file.startswith(folders) and isinstance(row[status.COUNT], int), file
         for test, verdict in row.items():

@@ -34,7 +34,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
 
 import causes  # noqa: E402
 import idle  # noqa: E402
-import sources  # noqa: E402
+import suites  # noqa: E402
 from results import Results, write_junit  # noqa: E402
 from status import compared, read, write  # noqa: E402
 from verdicts import changes, counted, status_of  # noqa: E402
@@ -49,7 +49,7 @@ def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace,
     if not todo:
         return
     libraries = str(idle.build())
-    environment = sources.TABLE[suite].get("environment", {})
+    environment = suites.TABLE[suite].get("environment", {})
     began, done = time.monotonic(), len(names) - len(todo)
     workers: list[Worker] = []
 
@@ -114,7 +114,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", nargs="*", help="some files, or their names without folder (default: all)")
-    parser.add_argument("--suite", action="append", choices=sources.SUITES, help="default: all")
+    parser.add_argument("--suite", action="append", choices=suites.SUITES, help="default: all")
     parser.add_argument("--upstream", type=Path, help="folder with op-plugin/test and pytorch/test")
     parser.add_argument("--jobs", type=int, default=1, help="files at a time")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="limit of one test")
@@ -133,9 +133,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: end what was started
 
     regressions, every = 0, {}
-    for suite in options.suite or sources.SUITES:
-        folder = sources.tests(sources.TABLE[suite]["source"], options.upstream)
-        present = sources.files(suite, folder)
+    for suite in options.suite or suites.SUITES:
+        folder = suites.tests(suites.TABLE[suite]["source"], options.upstream)
+        present = suites.files(suite, folder)
         names = [name for name in present if not options.files or {name, Path(name).name} & {*options.files}]
         results = Results(suite, keep=bool(options.resume or options.report or options.files))
         if options.files and not (options.resume or options.report):

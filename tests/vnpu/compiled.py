@@ -25,7 +25,8 @@ def program(name: str) -> Path:
     sources = sorted((PROGRAMS / name).glob("*.cpp")) or [PROGRAMS / f"{name}.cpp"]
     libraries = vnpu.library_directory()
     command = [*_compiler(libraries), *map(str, sources)]
-    texts = [path.read_bytes() for path in [*sources, *sorted((PROGRAMS / name).glob("*.h"))]]
+    headers = [*sorted((PROGRAMS / name).glob("*.h")), *sorted((ROOT / "csrc/device").glob("*.h"))]
+    texts = [path.read_bytes() for path in [*sources, *headers]]
     key = hashlib.sha256(b"\0".join([" ".join(command).encode(), *texts])).hexdigest()[:16]
     made = ROOT / "build/programs" / f"{name}-{key}"
     if not made.exists():

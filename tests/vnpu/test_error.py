@@ -108,6 +108,7 @@ def test_no_function_crashes_on_null_or_pretends() -> None:
         "aclFinalize", "aclInit", "aclrtGetLastError", "aclrtPeekAtLastError", "aclrtSynchronizeDevice",
         "aclrtSynchronizeDeviceWithTimeout", "aclrtSynchronizeStream", "aclrtSynchronizeStreamWithTimeout",
         "aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce", "aclrtDeviceEnablePeerAccess",
+        "aclrtDeviceDisablePeerAccess",
         "aclrtSetOpWaitTimeout", "aclrtSetOpExecuteTimeOut", "aclrtSetOpExecuteTimeOutWithMs",
         "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt", "aclrtSetStreamFailureMode", "aclrtSetStreamOverflowSwitch",
         "aclrtResetStreamResLimit", "aclrtResetDeviceResLimit", "aclrtUseStreamResInCurrentThread",

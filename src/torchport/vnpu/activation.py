@@ -41,7 +41,7 @@ LINKED = (
 )
 # What the other libraries of the virtual NPU link. Loaded first: the linker would look for these names in
 # LD_LIBRARY_PATH before it looks beside the library that needs them, and find a CANN whose set_env.sh was sourced.
-NEEDED = ("libvnpu.so", "libascendcl.so", "libopapi.so")
+NEEDED = ("libvnpu.so", "libascendcl.so", "libhccl.so", "libopapi.so")
 # What bash sets for itself: no effect of a script that it sources.
 SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
@@ -151,7 +151,7 @@ def _preload(kind: Kind, folder: Path) -> None:
     names = (
         LINKED
         if kind is Kind.CANN
-        else sorted(ours, key=lambda name: (name not in NEEDED, name != NEEDED[0]))
+        else sorted(ours, key=lambda name: NEEDED.index(name) if name in NEEDED else len(NEEDED))
     )
     for path in [folder / name for name in names]:
         try:

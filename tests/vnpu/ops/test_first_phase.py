@@ -137,7 +137,7 @@ def other_values(kind: str, value: Any) -> Iterator[Any]:
 
 
 def test_there_is_a_call_for_each_operator_that_models_use() -> None:
-    assert {row["name"] for row in vnpu.operators() if row["tier"] == 1} == CALLS.keys()
+    assert {row["name"] for row in vnpu.operators() if row["tier"] == 1} <= CALLS.keys()
 
 
 @pytest.mark.slow
