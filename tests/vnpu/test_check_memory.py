@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,12 @@ def run(script: Path, *options: str, **variables: str) -> subprocess.CompletedPr
 
 @pytest.fixture(scope="module")
 def answers() -> list[dict[str, Any]]:
-    ended = run(PROGRAM)
+    # The program's tensors over any address have a plain storage, which torch_npu 2.13's set_ takes for one of its own
+    # and reads past: where something else lies there, which is rare, it crashes.
+    for _ in range(4):
+        ended = run(PROGRAM)
+        if ended.returncode != -signal.SIGSEGV:
+            break
     assert ended.returncode == 0, ended.stderr[-3000:]
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
