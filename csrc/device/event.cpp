@@ -79,20 +79,23 @@ void Event::record(Stream &stream) {
              "Only the process that made an event records it on the virtual NPU: here it is {}.", state_->recorder);
     if (capture_record(id_, stream)) return;
     const uint64_t generation = marks().requested.fetch_add(1) + 1;
-    const auto reached = [state = state_, generation](std::optional<Fault> failure) {
-        state->marks.time.store(Clock::now().time_since_epoch().count());
-        {
-            const std::lock_guard lock(state->failure_mutex);
-            state->failure = std::move(failure);
-        }
+    const auto over = [state = state_, generation] {
         ahead().ran(&state->marks, generation, state->marks.completed);
         state->marks.bell.ring();
     };
+    const auto reached = [state = state_, over] {
+        state->marks.time.store(Clock::now().time_since_epoch().count());
+        {
+            const std::lock_guard lock(state->failure_mutex);
+            state->failure = current_worker()->failure();
+        }
+        over();
+    };
     try {
-        stream.submit(
-            make_task("EventRecord", [reached] { reached(current_worker()->failure()); }, true), Stream::By::Either);
-    } catch (const Fault &refused) {
-        reached(refused);  // nobody must wait for a record that will never run
+        stream.submit(make_task("EventRecord", reached, true), Stream::By::Either);
+    } catch (const Fault &) {
+        over();  // nobody must wait for a record that will never run; the caller has its failure, the event keeps its
+                 // own
         throw;
     }
 }
@@ -157,10 +160,11 @@ void Event::reset(Stream &stream) {
 }
 
 Clock::time_point Event::time() const {
-    if (!recorded() || !done())
+    const Clock::rep reached = marks().time.load();
+    if (!recorded() || !done() || reached == 0)
         fail(FaultKind::NotReady, "Event {} has no time yet: {}.", id_,
-             recorded() ? "its stream has not reached it" : "it was never recorded");
-    return Clock::time_point(Clock::duration(marks().time.load()));
+             recorded() && !done() ? "its stream has not reached it" : "it was never recorded");
+    return Clock::time_point(Clock::duration(reached));
 }
 
 }  // namespace vnpu

@@ -136,6 +136,23 @@ def test_a_stream_that_another_thread_takes_away_is_refused(end: str) -> None:
     acl("aclrtSetDevice", 0)
 
 
+def test_a_record_that_is_refused_leaves_its_event_as_it_was() -> None:
+    """Also where the stream goes in the middle of the call, which a few hundred tries hit."""
+    acl("aclrtSetDevice", 1)
+    until = time.monotonic() + 1
+    with event() as mark:
+        while time.monotonic() < until:
+            queue = ascendcl.answer("aclrtCreateStream")
+            thread = threading.Thread(target=acl, args=("aclrtDestroyStream", queue))
+            thread.start()
+            while code("aclrtRecordEvent", mark, queue) == 0:
+                pass
+            ascendcl.message()
+            thread.join(20)
+            acl("aclrtSynchronizeEvent", mark)
+    acl("aclrtSetDevice", 0)
+
+
 def test_a_stream_that_stops_on_failure_runs_nothing_more() -> None:
     with stream() as queue, device_memory(16) as address:
         acl("aclrtSetStreamFailureMode", queue, STOP_ON_FAILURE)
