@@ -55,8 +55,8 @@ install-check: setup ## `pip install` of this checkout into an environment of it
 models: setup ## the comparisons of whole models that are too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/models -m slow
 
-ports: setup ## the ports of more scripts, and of more that are broken: too long for `make test` (20 minutes)
-	$(BIN)/python -m pytest $(WORKERS) tests/vnpu/port -m slow
+ports: setup ## more ports, of scripts and of what was broken on purpose, and longer examples: too long for `make test` (25 minutes)
+	$(BIN)/python -m pytest $(WORKERS) tests/vnpu/port tests/vnpu/test_example_apex.py tests/vnpu/test_guide_imagenet.py -m slow
 
 distributed: setup ## jobs of 4 ranks, and every fault in every collective: too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/distributed -m slow
@@ -65,7 +65,7 @@ kills: setup ## `torchport port` killed at 30 random moments, and started again 
 	TORCHPORT_KILLS=30 $(BIN)/python -m pytest tests/vnpu/port/test_driver.py -k kills -o faulthandler_timeout=0
 
 exits: setup ## how processes end that have trained, 30 of each kind (10 minutes)
-	TORCHPORT_EXITS=30 $(BIN)/python -m pytest tests/vnpu/test_exits.py -o faulthandler_timeout=0
+	TORCHPORT_EXITS=30 $(BIN)/python -m pytest tests/vnpu/test_exits.py -m "" -o faulthandler_timeout=0
 
 corpus: $(VENV)/.packages ## convert the source of real packages (downloads them once); UPDATE=1 stores the counts
 	$(BIN)/python -m pytest tests/corpus --timeout=900 -o faulthandler_timeout=0 $(if $(UPDATE),--update-counts)

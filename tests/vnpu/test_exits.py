@@ -58,8 +58,17 @@ def start(program: str, queue: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-@pytest.mark.parametrize("queue", ["0", "1", "2"])
+@pytest.mark.parametrize(
+    ("queue", "stopped"),
+    [
+        pytest.param("0", False, marks=pytest.mark.slow),
+        pytest.param("0", True, marks=pytest.mark.slow),
+        ("1", False),
+        pytest.param("1", True, marks=pytest.mark.slow),
+        pytest.param("2", False, marks=pytest.mark.slow),
+        ("2", True),
+    ],
+)
 def test_a_process_that_has_trained_ends_cleanly(queue: str, stopped: bool) -> None:
     program = TRAINING + (STOP if stopped else "")
     wrong = []

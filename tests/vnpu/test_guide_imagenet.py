@@ -40,6 +40,7 @@ def test_single_device(tmp_path: Path) -> None:
     assert accuracy > 0.5  # of four classes
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_several_devices_with_mixed_precision_and_resume(tmp_path: Path) -> None:
     words = [

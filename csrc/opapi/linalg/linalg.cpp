@@ -3,15 +3,12 @@
 #include "device/fault.h"
 #include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
 
 namespace vnpu::opapi {
 namespace {
 
 constexpr DTypes kLapack = kComplex | at::kFloat | at::kDouble;
-
-at::Tensor widened(const at::Tensor &self) {
-    return at::isReducedFloatingType(self.scalar_type()) ? self.to(at::kFloat) : self;
-}
 
 void square(const Operand &self) {
     matrices(self);
@@ -151,4 +148,5 @@ OP(aclnnSvd, singular(sigma, u, v, input, fullMatrices, computeUV),
    decompose(sigma, u, v, input, fullMatrices, computeUV))
 OP(aclnnTriangularSolve, solves(xOut, mOut, self, A);
    unit_in_float(self, A, unitriangular), solve(xOut, mOut, self, A, upper, transpose, unitriangular))
-OP(aclnnLinalgCross, crosses(out, self, other, dim), out.copy_(at::linalg_cross(self, other, dim)))
+// ATen rounds the products, CANN's kernel does not (ops-nn: cross_v2).
+OP(aclnnLinalgCross, crosses(out, self, other, dim), out.copy_(at::linalg_cross(widened(self), widened(other), dim)))

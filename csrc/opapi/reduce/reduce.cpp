@@ -1,6 +1,7 @@
 // Many values into one: sums, extremes, moments, norms. An empty list of dimensions means all of them.
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
 #include "opapi/index/positions.h"
 
 namespace vnpu::opapi {
@@ -95,10 +96,6 @@ void norms(const Operand &out, const Operand &self, const ScalarArgument &order,
 
 // Products and exponentials lose accuracy when each step is rounded to half precision: ATen does, the hardware does
 // not. Such operands are widened first (a temporary of their size).
-at::Tensor widened(const at::Tensor &self) {
-    return at::isReducedFloatingType(self.scalar_type()) ? self.to(at::kFloat) : self;
-}
-
 at::ScalarType wide(at::ScalarType dtype) { return at::isReducedFloatingType(dtype) ? at::kFloat : dtype; }
 
 void sum_into(at::Tensor &out, const at::Tensor &self, at::OptionalIntArrayRef dims, bool keep, at::ScalarType result) {

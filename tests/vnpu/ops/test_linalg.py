@@ -74,6 +74,14 @@ def test_cross() -> None:
     check(torch.linalg.cross, torch.tensor([1, 2, 3]), torch.tensor([4, 5, 7]), grad=False)
 
 
+def test_cross_of_products_that_cancel() -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        x, y = (torch.tensor(one, dtype=dtype) for one in ([[3.1, 7.3, 2.9]], [[3.3, 7.1, 2.7]]))
+        exact = torch.linalg.cross(x.double(), y.double())
+        error = (torch.linalg.cross(x.to(DEVICE), y.to(DEVICE)).cpu().double() - exact).abs()
+        assert (error <= 2 * torch.finfo(dtype).eps * exact.abs()).all()
+
+
 def test_by_c_name() -> None:
     x = WELL_CONDITIONED[0] @ WELL_CONDITIONED[0].mT
     out = torch.empty(3, 3, device=DEVICE)

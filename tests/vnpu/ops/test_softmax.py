@@ -51,6 +51,15 @@ def test_result_in_fp32(function, dtype):
     assert torch.allclose(out.cpu().double(), function(x.double(), -1), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_the_logarithm_of_a_likely_class(dtype, dim):
+    x = torch.tensor([[9.0, 3.3], [4.1, 8.7]], dtype=torch.float64).to(dtype)
+    exact = torch.log_softmax(x.double(), dim)
+    error = (torch.log_softmax(x.npu(), dim).cpu().double() - exact).abs()
+    assert (error <= 2 * torch.finfo(dtype).eps * exact.abs()).all()
+
+
 def test_first_phase_refuses():
     zeros = torch.zeros(3, 4, device="npu")
     for name in ("aclnnSoftmax", "aclnnLogSoftmax"):

@@ -69,6 +69,7 @@ def test_mixed_precision_is_compared_with_the_same_precision(tmp_path):
     assert 0 < comparison["worst"]["first"] <= 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_checkpoint_is_resumed_on_both_sides(tmp_path):
     checkpoint = str(tmp_path / "checkpoint.pt")

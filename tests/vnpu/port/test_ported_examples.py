@@ -24,7 +24,7 @@ SINGLE = {
     "vae/train.py": (["--epochs", "1"], 15, 1),
     "reinforce/train.py": (["--episodes", "8"], 8, 1),
 }
-IN_MAKE_TEST = {"gpt/train.py", "gan/train.py"}  # the others in `make ports`
+IN_MAKE_TEST = {"gpt/train.py"}  # the others in `make ports`
 # These have tests of their own.
 ELSEWHERE = {"digits/train.py": "test_ported_digits.py", "apex/train.py": "../test_example_apex.py"}
 
