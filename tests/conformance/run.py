@@ -1,10 +1,11 @@
 """Conformance to PyTorch's own operator database: `make conformance`, or `python tests/conformance/run.py [NAME...]`.
 
-Runs every operator of `op_db` in six dtypes on the virtual NPU (judge.py says how one is judged), prints what differs
-from status.json and fails when a pair has left PASS or has entered CRASH or TIMEOUT. `--update` writes the file.
+Runs every operator of `op_db` in six dtypes on the virtual NPU, and with what it should refuse ("refusals"; judge.py and
+late.py say how one is judged), prints what differs from status.json and fails when a pair has left PASS or has entered
+CRASH or TIMEOUT. `--update` writes the file.
 
-One process at a time works on a group of operators. It is ended when one pair takes too long or when the process
-grows too large; resident memory is what is limited, since the device's address range is reserved as a whole.
+One process at a time works on a group of operators. It is ended when one pair takes too long or when the process and
+its child grow too large; resident memory is what is limited, since the device's address range is reserved as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from verdicts import changes, counted, status_of, verdict_of
-from watched import EndedError, resident, said
+from watched import EndedError, end, group_resident, said
 
 HERE = Path(__file__).parent
 STATUS = HERE / "status.json"
@@ -34,7 +35,7 @@ def run_group(group: list[Pair], verdicts: Verdicts) -> list[Pair]:
     """Judge a group in one process; returns the pairs that it did not reach."""
     with subprocess.Popen(
         [sys.executable, HERE / "judge.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
     ) as process:  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(group).encode())
@@ -45,7 +46,7 @@ def run_group(group: list[Pair], verdicts: Verdicts) -> list[Pair]:
             for line in said(
                 process.stdout,
                 lambda: SECONDS if current else STARTING,
-                lambda: resident(process.pid),
+                lambda: group_resident(process.pid),
                 RESIDENT_KIB,
             ):
                 current = (line["op"], line["dtype"])
@@ -54,7 +55,10 @@ def run_group(group: list[Pair], verdicts: Verdicts) -> list[Pair]:
                     current = None
         except EndedError as error:
             ended = str(error)
-            process.kill()
+            end(process.pid)
+        except BaseException:  # Ctrl-C, which a session of its own does not get
+            end(process.pid)
+            raise
         code = process.wait()
     if current is not None:
         verdicts[current] = ended or f"CRASH: exit status {code}"
@@ -82,7 +86,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", help="operators of op_db (default: all)")
+    parser.add_argument("names", nargs="*", help="operators of op_db, dtypes, or refusals (default: all)")
     parser.add_argument(
         "--part", metavar="I/N", default="1/1", help="the I-th of N equal parts of them (from 1)"
     )
@@ -95,7 +99,7 @@ def main() -> int:
         [sys.executable, HERE / "judge.py", "--list"], capture_output=True, text=True, check=True
     )
     everything = [(op, dtype) for op, dtype in json.loads(listed.stdout.splitlines()[-1])]
-    todo = [pair for pair in everything if not options.names or pair[0] in options.names]
+    todo = [pair for pair in everything if not options.names or {*pair} & {*options.names}]
     todo = todo[int(part) - 1 :: int(parts)]
     verdicts: Verdicts = {}
     while todo:

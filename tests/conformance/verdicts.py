@@ -7,6 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+# Beside the dtypes: whether what an operator cannot compute is refused in time, and whether it matters how operands lie.
+REFUSALS, LAYOUTS = "refusals", "layouts"
+
 
 def status_of(verdict: str) -> str:
     return verdict.partition(":")[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +37,26 @@ def said(
             raise EndedError(f"TIMEOUT: more than {limit:.0f} s")
         if resident() > most:
             raise EndedError(f"CRASH: more than {most >> 20} GiB of memory")
+
+
+def end(leader: int) -> None:
+    """End the processes of a process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if leader:
+            os.killpg(leader, signal.SIGKILL)
+
+
+def group_resident(leader: int) -> int:
+    """KiB of the processes in a process group together."""
+    if not leader:
+        return 0
+    total = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(int(entry.name)) == leader:
+                    total += resident(int(entry.name))
+    return total
 
 
 def resident(process: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from verdicts import verdict_of
-from watched import EndedError, resident, said
+from watched import EndedError, end, group_resident, said
 
 HERE = Path(__file__).parent
 PACKAGES = HERE.parents[1] / "build/upstream/packages"
@@ -73,7 +72,7 @@ class Worker:
         """From another thread: `judge` raises SystemExit then."""
         if self.process is not None:
             self.process.kill()
-            _end(self.running)
+            end(self.running)
 
     def close(self) -> None:
         if self.process is not None and self.process.stdin is not None:
@@ -96,7 +95,7 @@ class Worker:
         def seconds() -> float:
             return self.limits.seconds if current or done else STARTING
 
-        says = self._says(process, seconds, lambda: _resident(pid))
+        says = self._says(process, seconds, lambda: group_resident(pid))
         try:
             while True:
                 try:
@@ -105,7 +104,7 @@ class Worker:
                     if not pid or ended:  # the process that forks has to go, too
                         raise
                     ended = str(error)
-                    _end(pid)
+                    end(pid)
                     says = self._says(process, lambda: ENDING, lambda: 0)
                     continue
                 if "process" in line:
@@ -130,7 +129,7 @@ class Worker:
         except StopIteration:
             raise SystemExit(f"judge.py has ended by itself at {file}") from None
         finally:
-            _end(pid)  # and what the file has started and left
+            end(pid)  # and what the file has started and left
             self.running = 0
         if ended or code not in (0, DEVICE_LOST):
             why = ended or f"CRASH: {self._crash(code)}"
@@ -157,22 +156,3 @@ class Worker:
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         what = re.findall(r"what\(\): +([^\n]{1,200})", log)
         return f"{name}: {what[-1]}" if what else name
-
-
-def _end(leader: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if leader:
-            os.killpg(leader, signal.SIGKILL)
-
-
-def _resident(leader: int) -> int:
-    """KiB of the processes in a process group together."""
-    if not leader:
-        return 0
-    total = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(int(entry.name)) == leader:
-                    total += resident(int(entry.name))
-    return total
