@@ -155,7 +155,7 @@ def classify(error: Exception) -> tuple[str, str]:
     """Status and reason of an exception that an operator on the NPU raised."""
     if isinstance(error, NotOfferedError):
         return "NOT_OFFERED", str(error)
-    if isinstance(error, DifferentError):
+    if isinstance(error, (DifferentError, layouts.OtherError)):
         return "FAIL", str(error)
     text = " ".join(str(error).split())
     if said := refused(text):
@@ -476,8 +476,10 @@ def verdicts(known: dict[Pair, OpInfo], wanted: list[Pair], first: int) -> Itera
             status, reason = late.judge(
                 op, first, lambda: Path(LOG.name).read_text(errors="replace"), Fallbacks
             )
+        elif dtype == LAYOUTS and UNINITIALISED.match(op.name):
+            status, reason = "NOT_OFFERED", "op_db: has the values that memory holds"
         elif dtype == LAYOUTS:
-            status, reason = layouts.judge(op)
+            status, reason = layouts.judge(op, classify, Fallbacks)
         else:
             status, reason = judge(op, getattr(torch, dtype))
         first = 0

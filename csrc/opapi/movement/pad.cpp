@@ -82,8 +82,8 @@ void pad_into(at::Tensor &out, const at::Tensor &self, at::IntArrayRef padding, 
 void pad(at::Tensor &out, const at::Tensor &self, at::IntArrayRef padding, int64_t sides, Mode mode) {
     if (self.is_floating_point() || self.is_complex()) return pad_into(out, self, padding, sides, mode);
     if (self.scalar_type() == at::kLong) {
-        at::Tensor bits = out.view(at::kDouble);
-        return pad_into(bits, self.view(at::kDouble), padding, sides, mode);
+        at::Tensor bits = out.view(at::kDouble);  // ATen would restride it after an operand in channels-last order
+        return pad_into(bits, self.contiguous().view(at::kDouble), padding, sides, mode);
     }
     at::Tensor exact = at::empty(out.sizes(), at::kDouble);
     pad_into(exact, self.to(at::kDouble), padding, sides, mode);

@@ -57,3 +57,12 @@ def test_refused() -> None:
     assert "expected [1, 2, 6]" in refused("aclnnReplicationPad1d", x, [1, 2], x)
     assert "padding has 4 values, expected 2" in refused("aclnnReflectionPad1d", x, [1, 1, 1, 1], x)
     assert "leaves nothing of dim 2" in refused("aclnnConstantPadNd", x, [-2, -2], 0.0, x)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_integers_in_channels_last_order(mode):
+    """The shape of the result, contiguous, is the C API's; ATen would lay it out as the operand is."""
+    x = torch.arange(2 * 3 * 4 * 4).reshape(2, 3, 4, 4)
+    last = x.npu().movedim(1, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 1)
+    expected = torch.nn.functional.pad(x.double(), (1, 2, 0, 1), mode=mode).long()
+    assert torch.equal(torch.nn.functional.pad(last, (1, 2, 0, 1), mode=mode).cpu(), expected)
