@@ -73,6 +73,9 @@ RANKS_OP(aclnnMatmulAllReduce, optional(bias); not_a3("aclnnMatmulAllReduce");
 RANKS_OP(aclnnMatmulAllReduceV2, optional(bias, x3); not_a3("aclnnMatmulAllReduceV2");
          check_sum(x1, x2, bias, x3, group, reduceOp, commTurn, streamMode, output),
          all_reduce(Group("aclnnMatmulAllReduceV2", group), product(x1, x2, bias), x3, output))
+RANKS_OP(aclnnMatmulAllReduceV3, optional(bias, x3); not_a3("aclnnMatmulAllReduceV3"); by_processor(commMode);
+         check_sum(x1, x2, bias, x3, group, reduceOp, commTurn, streamMode, output),
+         all_reduce(Group("aclnnMatmulAllReduceV3", group), product(x1, x2, bias), x3, output))
 RANKS_OP(aclnnAllGatherMatmul, optional(bias);
          check_all_gather(x1, x2, bias, group, gatherIndex, commTurn, streamMode, output, gatherOut),
          if (x1.size(0) != 0) all_gather(Group("aclnnAllGatherMatmul", group), x1, x2, bias, output, gatherOut))

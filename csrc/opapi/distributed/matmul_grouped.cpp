@@ -151,6 +151,11 @@ void multiply_and_exchange(const Group &ranks, const Rows &rows, const at::Tenso
     y.copy_(exchanged(ranks, rows, regrouped(made, rows.sent, rows.ranks, false)));
 }
 
+// What carries the rows, of which A3 has one (the operators' CheckAndHandleCommMode).
+void by_host(const std::string &mode) {
+    on_chip(mode == "ai_cpu", "parameter commMode is \"{}\", allowed is ai_cpu", mode);
+}
+
 int64_t columns(const Operand &weight, bool transposed) {
     return weight.dim() == 3 ? weight.size(transposed ? 1 : 2) : 0;
 }
@@ -166,17 +171,29 @@ int64_t columns(const Operand &weight, bool transposed) {
     check_grouped(NAME, group, ROWS, sendCountsTensorOptional, recvCountsTensorOptional, gmmX, gmmWeight, \
                   transGmmWeight, TOKENS, SHARED)
 
+#define EXCHANGE_FIRST(NAME)                                                                                   \
+    on_chip(permuteOutFlag == permuteOutOptional.defined(), "permuteOutFlag is {}, but permuteOutOptional {}", \
+            permuteOutFlag, permuteOutOptional.defined() ? "is given" : "is null");                            \
+    holds(gmmX, Rows::sum(sendCounts), gmmX.size(1));                                                          \
+    holds(gmmY, Rows::sum(recvCounts), columns(gmmWeight, transGmmWeight));                                    \
+    if (permuteOutFlag)                                                                                        \
+        holds(permuteOutOptional, Rows::sum(recvCounts), gmmX.size(1)),                                        \
+            exchange_and_multiply(Group(NAME, group), ROWS, gmmX, gmmWeight, transGmmWeight, gmmY,             \
+                                  permuteOutOptional);                                                         \
+    shared_product(SHARED, mmYOptional)
+#define EXCHANGE_LAST(NAME)                                                                  \
+    holds(gmmX, Rows::sum(sendCounts), gmmX.size(1));                                        \
+    holds(y, Rows::sum(recvCounts), columns(gmmWeight, transGmmWeight)),                     \
+        multiply_and_exchange(Group(NAME, group), ROWS, gmmX, gmmWeight, transGmmWeight, y); \
+    shared_product(SHARED, mmYOptional)
+
 RANKS_OP(aclnnAlltoAllvGroupedMatMul, CHECK_GROUPED("aclnnAlltoAllvGroupedMatMul", Rows::sum(sendCounts));
-         on_chip(permuteOutFlag == permuteOutOptional.defined(), "permuteOutFlag is {}, but permuteOutOptional {}",
-                 permuteOutFlag, permuteOutOptional.defined() ? "is given" : "is null");
-         holds(gmmX, Rows::sum(sendCounts), gmmX.size(1));
-         holds(gmmY, Rows::sum(recvCounts), columns(gmmWeight, transGmmWeight));
-         if (permuteOutFlag) holds(permuteOutOptional, Rows::sum(recvCounts), gmmX.size(1)),
-         exchange_and_multiply(Group("aclnnAlltoAllvGroupedMatMul", group), ROWS, gmmX, gmmWeight, transGmmWeight, gmmY,
-                               permuteOutOptional);
-         shared_product(SHARED, mmYOptional))
+         EXCHANGE_FIRST("aclnnAlltoAllvGroupedMatMul"))
+RANKS_OP(aclnnAlltoAllvGroupedMatMulV2, a3_only("aclnnAlltoAllvGroupedMatMulV2"); by_host(commMode);
+         CHECK_GROUPED("aclnnAlltoAllvGroupedMatMulV2", Rows::sum(sendCounts));
+         EXCHANGE_FIRST("aclnnAlltoAllvGroupedMatMulV2"))
 RANKS_OP(aclnnGroupedMatMulAlltoAllv, CHECK_GROUPED("aclnnGroupedMatMulAlltoAllv", Rows::sum(recvCounts));
-         holds(gmmX, Rows::sum(sendCounts), gmmX.size(1));
-         holds(y, Rows::sum(recvCounts), columns(gmmWeight, transGmmWeight)),
-         multiply_and_exchange(Group("aclnnGroupedMatMulAlltoAllv", group), ROWS, gmmX, gmmWeight, transGmmWeight, y);
-         shared_product(SHARED, mmYOptional))
+         EXCHANGE_LAST("aclnnGroupedMatMulAlltoAllv"))
+RANKS_OP(aclnnGroupedMatMulAlltoAllvV2, a3_only("aclnnGroupedMatMulAlltoAllvV2"); by_host(commMode);
+         CHECK_GROUPED("aclnnGroupedMatMulAlltoAllvV2", Rows::sum(recvCounts));
+         EXCHANGE_LAST("aclnnGroupedMatMulAlltoAllvV2"))

@@ -160,8 +160,17 @@ RANKS_OP(aclnnQuantMatmulAllReduceV4, not_a3("aclnnQuantMatmulAllReduceV4"); fra
          check_later(groupSize, commQuantMode);
          check_quantized(x1, x2, biasOptional, x3Optional, SCALES_V4, PARTS),
          quantized("aclnnQuantMatmulAllReduceV4", group, x1, unpacked(x2), biasOptional, x3Optional, SCALES_V4, output))
+RANKS_OP(aclnnQuantMatmulAllReduceV5, not_a3("aclnnQuantMatmulAllReduceV5"); fractal_nz(x2); by_processor(commMode);
+         check_later(groupSize, commQuantMode);
+         check_quantized(x1, x2, biasOptional, x3Optional, SCALES_V4, PARTS),
+         quantized("aclnnQuantMatmulAllReduceV5", group, x1, unpacked(x2), biasOptional, x3Optional, SCALES_V4, output))
+#define WEIGHTS x1, unpacked(x2), bias, antiquantScale, antiquantOffset, antiquantGroupSize
 RANKS_OP(aclnnWeightQuantMatmulAllReduce, optional(bias, antiquantOffset, x3);
          not_a3("aclnnWeightQuantMatmulAllReduce"); fractal_nz(x2); check_sum(x1, x2, bias, x3, PARTS);
          check_weights(x1, x2, antiquantScale, antiquantOffset, antiquantGroupSize, output),
-         all_reduce(Group("aclnnWeightQuantMatmulAllReduce", group),
-                    weighted(x1, unpacked(x2), bias, antiquantScale, antiquantOffset, antiquantGroupSize), x3, output))
+         all_reduce(Group("aclnnWeightQuantMatmulAllReduce", group), weighted(WEIGHTS), x3, output))
+RANKS_OP(aclnnWeightQuantMatmulAllReduceV2, optional(bias, antiquantOffset, x3);
+         not_a3("aclnnWeightQuantMatmulAllReduceV2"); fractal_nz(x2); by_processor(commMode);
+         check_sum(x1, x2, bias, x3, PARTS);
+         check_weights(x1, x2, antiquantScale, antiquantOffset, antiquantGroupSize, output),
+         all_reduce(Group("aclnnWeightQuantMatmulAllReduceV2", group), weighted(WEIGHTS), x3, output))

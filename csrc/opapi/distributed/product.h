@@ -16,6 +16,11 @@ inline void stops_on_failure(int64_t mode) {
     on_chip(mode == 1, "parameter streamMode is {}, allowed is 1 (ACL_STOP_ON_FAILURE)", mode);
 }
 
+// What adds the parts: all that 910B has, said or not (ops-transformer: IsCommModeValid).
+inline void by_processor(const std::string &mode) {
+    on_chip(mode.empty() || mode == "ai_cpu", "parameter commMode is \"{}\", allowed are null and ai_cpu", mode);
+}
+
 inline void one_turn(int64_t turns) { tiled(turns == 0, "parameter commTurn is {}, allowed is 0", turns); }
 
 inline void same_inner(const Operand &x1, const Operand &x2) {

@@ -36,6 +36,7 @@ RELATED = {
     "aclnnInplaceDiv selfRef": "the quotient, which is no integer",
     "aclnnInplaceDivMod selfRef": "the quotient, which mode 0 does not round",
     "aclnnQuantMatmulAllReduceV4 output": "x1, of which int8 is all that 910B has",
+    "aclnnQuantMatmulAllReduceV5 output": "x1, of which int8 is all that 910B has",
     "aclnnSearchSorted out": "outInt32",
     "aclnnTanh out": "the result, which is no integer",
     # Of these nothing is known, and the virtual NPU has a list of its own.

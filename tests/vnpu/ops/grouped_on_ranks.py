@@ -3,6 +3,9 @@ VNPU_CHECKS=any, since hardware takes eight ranks and two megabytes between any 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from aclnn import INVALID_ARGUMENT, NULL_ARGUMENT
 from ranks import group, refusal, run_ranks
@@ -29,6 +32,13 @@ def flat(numbers: torch.Tensor) -> list[int]:
     return [int(number) for number in numbers.flatten()]
 
 
+def versions(operator: str, calls: list[list[Any]]) -> Iterator[None]:
+    """Run both versions, of which the second is told what carries the rows."""
+    for version, mode in (("", []), ("V2", ["ai_cpu"])):
+        run_ranks(operator + version, [[*call[:7], *mode, *call[7:]] for call in calls])
+        yield
+
+
 def near(actual: torch.Tensor, expected: torch.Tensor) -> None:
     tolerance = 2e-3 if actual.dtype == torch.float16 else 1.6e-2
     torch.testing.assert_close(actual.cpu().double(), expected, rtol=tolerance, atol=tolerance)
@@ -52,13 +62,15 @@ def exchange_then_multiply(name: str, dtype: torch.dtype, transposed: bool, perm
              flat(counts[r]), flat(come), transposed, transposed, permuted, y, mm_y, order]
         )  # fmt: skip
         results.append((y, mm_y, order))
-    run_ranks("aclnnAlltoAllvGroupedMatMul", calls)
-    for r, (y, mm_y, order) in enumerate(results):
-        sorted_rows = [torch.cat([rows[source][r][e] for source in range(RANKS)]) for e in range(EXPERTS)]
-        near(y, torch.cat([part.double() @ weights[r][e].double() for e, part in enumerate(sorted_rows)]))
-        near(mm_y, beside[r][0].double() @ beside[r][1].double())
-        if order is not None:
-            assert torch.equal(order.cpu(), torch.cat(sorted_rows))
+    for _ in versions("aclnnAlltoAllvGroupedMatMul", calls):
+        for r, (y, mm_y, order) in enumerate(results):
+            sorted_rows = [torch.cat([rows[source][r][e] for source in range(RANKS)]) for e in range(EXPERTS)]
+            near(y, torch.cat([part.double() @ weights[r][e].double() for e, part in enumerate(sorted_rows)]))
+            near(mm_y, beside[r][0].double() @ beside[r][1].double())
+            if order is not None:
+                assert torch.equal(order.cpu(), torch.cat(sorted_rows))
+            y.zero_()
+            mm_y.zero_()
 
 
 def multiply_then_exchange(name: str, dtype: torch.dtype, transposed: bool) -> None:
@@ -76,18 +88,15 @@ def multiply_then_exchange(name: str, dtype: torch.dtype, transposed: bool) -> N
              False, y, None]
         )  # fmt: skip
         results.append(y)
-    run_ranks("aclnnGroupedMatMulAlltoAllv", calls)
-    for r, y in enumerate(results):
-        near(
-            y,
-            torch.cat(
-                [
-                    rows[r][at][e].double() @ weights[at][e].double()
-                    for at in range(RANKS)
-                    for e in range(EXPERTS)
-                ]
-            ),
-        )
+    for _ in versions("aclnnGroupedMatMulAlltoAllv", calls):
+        for r, y in enumerate(results):
+            parts = [
+                rows[r][at][e].double() @ weights[at][e].double()
+                for at in range(RANKS)
+                for e in range(EXPERTS)
+            ]
+            near(y, torch.cat(parts))
+            y.zero_()
 
 
 def refused(name: str) -> None:

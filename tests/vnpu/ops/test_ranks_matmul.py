@@ -54,12 +54,14 @@ def test_all_reduce(name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> No
     for each in out:
         near(each, total)
         assert torch.equal(each.cpu(), out[0].cpu())
-    run_ranks(
-        "aclnnMatmulAllReduceV2",
-        [[a[r], b[r], c[r], d[r], name, "sum", 0, 1, out[r]] for r in range(RANKS)],
-    )
-    for each in out:
-        near(each, total + sum(one.double() for one in x3))
+    for version, mode in (("V2", []), ("V3", [None]), ("V3", ["ai_cpu"])):
+        run_ranks(
+            f"aclnnMatmulAllReduce{version}",
+            [[a[r], b[r], c[r], d[r], name, "sum", *mode, 0, 1, out[r]] for r in range(RANKS)],
+        )
+        for each in out:
+            near(each, total + sum(one.double() for one in x3))
+            each.zero_()
 
 
 def test_all_reduce_of_a_transposed_weight_and_of_nothing_to_sum(name: str) -> None:
@@ -135,6 +137,8 @@ REFUSED: list[Refused] = [
      TILING, '"nobody", which is no communicator on device 0'),
     ("aclnnMatmulAllReduceV2", lambda: [h(3, 5), h(5, 4), None, h(3, 5), ..., "sum", 0, 1, h(3, 4)],
      INVALID_ARGUMENT, "x3 has shape [3, 5]"),
+    ("aclnnMatmulAllReduceV3", lambda: [h(3, 5), h(5, 4), None, None, ..., "sum", "ccu", 0, 1, h(3, 4)],
+     INVALID_ARGUMENT, 'commMode is "ccu"'),
     ("aclnnAllGatherMatmul", lambda: [h(3, 256), h(256, 4), None, ..., 0, 0, 1, h(6, 4), h(0)], 0, ""),
     ("aclnnAllGatherMatmul", lambda: [h(3, 255), h(255, 4), None, ..., 0, 0, 1, h(6, 4), h(0)],
      INVALID_ARGUMENT, "allowed are 256 to 65534"),

@@ -25,6 +25,11 @@ for size, words in ((2, "epWorldSize is 2, allowed are 8"), (8, "allowed are 2 t
         status, message = refusal("aclnnGroupedMatMulAlltoAllv", x, weight, None, None, None, None, name, size, counts,
                                   counts, False, False, y, None)
         assert status == {TILING} and words in message, message
+with group(2) as name:
+    for mode, code in (("ai_cpu", {TILING}), ("ccu", 161002)):
+        status, message = refusal("aclnnGroupedMatMulAlltoAllvV2", x, weight, None, None, None, None, name, mode, 2,
+                                  [16] * 4, [16] * 4, False, False, y, None)
+        assert status == code and ("commMode" in message) == (mode == "ccu"), message
 print("all right")
 """
 
@@ -39,8 +44,10 @@ def test_limits_of_an_a3() -> None:
     assert ended.stdout.splitlines()[-1:] == ["all right"], ended.stderr
 
 
+@pytest.mark.parametrize("version", ["", "V2"])
 @pytest.mark.parametrize("name", ["aclnnAlltoAllvGroupedMatMul", "aclnnGroupedMatMulAlltoAllv"])
-def test_a_910b_has_none(name: str) -> None:
+def test_a_910b_has_none(name: str, version: str) -> None:
+    name += version
     tensor = torch.ones(2, 3, dtype=torch.float16).npu()
     status, message = first_phase(name, *only(name, {"gmmX": tensor, "gmmWeight": tensor}))
     assert status == NO_KERNEL and "A3 (Ascend910_93...) only" in message, message

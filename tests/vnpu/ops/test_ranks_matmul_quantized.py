@@ -14,6 +14,7 @@ from ranks import group, refusal, run_ranks
 TILING = 561002
 HALF, BFLOAT, F32 = torch.float16, torch.bfloat16, torch.float32
 RANKS, M, K, N = 2, 6, 64, 10
+MODE = {"V5": ["ai_cpu"]}  # what adds the parts, which the last versions are told
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def packed(scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return made, (made & 0xFFFFFFFF).to(torch.int32).view(F32)
 
 
-@pytest.mark.parametrize("version", ["", "V2", "V3", "V4"])
+@pytest.mark.parametrize("version", ["", "V2", "V3", "V4", "V5"])
 @pytest.mark.parametrize("kind", ["packed", "bfloat16", "tokens"])
 def test_products_of_int8(name: str, version: str, kind: str) -> None:
     if kind == "tokens" and not version:
@@ -74,11 +75,13 @@ def test_products_of_int8(name: str, version: str, kind: str) -> None:
     calls = []
     for r in range(RANKS):
         token: Any = None if tokens is None else tokens[r]
-        scales = {"": [columns[r]], "V4": [token, columns[r], None, None]}.get(
-            version, [columns[r], token, *[None] * (2 * (version == "V3"))]
-        )
-        later = [0, 0] if version == "V4" else []
-        calls.append([a[r], b[r], c[r], d[r], *scales, name, "sum", 0, 1, *later, out[r]])
+        scales = {
+            "": [columns[r]],
+            "V4": [token, columns[r], None, None],
+            "V5": [token, columns[r], None, None],
+        }.get(version, [columns[r], token, *[None] * (2 * (version == "V3"))])
+        mode, later = MODE.get(version, []), [0, 0] if version in ("V4", "V5") else []
+        calls.append([a[r], b[r], c[r], d[r], *scales, name, "sum", *mode, 0, 1, *later, out[r]])
     run_ranks(f"aclnnQuantMatmulAllReduce{version}", calls)
     largest = max(float(part.abs().max()) for part in parts)
     for each in out:
@@ -86,7 +89,7 @@ def test_products_of_int8(name: str, version: str, kind: str) -> None:
         assert torch.equal(each.cpu(), out[0].cpu())
 
 
-@pytest.mark.parametrize("version", ["V3", "V4"])
+@pytest.mark.parametrize("version", ["V3", "V4", "V5"])
 def test_parts_that_travel_as_int8(name: str, version: str) -> None:
     x1, x2, columns = whole(2, M, K), whole(K, N), torch.full((N,), 0.002)
     rows = [torch.rand(2 * M) for _ in range(RANKS)]
@@ -109,8 +112,8 @@ def test_parts_that_travel_as_int8(name: str, version: str) -> None:
     calls = []
     for r in range(RANKS):
         scales = [c[r], t[r], u[r], v[r]] if version == "V3" else [t[r], c[r], u[r], v[r]]
-        later = [0, 0] if version == "V4" else []
-        calls.append([a[r], b[r], None, None, *scales, name, "sum", 0, 1, *later, out[r]])
+        mode, later = MODE.get(version, []), [0, 0] if version != "V3" else []
+        calls.append([a[r], b[r], None, None, *scales, name, "sum", *mode, 0, 1, *later, out[r]])
     run_ranks(f"aclnnQuantMatmulAllReduce{version}", calls)
     for each in out:
         away = (each.cpu().double() - total * back.double()).abs() / back.double()
@@ -139,13 +142,29 @@ def test_weights_of_int8(name: str, dtype: torch.dtype, scaled: str, moved: bool
     a, b, c, s = on(x1), on(x2), on(bias), on(scale)
     o = None if offset is None else on(offset)
     out = results(dtype, M, N)
-    calls = [
-        [a[r], b[r], c[r], s[r], None if o is None else o[r], None, name, "sum", 0, 1, size, out[r]]
-        for r in range(RANKS)
-    ]
-    run_ranks("aclnnWeightQuantMatmulAllReduce", calls)
-    for each in out:
-        near(each, torch.stack(parts).sum(0), max(float(part.abs().max()) for part in parts))
+    for version, mode in (("", []), ("V2", [None])):
+        calls = [
+            [
+                a[r],
+                b[r],
+                c[r],
+                s[r],
+                None if o is None else o[r],
+                None,
+                name,
+                "sum",
+                *mode,
+                0,
+                1,
+                size,
+                out[r],
+            ]
+            for r in range(RANKS)
+        ]
+        run_ranks(f"aclnnWeightQuantMatmulAllReduce{version}", calls)
+        for each in out:
+            near(each, torch.stack(parts).sum(0), max(float(part.abs().max()) for part in parts))
+            each.zero_()
 
 
 def test_refused(name: str) -> None:
@@ -167,7 +186,13 @@ def test_refused(name: str) -> None:
         (said(later=(128, 0)), INVALID_ARGUMENT, "groupSize is 128"),
     ):
         assert status == code and words in message, message
+    five = [x1, x2, None, None, None, scale, None, None, name, "sum"]
+    assert refusal("aclnnQuantMatmulAllReduceV5", *five, None, 0, 1, 0, 0, out) == (0, "")
+    status, message = refusal("aclnnQuantMatmulAllReduceV5", *five, "ccu", 0, 1, 0, 0, out)
+    assert status == INVALID_ARGUMENT and 'commMode is "ccu"' in message, message
     weights = [torch.ones(M, K, dtype=HALF, device="npu:0"), x2, None, there, None, None, name, "sum", 0, 1]
     assert refusal("aclnnWeightQuantMatmulAllReduce", *weights, 0, out) == (0, "")
     status, message = refusal("aclnnWeightQuantMatmulAllReduce", *weights, 48, out)
     assert status == INVALID_ARGUMENT and "antiquantGroupSize is 48" in message, message
+    status, message = refusal("aclnnWeightQuantMatmulAllReduceV2", *weights[:8], "aiv", *weights[8:], 0, out)
+    assert status == INVALID_ARGUMENT and 'commMode is "aiv"' in message, message
