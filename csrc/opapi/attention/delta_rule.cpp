@@ -1,6 +1,8 @@
 // The gated delta rule, a linear attention: a state for each sequence and head, [width of a value, width of a key],
 // which forgets, and learns what it does not know yet of a key's value. fp32; what is stored is rounded.
 // https://gitcode.com/cann/ops-transformer, attention/recurrent_gated_delta_rule.
+#include <fmt/ranges.h>
+
 #include "device/fault.h"
 #include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
@@ -75,9 +77,77 @@ void delta(const Delta &a, at::Tensor &state, at::Tensor &out) {
     }
 }
 
+// --- the same for whole sequences, each from a state of its own, which CANN computes in chunks of tokens
+
+// (ops-transformer: aclnn_chunk_gated_delta_rule.cpp and chunk_gated_delta_rule_tiling.cpp)
+void check_sequences(std::initializer_list<const Operand *> given, const Operand &gate, const Operand &state,
+                     const Operand &last, const Operand &out) {
+    for (const Operand *operand : given)
+        if (!operand->defined()) fail(FaultKind::InvalidArgument, "parameter {} is null", operand->parameter());
+    const auto operand = given.begin();
+    const Operand &query = *operand[0], &key = *operand[1], &value = *operand[2], &beta = *operand[3];
+    const Operand &lengths = *operand[4];
+    tiled(state.scalar_type() == at::kBFloat16, "parameter {} is {}, expected bfloat16", state.parameter(),
+          describe(state));
+    tiled(last.scalar_type() == state.scalar_type(), "parameters {} and {} are {} and {}, expected one dtype",
+          state.parameter(), last.parameter(), describe(state), describe(last));
+    const auto has = [](const Operand &tensor, at::IntArrayRef sizes) {
+        if (tensor.sizes() != sizes)
+            fail(FaultKind::TilingRefused, "parameter {} is {}, expected [{}]", tensor.parameter(), describe(tensor),
+                 fmt::join(sizes, ", "));
+    };
+    for (const Operand *tensor : {&query, &value})
+        if (tensor->dim() != 3)
+            fail(FaultKind::TilingRefused, "parameter {} is {}, expected 3 dimensions", tensor->parameter(),
+                 describe(*tensor));
+    const int64_t tokens = query.size(0), key_heads = query.size(1), width = query.size(2);
+    const int64_t heads = value.size(1), value_width = value.size(2);
+    tiled(query.numel() > 0 && value.numel() > 0 && lengths.numel() > 0,
+          "parameters {}, {} and {} are {}, {} and {}, of which none may be empty", query.parameter(),
+          value.parameter(), lengths.parameter(), describe(query), describe(value), describe(lengths));
+    tiled(heads <= 64 && key_heads <= 64 && width <= 128 && value_width <= 128,
+          "the query is {} and the value {}: allowed are up to 64 heads of widths of up to 128", describe(query),
+          describe(value));
+    if (heads % std::max<int64_t>(key_heads, 1) != 0)
+        fail(FaultKind::TilingRefused, "parameter {} is {}, expected a multiple of {} heads", value.parameter(),
+             describe(value), key_heads);
+    has(key, {tokens, key_heads, width});
+    has(value, {tokens, heads, value_width});
+    has(beta, {tokens, heads});
+    has(lengths, {lengths.numel()});
+    for (const Operand *states : {&state, &last}) has(*states, {lengths.numel(), heads, value_width, width});
+    if (gate.defined()) has(gate, {tokens, heads});
+    has(out, {tokens, heads, value_width});
+}
+
+void sequences(const Delta &a, const at::Tensor &initial, at::Tensor &last, at::Tensor &out) {
+    const int64_t repeats = a.value.size(1) / a.query.size(1);
+    const at::Tensor query = (widened(a.query) * a.scale).repeat_interleave(repeats, 1).unsqueeze(-1);
+    const at::Tensor key = widened(a.key).repeat_interleave(repeats, 1).unsqueeze(2);
+    const at::Tensor value = widened(a.value), beta = widened(a.beta).unsqueeze(-1);
+    const at::Tensor decay = a.gate.defined() ? a.gate.exp().unsqueeze(-1).unsqueeze(-1) : at::Tensor();
+    int64_t token = 0;
+    for (int64_t b = 0; b < a.lengths.size(0); ++b) {
+        at::Tensor own = initial[b].to(at::kFloat, false, true);
+        for (const int64_t end = token + a.lengths[b].item<int64_t>(); token < end; ++token) {
+            if (decay.defined()) own.mul_(decay[token]);
+            const at::Tensor news = value[token] - own.matmul(key[token].mT()).squeeze(-1);
+            own.baddbmm_((news * beta[token]).unsqueeze(-1), key[token]);
+            out[token].copy_(own.matmul(query[token]).squeeze(-1));
+        }
+        last[b].copy_(own);
+    }
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
 #define DELTA {query, key, value, beta, actualSeqLengths, ssmStateIndices, g, gk, numAcceptedTokens, scaleValue}
 OP(aclnnRecurrentGatedDeltaRule, optional(beta, g, gk, numAcceptedTokens); required(actualSeqLengths, ssmStateIndices);
    check_delta(DELTA, stateRef, out), delta(DELTA, stateRef, out))
+OP(aclnnChunkGatedDeltaRule, optional(query, key, value, beta, initialState, actualSeqLengths, out, finalState);
+   check_sequences({&query, &key, &value, &beta, &actualSeqLengths, &initialState, &out, &finalState}, gOptional,
+                   initialState, finalState, out),
+   sequences({query, key, value, beta, actualSeqLengths, Operand(nullptr, "none"), gOptional, Operand(nullptr, "none"),
+              Operand(nullptr, "none"), scaleValue},
+             initialState, finalState, out))
