@@ -119,8 +119,11 @@ void prune(const at::Tensor &scales, const at::Tensor &threshold, const at::Tens
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnMoeReRouting, optional(a2, a6);
-   check_re_routing(a0, a1, a2, a3, a4, a5, a6, a7, a8), re_route(a0, a1, a2, a5, a6, a7, a8))
+OP(aclnnMoeReRouting, optional(permutePerTokenScalesOut);
+   check_re_routing(tokens, expertTokenNumPerRank, perTokenScalesOptional, expertTokenNumType, idxType,
+                    permuteTokensOut, permutePerTokenScalesOut, permuteTokenIdxOut, expertTokenNumOut),
+   re_route(tokens, expertTokenNumPerRank, perTokenScalesOptional, permuteTokensOut, permutePerTokenScalesOut,
+            permuteTokenIdxOut, expertTokenNumOut))
 OP(aclnnMoeUpdateExpert, a3_only("aclnnMoeUpdateExpert");
    check_update(expertIds, eplbTable, expertScalesOptional, pruningThresholdOptional, activeMaskOptional, localRankId,
                 worldSize, balanceMode, balancedExpertIds, balancedActiveMask),
