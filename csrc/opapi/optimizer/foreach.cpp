@@ -185,6 +185,18 @@ void round_off(Operands &out, const Operands &x, int64_t mode) {
     }
 }
 
+// The kernel for a list of scalars computes float16 in float16, each step rounded, where the others widen it (ops-nn:
+// foreach_addcdiv_scalar_list.cpp).
+void quotient_added(at::Tensor &result, const at::Tensor &a, const at::Tensor &b, const at::Tensor &c,
+                    const at::Scalar &s) {
+    if (result.scalar_type() != at::kHalf) {
+        at::addcdiv_out(result, a, b, c, s);
+        return;
+    }
+    const at::Tensor factor = at::scalar_tensor(s, at::kHalf);
+    at::add_out(result, a, at::div(b, c).mul_(factor));
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -301,7 +313,7 @@ FOREACH_THREE(aclnnForeachAddcmulScalarV2, kWithInt, at::addcmul_out)
 FOREACH_THREE(aclnnForeachAddcdivScalar, kNative, at::addcdiv_out)
 FOREACH_THREE(aclnnForeachAddcdivScalarV2, kNative, at::addcdiv_out)
 FOREACH_THREE_LIST(aclnnForeachAddcmulScalarList, kWithInt, at::addcmul_out)
-FOREACH_THREE_LIST(aclnnForeachAddcdivScalarList, kNative, at::addcdiv_out)
+FOREACH_THREE_LIST(aclnnForeachAddcdivScalarList, kNative, quotient_added)
 
 OP(aclnnForeachLerpList, alike(kNative, out, x1, x2, weight),
    each([](at::Tensor &result, const at::Tensor &a, const at::Tensor &b,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from aclnn import INVALID_ARGUMENT, first_phase, run
@@ -122,6 +123,16 @@ def test_three_lists(name: str) -> None:
     check(lambda *a: function(*a, value=0.375), *lists, grad=False)
     check(lambda *a: in_place(f"_foreach_{name}_")(*a, value=-2.0), *lists, grad=False)
     check(lambda *a: function(*a, [0.5, 1.5, 2.0, 3.0, 0.25]), *lists, grad=False)
+
+
+def test_addcdiv_of_half_with_a_tensor_of_numbers_rounds_each_step() -> None:
+    """As NumPy does in float16: the kernel does not widen it, those of one number do."""
+    a, b, c = (random(40, 30, low=0.5, seed=i).half() for i in range(3))
+    numbers = [-3.0, 0.3]
+    found = torch._foreach_addcdiv([a.npu()] * 2, [b.npu()] * 2, [c.npu()] * 2, torch.tensor(numbers))
+    for each, number in zip(found, numbers, strict=True):
+        expected = a.numpy() + b.numpy() / c.numpy() * np.float16(number)
+        assert torch.equal(each.cpu(), torch.from_numpy(expected))
 
 
 def test_lerp() -> None:
