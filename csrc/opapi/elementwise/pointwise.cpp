@@ -65,6 +65,16 @@ void lerps(const Operand &out, const Operand &self, const Operand &end) {
     same_dtype(out, self);
 }
 
+// Of a number as weight. CANN says what it was checking behind what was wrong, and programs look for those words
+// (ops-math: aclnn_lerp_scalar.cpp).
+void lerp_broadcasts(const Operand &out, const Operand &self, const Operand &end) {
+    try {
+        broadcasts(out, {&self, &end});
+    } catch (const Fault &fault) {
+        throw Fault(fault.kind(), fmt::format("{}; CheckShape failed!", fault.what()));
+    }
+}
+
 void three(const Operand &out, const Operand &self, const Operand &a, const Operand &b, DTypes dtypes) {
     for (const Operand *in : {&self, &a, &b}) dtype(*in, dtypes);
     broadcasts(out, {&self, &a, &b});
@@ -111,12 +121,12 @@ OP(aclnnInplaceClampMaxTensor, bound(selfRef, selfRef, max), at::clamp_max_out(s
 
 OP(aclnnLerp, (lerps(out, self, end), same_dtype(weight, self), broadcasts(out, {&self, &end, &weight})),
    at::lerp_out(out, self, end, weight))
-OP(aclnnLerps, (lerps(out, self, end), broadcasts(out, {&self, &end})),
+OP(aclnnLerps, (lerps(out, self, end), lerp_broadcasts(out, self, end)),
    at::lerp_out(out, self, end, computed(weight, out)))
 OP(aclnnInplaceLerp,
    (lerps(selfRef, selfRef, end), same_dtype(weight, selfRef), broadcasts(selfRef, {&selfRef, &end, &weight})),
    at::lerp_out(selfRef, selfRef, end, weight))
-OP(aclnnInplaceLerps, (lerps(selfRef, selfRef, end), broadcasts(selfRef, {&selfRef, &end})),
+OP(aclnnInplaceLerps, (lerps(selfRef, selfRef, end), lerp_broadcasts(selfRef, selfRef, end)),
    at::lerp_out(selfRef, selfRef, end, computed(weight, selfRef)))
 
 OP(aclnnAddcmul, three(out, self, tensor1, tensor2, kMulAdd),

@@ -108,3 +108,11 @@ def test_where_rounds_what_is_wider_than_its_output() -> None:
     for one, two in ((narrow, wide), (wide, narrow)):
         run("aclnnSWhere", condition.to(DEVICE), one.to(DEVICE), two.to(DEVICE), out)
         assert torch.equal(out.cpu(), torch.where(condition, one.half(), two.half()))
+
+
+def test_lerp_says_last_what_it_was_checking() -> None:
+    """Programs look for those words: they are the last line of CANN's message."""
+    x, end = torch.ones(2, 1, device="npu"), torch.ones(2, 6, device="npu")
+    with pytest.raises(RuntimeError, match=r"same size.*CheckShape failed"):
+        x.lerp_(end, 0.5)
+    assert torch.equal(end.lerp_(x, 0.5).cpu(), torch.ones(2, 6))
