@@ -18,6 +18,7 @@ def patch(torch: Any, patches: Patches) -> None:
     for name in _WINDOWS:
         patches.wrap(torch, name, lambda original: _of_the_default_dtype(torch, original))
     patches.wrap(torch, "kaiser_window", lambda original: _made_on_the_cpu(torch, original))
+    patches.wrap(torch.Tensor, "sparse_mask", lambda original: _keeping_zeros(torch, original))
     forward = _ForwardMode(torch)
     patches.wrap(torch.autograd.forward_ad, "enter_dual_level", forward.entering)
     patches.wrap(torch.autograd.forward_ad, "exit_dual_level", forward.leaving)
@@ -70,6 +71,24 @@ def _made_on_the_cpu(torch: Any, original: Any) -> Any:
         return made.requires_grad_() if tracked else made
 
     return window
+
+
+def _keeping_zeros(torch: Any, original: Any) -> Any:
+    """What the mask names is in the result, zero or not.
+
+    torch takes the product of both for it, and torch_npu 2.13.0 leaves the zeros out of products with a sparse tensor:
+    the first step of SparseAdam finds no values of its state.
+    """
+
+    def sparse_mask(self: Any, mask: Any) -> Any:
+        dense = self.layout is torch.strided and mask.layout is torch.sparse_coo and mask.device.type == "npu"
+        if not dense or self.shape != mask.shape or mask.sparse_dim() == 0:
+            return original(self, mask)
+        indices = mask._indices()
+        values = self[tuple(indices.unbind())]
+        return torch.sparse_coo_tensor(indices, values, mask.shape, is_coalesced=mask.is_coalesced())
+
+    return sparse_mask
 
 
 class _ForwardMode:

@@ -178,6 +178,26 @@ def check_windows_without_a_dtype():
     assert torch.kaiser_window(8, device="cuda", requires_grad=True).requires_grad
 
 
+def check_sparse_adam():
+    """Rows that a step does not name stay; the first step finds a state of zeros."""
+    weights = torch.randn(6, 3)
+    trained = []
+    for device in ("cuda", "cpu"):
+        table = torch.nn.Embedding(6, 3, sparse=True, _weight=weights.clone().to(device))
+        optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+        for rows in ([1, 4, 1], [4, 0], [1]):
+            optimizer.zero_grad()
+            (table(torch.tensor(rows, device=device)) ** 2).sum().backward()
+            optimizer.step()
+        trained.append(table.weight.detach().cpu())
+    torch.testing.assert_close(*trained, rtol=1e-5, atol=1e-6)
+    assert torch.equal(trained[0][[2, 3, 5]], weights[[2, 3, 5]])
+    mask = torch.sparse_coo_tensor([[0, 2], [1, 1]], torch.ones(2), (6, 3)).cuda()
+    for named, coalesced in ((mask, False), (mask.coalesce(), True)):
+        kept = torch.eye(6, 3).cuda().sparse_mask(named)
+        assert kept._values().tolist() == [0, 0] and kept.is_coalesced() is coalesced
+
+
 def check_forward_over_reverse():
     def curvature(x, weight):
         return torch.func.hessian(lambda x: (torch.nn.functional.linear(x, weight) ** 3).sum())(x)
