@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from torchport.convert.project import sources
-from torchport.port.modules import belonging, project_root
+from torchport.port.modules import belonging
 from torchport.port.unconverted import unconverted
+from torchport.source.project import project_root
 from torchport.source.settings import settings_of
 
 

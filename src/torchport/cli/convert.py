@@ -68,6 +68,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-r", "--rule", type=Path, metavar="FILE", help="JSON with rules of your own")
     parser.add_argument("--audit", type=Path, metavar="FILE", help="what `torchport run --audit` wrote")
+    parser.add_argument(
+        "--assume-modules",
+        action="store_true",
+        help="take what libraries make of which nothing is known for torch modules: their .cuda() becomes .npu()",
+    )
     several = parser.add_argument_group("from one device to several")
     several.add_argument("--distributed", action="store_true", help="one process per device, with torchrun")
     several.add_argument("-m", "--main", type=Path, metavar="FILE", help="the script that is started")
@@ -152,7 +157,12 @@ def _extras(arguments: argparse.Namespace) -> Extras | None:
         if arguments.main or arguments.model:
             raise TorchportError("--main and --model belong to --distributed", hint="Add --distributed.")
         custom = CustomRules.read(arguments.rule) if arguments.rule else None
-        return Extras(custom=custom, support=support) if custom or support else None
+        assume = arguments.assume_modules
+        return (
+            Extras(custom=custom, support=support, assume_modules=assume)
+            if custom or support or assume
+            else None
+        )
     if arguments.write:
         raise TorchportError(
             "--distributed adds a launcher to the project, so it is not done in place", hint="Use -o FOLDER."
@@ -163,7 +173,7 @@ def _extras(arguments: argparse.Namespace) -> Extras | None:
         )
     custom = CustomRules.read(arguments.rule) if arguments.rule else None
     main = main_file(arguments.path, arguments.main or arguments.path)
-    return Extras(main, arguments.model or "model", custom, support)
+    return Extras(main, arguments.model or "model", custom, support, assume_modules=arguments.assume_modules)
 
 
 def _write_copy(arguments: argparse.Namespace, style: Style, extras: Extras | None) -> Result:

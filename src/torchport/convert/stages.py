@@ -26,7 +26,8 @@ class Extras:
     `main` is the file, named as in findings, that is to run on several devices, `model` the variable of its model;
     `custom` are the user's own rules. `support` reports what torch_npu computes on the CPU, refuses or does not have.
     `ignore` are codes of findings that are neither reported nor acted on, in the conversion itself too. `asked_for` is
-    a file that the user has named: that it cannot be parsed is said even where it does not name CUDA.
+    a file that the user has named: that it cannot be parsed is said even where it does not name CUDA. `assume_modules`
+    takes what unknown libraries make for tensors and modules of torch where its method cuda is called.
     """
 
     main: str = ""
@@ -35,6 +36,7 @@ class Extras:
     support: bool = False
     ignore: frozenset[str] = frozenset()
     asked_for: bool = False
+    assume_modules: bool = False
 
     def stages(self, path: str, data: bytes) -> Iterator[Callable[[Module], Iterable[Finding]]]:
         """What looks at the file, in order; each sees what the one before has written."""

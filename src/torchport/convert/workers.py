@@ -31,6 +31,7 @@ from torchport.rules import Style
 from torchport.source.definitions import Definitions, definitions, provided
 from torchport.source.imports import Imports
 from torchport.source.kinds import Kind, kind_of
+from torchport.source.outside import Outside
 
 SECONDS_PER_FILE = 20.0  # of CPU time; a machine that is busy elsewhere is no reason to give a file up
 _PATIENCE = 6  # times as many seconds on the clock: what waits (a dead network disk) uses no CPU
@@ -116,7 +117,7 @@ def convert_files(
     """
     count = min(processes or os.cpu_count() or 1, 8, max(len(files), 1))
     done: dict[int, Converted] = {}
-    project = _definitions(files) if len(files) > 1 else Definitions()
+    project = _project(files, assume_modules=extras is not None and extras.assume_modules)
     workers = [_Worker(style, project, extras, seconds) for _ in range(count)]
     waiting = iter(range(len(files)))
     try:
@@ -131,7 +132,26 @@ def convert_files(
             worker.stop()
 
 
-def _definitions(files: Sequence[tuple[Path, str]]) -> Definitions:
+def _project(files: Sequence[tuple[Path, str]], *, assume_modules: bool) -> Definitions:
+    """What each file has to know of the others; of a file alone, where others may be found."""
+    if not files:
+        return Definitions()
+    path, name = files[0]
+    root = path.resolve().parents[name.count("/")]
+    if len(files) == 1:
+        return Definitions(outside=Outside(root, {}), assume_modules=assume_modules)
+    found, imports = _definitions(files, root.name)
+    return dataclasses.replace(
+        found,
+        leading=imports.leading(),
+        targets=imports.imported(),
+        modules=imports.parts(),
+        outside=Outside(root, imports.tops()),
+        assume_modules=assume_modules,
+    )
+
+
+def _definitions(files: Sequence[tuple[Path, str]], folder: str) -> tuple[Definitions, Imports]:
     imports = Imports()
 
     def python() -> Iterator[bytes]:
@@ -143,13 +163,8 @@ def _definitions(files: Sequence[tuple[Path, str]]) -> Definitions:
                         imports.add(name, data)
                         yield data
 
-    path, name = files[0]
-    folder = path.resolve().parents[name.count("/")].name
     own = provided((name for _, name in files if kind_of(name) is Kind.PYTHON), folder)
-    found = definitions(python(), own)
-    return dataclasses.replace(
-        found, leading=imports.leading(), targets=imports.imported(), modules=imports.parts()
-    )
+    return definitions(python(), own), imports
 
 
 def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]]) -> None:

@@ -9,6 +9,8 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 
+# What the objects that a package makes answer to.
+TORCH, MOVED = "torch", "to"
 _SERVED = " `torchport run` brings a stand-in for it, so the script itself need not change."
 
 
@@ -26,7 +28,8 @@ class Library:
     """One package by its import name; `uses` holds what is to be said of single functions of it.
 
     `knows_npu`: it looks for the NPU itself, so under `torchport run` it must see the NPU, not CUDA. `stand_in`:
-    `torchport.standins` has one, which `note` then says.
+    `torchport.standins` has one, which `note` then says. `objects`: what it makes is torch's ("torch"), or has cuda()
+    and to() and no npu() ("to"); empty where it is not known.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Library:
     blocks: frozenset[str]  # those of `uses` without which the script cannot run
     knows_npu: bool
     stand_in: bool
+    objects: str
 
 
 @functools.cache
@@ -50,6 +54,8 @@ def libraries() -> Mapping[str, Library]:
             raise ValueError(f"libraries.toml: {name} has unknown keys {sorted(unknown)}")
         if stray := [use for use in row.get("uses", {}) if not use.startswith(f"{name}.")]:
             raise ValueError(f"libraries.toml: {stray} do not belong to {name}")
+        if row.get("objects", TORCH) not in (TORCH, MOVED):
+            raise ValueError(f"libraries.toml: {name} has objects {row['objects']!r}")
     return {
         name: Library(
             name,
@@ -61,6 +67,7 @@ def libraries() -> Mapping[str, Library]:
             frozenset(row.get("blocks", [])),
             row.get("knows_npu", False),
             row.get("stand_in", False),
+            row.get("objects", ""),
         )
         for name, row in rows.items()
     }

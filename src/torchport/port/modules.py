@@ -9,27 +9,8 @@ from pathlib import Path
 
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.notebook import Notebook
-from torchport.source.project import is_foreign
+from torchport.source.project import is_foreign, project_root
 from torchport.source.text import SourceError
-
-INSTALLED = frozenset({"site-packages", "dist-packages"})
-_MARKS = (".git", "pyproject.toml")
-
-
-def project_root(path: Path) -> Path:
-    """The folder of the project that the script or folder `path` belongs to, resolved.
-
-    The nearest folder at or above it with `.git` or `pyproject.toml`; without one the script's own folder. What is
-    installed belongs to no project: a mark at or above `site-packages` does not count.
-    """
-    path = path.resolve()
-    start = path if path.is_dir() else path.parent
-    for folder in (start, *start.parents):
-        if folder.name in INSTALLED:
-            break
-        if any((folder / mark).exists() for mark in _MARKS):
-            return folder
-    return start
 
 
 def belonging(script: Path, *, module: bool, folder: Path, follow: bool, path: Sequence[str]) -> list[Path]:

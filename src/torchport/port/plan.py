@@ -28,7 +28,8 @@ from torchport.convert.project import sources
 from torchport.errors import TorchportError
 from torchport.findings import Result, hash_bytes
 from torchport.launch import Launch
-from torchport.port.modules import belonging, project_root
+from torchport.port.modules import belonging
+from torchport.source.project import project_root
 from torchport.source.settings import settings_of
 
 CONVERT, REFERENCE, CONTROL, NPU, COMPARE = STEPS = ("convert", "reference", "control", "npu", "compare")

@@ -13,7 +13,7 @@ from torchport.convert import convert_source
 from torchport.convert.inspection import LARGEST
 from torchport.convert.residue import Meaning, residue
 from torchport.findings import Finding
-from torchport.port.modules import INSTALLED
+from torchport.source.project import INSTALLED
 
 _OWN = Path(torchport.__file__).resolve().parent
 

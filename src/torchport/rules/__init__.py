@@ -14,7 +14,7 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.source.module import Module
@@ -59,6 +59,7 @@ class Rule:
         safety: Safety | None = None,
         severity: Severity | None = None,
         link: str = "",
+        evidence: Mapping[str, str] | None = None,
     ) -> Finding:
         """A finding of this rule at `node`.
 
@@ -81,7 +82,7 @@ class Rule:
             location=module.text.location(start, end),
             message=message,
             hint=hint,
-            evidence={"source": module.text.slice(start, min(end, start + 400))},
+            evidence={"source": module.text.slice(start, min(end, start + 400)), **(evidence or {})},
             fix=fix,
             links=(link or self.reference,),
         )

@@ -33,7 +33,14 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         if not isinstance(method, ast.Attribute) or method.attr != "cuda" or not _fits(call):
             continue
         owner = receivers.owner(method.value)
-        if owner in (Owner.USER, Owner.OTHER):
+        if owner is Owner.USER or (owner is Owner.OTHER and _is_name_of_package(module, method.value)):
+            continue
+        if owner is Owner.OTHER:
+            yield RULE.finding(
+                module, call, f"nothing is known about what {_origin(module, method.value)} makes, so cuda() stays",
+                hint="If it is a tensor or a torch module, write npu(); --assume-modules does it for all such calls.",
+                safety=Safety.REPORT, severity=Severity.WARNING, evidence={"offer": "npu"},
+            )  # fmt: skip
             continue
         if owner is Owner.UNKNOWN:
             yield RULE.finding(
@@ -43,7 +50,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             )  # fmt: skip
             continue
         roles = roles or Roles(module, role("device"))
-        finding = _finding(module, call, method, roles, style)
+        finding = _finding(module, call, method, roles, style, moved=owner is Owner.MOVED)
         if finding.fix and receivers.defined_elsewhere:
             hint = (
                 "A class of another file has a method cuda of its own: check that this is a tensor or module."
@@ -52,17 +59,58 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         yield finding
 
 
-def _finding(module: Module, call: ast.Call, method: ast.Attribute, roles: Roles, style: Style) -> Finding:
+def _origin(module: Module, node: ast.expr) -> str:
+    """The dotted name of what gives the receiver its value."""
+    if isinstance(node, ast.Name):
+        values = [binding.value for binding in module.names.bindings(node) if binding.value is not None]
+        node = values[0] if values and module.qualified(node) is None else node
+    name = module.qualified(node.func) if isinstance(node, ast.Call) else module.qualified(node)
+    return name or module.source(node)[:60]
+
+
+def _is_name_of_package(module: Module, node: ast.expr) -> bool:
+    """Whether the receiver is a package itself: `numba.cuda(...)` is no method of an object."""
+    return isinstance(node, ast.Name) and any(
+        isinstance(binding.node, ast.Import) for binding in module.names.bindings(node)
+    )
+
+
+def _finding(
+    module: Module, call: ast.Call, method: ast.Attribute, roles: Roles, style: Style, *, moved: bool
+) -> Finding:
     device = _device(call)
     by_name = device is not None and roles.holds_name(device)
     if style is Style.AGNOSTIC:
         return _agnostic(module, call, method, by_name)
+    if moved and not (by_name and len(call.args) < 2):
+        return _by_to(module, call, method, device)
     if by_name and len(call.args) < 2:
         # Module.npu() takes an index only; to() takes what a device is written as, for tensors and modules.
         return RULE.finding(
             module, call, "cuda(device) is to(device) on the NPU", [module.attribute_edit(method, "to")]
         )
     return RULE.finding(module, call, "cuda() is npu() on the NPU", [module.attribute_edit(method, "npu")])
+
+
+def _by_to(module: Module, call: ast.Call, method: ast.Attribute, device: ast.expr | None) -> Finding:
+    """`x.cuda(...)` as `x.to("npu", ...)`, which objects of other libraries have as well as torch's."""
+    edits: list[Edit | None] = [module.attribute_edit(method, "to")]
+    if device is None:
+        _, end = module.text.span(method)
+        opening = end + module.text.slice(end, module.text.span(call)[1]).find("(") + 1
+        edits.append(Edit(opening, opening, b'"npu", ' if call.keywords else b'"npu"'))
+    elif isinstance(device, ast.Constant) and isinstance(device.value, int):
+        edits.append(Edit(*module.text.span(device), f'"npu:{device.value}"'.encode()))
+    else:  # to(index) is a device of the accelerator
+        return RULE.finding(
+            module, call, "cuda(index) is to(index) on the NPU", edits, safety=Safety.REVIEW,
+            hint="cuda(None) is the current device, to(None) does nothing: where it may be None, write npu.",
+        )  # fmt: skip
+    if any(isinstance(above, ast.JoinedStr) for above in module.names.ancestors(call)):
+        edits = [None]  # quotes inside an f-string may end it
+    return RULE.finding(
+        module, call, 'cuda() is to("npu") here: objects of a library that is used have no npu()', edits
+    )
 
 
 def _agnostic(module: Module, call: ast.Call, method: ast.Attribute, by_name: bool) -> Finding:
@@ -116,6 +164,13 @@ RULE = Rule(
         ("xs = [x.cuda() for x in xs]\n", "xs = [x.npu() for x in xs]\n"),
         ("from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().cuda(d)\n",
          "from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().npu(d)\n"),
+        ("import timm\nm = timm.create_model('x').cuda()\n", "import timm\nm = timm.create_model('x').npu()\n"),
+        ("import copy, torch\nm = copy.deepcopy(torch.ones(2)).cuda()\n",
+         "import copy, torch\nm = copy.deepcopy(torch.ones(2)).npu()\n"),
+        ("from torch_geometric.data import Data\nd = Data(x=1).cuda()\n",
+         "from torch_geometric.data import Data\nd = Data(x=1).to(\"npu\")\n"),
+        ("import torch_geometric\nfor batch in loader:\n    batch = batch.cuda(non_blocking=True)\n",
+         "import torch_geometric\nfor batch in loader:\n    batch = batch.to(\"npu\", non_blocking=True)\n"),
         ("import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.cuda()\n",
          "import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.npu()\n"),
     ),
@@ -129,6 +184,10 @@ RULE = Rule(
         "class Q:\n    def __init__(self, m):\n        self.cuda = m.cuda\ndef f(x):\n    return x.cuda()\n",
         "if args.cuda:\n    pass\n",
         "x.cuda(1, 2, 3)\n",
+        "import unknownlib\nnet = unknownlib.Net().cuda()\n",
+        "from unknownlib import Net\nnet = Net()\nnet.cuda()\n",
+        "import copy, unknownlib\nnet = copy.deepcopy(unknownlib.Net()).cuda()\n",
+        "import cupy\na = cupy.zeros(3).cuda()\n",
         "x.npu()\n",
     ),
 )  # fmt: skip

@@ -28,15 +28,22 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 module, node, "a class of the project has its own is_cuda, and nothing shows whose this is",
                 hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
-        elif owner is Owner.TORCH and _is_scripted(module, node):
+        elif owner is Owner.OTHER or (owner is Owner.MOVED and receivers.is_moved(node.value)):
+            yield RULE.finding(
+                module, node, "nothing shows that this is a tensor's is_cuda, so it stays",
+                hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+        elif owner is Owner.USER:
+            continue
+        elif _is_scripted(module, node):
             edits = _compared(module, node, '"npu"') if style is Style.NPU else [None]
             yield RULE.finding(
                 module, node, "TorchScript knows no is_npu: the device type is compared instead", edits
             )
-        elif owner is Owner.TORCH and style is Style.AGNOSTIC:
+        elif style is Style.AGNOSTIC:
             edits = _compared(module, node, ACCELERATOR)
             yield RULE.finding(module, node, "is_cuda is a comparison of device types", edits)
-        elif owner is Owner.TORCH:
+        else:
             yield RULE.finding(
                 module, node, "is_cuda is is_npu on the NPU", [module.attribute_edit(node, "is_npu")]
             )
@@ -83,6 +90,8 @@ RULE = Rule(
         "class Q:\n    is_cuda = True\nQ().is_cuda\n",
         "class Q:\n    is_cuda = True\n    def f(self):\n        return self.is_cuda\n",
         "class Q:\n    def __init__(self):\n        self.is_cuda = True\nq = Q()\nprint(q.is_cuda)\n",
+        "import unknownlib\nassert unknownlib.Graph().is_cuda\n",
+        "from torch_geometric.data import Data\nassert Data(x=1).is_cuda\n",
         "x.is_npu\n",
         "is_cuda = True\nprint(is_cuda)\n",
         "(x.device.type == y).is_cuda\n",

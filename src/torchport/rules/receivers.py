@@ -1,4 +1,4 @@
-"""Whose method a call runs: torch's, a class's of this file, or somebody else's."""
+"""Whose method a call runs: torch's, a class's of the project, a library's, or somebody else's."""
 
 from __future__ import annotations
 
@@ -6,47 +6,43 @@ import ast
 import enum
 import functools
 import re
+import sys
+from collections.abc import Iterator
 
+from torchport.knowledge.libraries import MOVED, TORCH, libraries
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
-# Packages whose objects are torch's or derived from it: their `.cuda()` is `Module.cuda` or `Tensor.cuda`.
-_TORCH_FAMILY = frozenset(
-    {
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "timm",
-        "transformers",
-        "diffusers",
-        "peft",
-        "segmentation_models_pytorch",
-    }
-)
 # Attributes that are methods; a value of that name that cannot be called is not what a call of it means.
 _CALLED = ("cuda", "to")
 # What holds the options of a script.
 _FLAGS = re.compile(
     r"(?:self\.)?_?(?:args?|opts?|options?|flags?|config|conf|cfg|params|hparams|settings)", re.IGNORECASE
 )
+# Python's own functions that give back what they are given, or a copy.
+_HANDED_ON = frozenset({"copy.copy", "copy.deepcopy"})
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class Owner(enum.Enum):
     """Where a method or attribute is defined."""
 
     TORCH = enum.auto()
-    USER = enum.auto()  # a class of this file defines it
-    OTHER = enum.auto()  # another library's
+    USER = enum.auto()  # a class of the project defines it
+    MOVED = enum.auto()  # a library's class, whose objects are moved by to() alone on an NPU
+    OTHER = enum.auto()  # a library's of which nothing is known
     UNKNOWN = enum.auto()
 
 
 class Receivers:
     """Decides for one attribute name ("cuda") whose it is on any receiver in one file."""
 
-    def __init__(self, module: Module, attribute: str) -> None:
+    def __init__(self, module: Module, attribute: str, known: dict[ast.AST, Owner] | None = None) -> None:
         self._module = module
         self._attribute = attribute
-        self._seen: set[ast.expr] = set()
+        # The answers on the way to one answer; what is asked for again before it is known is not known.
+        self._known: dict[ast.AST, Owner] = {} if known is None else known
 
     @functools.cached_property
     def defined_here(self) -> bool:
@@ -64,59 +60,137 @@ class Receivers:
         words = set(re.findall(r"\w+", self._module.text.text))
         return not words.isdisjoint(self._module.project.of(self._attribute))
 
+    @functools.cached_property
+    def _meets_moved(self) -> bool:
+        """Whether the project uses a library whose objects have cuda() and no npu(): any object may be one."""
+        imported = {binding.target.partition(".")[0] for binding in self._module.names.imports()}
+        known = libraries()
+        return any(
+            known[name].objects == MOVED
+            for name in (imported | self._module.project.imported) & known.keys()
+            if not self._module.project.provides(name)
+        )
+
     def is_proven(self, node: ast.expr) -> bool:
         """Whether the receiver is seen to be torch's: not only because nothing else of the file has the attribute."""
-        self._seen = set()
+        self._known.clear()
         return self._owner(node) is Owner.TORCH
+
+    def is_moved(self, node: ast.expr) -> bool:
+        """Whether the receiver is seen to be an object of a library whose objects are not torch's."""
+        self._known.clear()
+        return self._owner(node) is Owner.MOVED
 
     def owner(self, node: ast.expr) -> Owner:
         """Whose attribute it is on the receiver `node`.
 
-        Where the receiver's type is not known but no class of the file defines the attribute, it can only be torch's:
-        nothing else that the script could hold answers to it.
+        Where the receiver's type is not known but no class of the file defines the attribute, it can only be torch's,
+        or a library's that the project uses: nothing else that the script could hold answers to it.
         """
-        self._seen = set()
+        self._known.clear()
         found = self._owner(node)
-        if found is Owner.UNKNOWN and not self.defined_here and self._is_exposed:
-            return Owner.UNKNOWN
-        if found is Owner.UNKNOWN and not self.defined_here:
+        if found is Owner.OTHER and self._module.project.assume_modules:
             return Owner.TORCH
+        if found is Owner.UNKNOWN and not self.defined_here:
+            if self._is_exposed:
+                return Owner.UNKNOWN
+            return Owner.MOVED if self._meets_moved else Owner.TORCH
         return found
 
     def _owner(self, node: ast.expr) -> Owner:
-        if node in self._seen:
-            return Owner.UNKNOWN
-        self._seen.add(node)
-        if (definition := self._module.flow.class_of(node)) is not None:
+        if node not in self._known:
+            self._known[node] = Owner.UNKNOWN
+            self._known[node] = self._find_owner(node)
+        return self._known[node]
+
+    def _find_owner(self, node: ast.expr) -> Owner:
+        if (definition := self._module.classes.class_of(node)) is not None:
             return self._owner_of_class(definition)
         if isinstance(node, ast.Call):
             return self._owner_of_call(node)
         name = self._module.qualified(node)
-        if name is not None:  # a module or a class: `numba.cuda(...)`, `torch.cuda(...)`
-            return Owner.TORCH if name in ("torch.Tensor", "torch.nn.Module") else Owner.OTHER
+        if (
+            name is not None
+        ):  # a module, a class or another file's variable: `numba.cuda(...)`, `net.model.cuda()`
+            return Owner.TORCH if name in ("torch.Tensor", "torch.nn.Module") else self._owner_of_value(name)
         if isinstance(node, ast.Name):
             return self._owner_of_name(node)
-        if isinstance(node, ast.Subscript):
-            return Owner.UNKNOWN
+        if isinstance(node, ast.IfExp):
+            return self._agreed([node.body, node.orelse])
         return Owner.UNKNOWN
+
+    def _agreed(self, nodes: list[ast.expr]) -> Owner:
+        found = {self._owner(node) for node in nodes}
+        return found.pop() if len(found) == 1 else Owner.UNKNOWN
 
     def _owner_of_call(self, node: ast.Call) -> Owner:
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             around = [
                 above for above in self._module.names.ancestors(node) if isinstance(above, ast.ClassDef)
             ]
-            return self._owner_of_bases(around[0]) if around else Owner.UNKNOWN
+            return self._owner_of_class(around[0], itself=False) if around else Owner.UNKNOWN
         name = self._module.qualified(node.func)
+        if name in _HANDED_ON and node.args:
+            return self._owner(node.args[0])
         if name is not None:
-            root = name.partition(".")[0]
-            if root in _TORCH_FAMILY:
-                return Owner.TORCH
-            return Owner.UNKNOWN if root in ("builtins", "") or name.startswith(".") else Owner.OTHER
+            return self._owner_of_made(name)
         if isinstance(node.func, ast.Attribute):
             # What a method of torch's gives back is torch's: model.eval(), x.view(-1).
             owner = self._owner(node.func.value)
-            return owner if owner is Owner.TORCH else Owner.UNKNOWN
+            return owner if owner in (Owner.TORCH, Owner.MOVED) else Owner.UNKNOWN
         return Owner.UNKNOWN
+
+    def _owner_of_made(self, name: str) -> Owner:
+        """Whose attribute it is on what the function or class of a dotted name gives back."""
+        root = name.partition(".")[0]
+        if not name.startswith(".") and not self._module.project.provides(root):
+            if root in ("builtins", "") or root in sys.stdlib_module_names:
+                return Owner.UNKNOWN  # it hands on what the script gave it
+            if (known := _of_library(root)) is not None:
+                return known
+        found = {self._given(module, meaning) for module, meaning in self._meanings(name)}
+        if not found:
+            own = name.startswith(".") or self._module.project.provides(root)
+            return Owner.UNKNOWN if own else Owner.OTHER
+        return found.pop() if len(found) == 1 else Owner.UNKNOWN
+
+    def _given(self, module: Module, meaning: ast.AST) -> Owner:
+        """Whose attribute it is on what a class or function of another file gives back when it is called."""
+        receivers = Receivers(module, self._attribute, self._known)
+        if isinstance(meaning, ast.ClassDef):
+            return receivers._owner_of_class(meaning)
+        if isinstance(meaning, ast.FunctionDef | ast.AsyncFunctionDef):
+            return receivers._owner_of_function(meaning)
+        return Owner.UNKNOWN
+
+    def _owner_of_function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Owner:
+        around = self._module.parent(function)
+        if isinstance(around, ast.ClassDef):  # Net.from_name(...): what makes one in another way, as a rule
+            return self._owner_of_class(around)
+        returned = [
+            node.value
+            for node in self._module.all(ast.Return)
+            if node.value is not None and self._module.names.scope_of(node).node is function
+        ]
+        if function not in self._known and returned:
+            self._known[function] = Owner.UNKNOWN
+            self._known[function] = self._agreed(returned)
+        return self._known.get(function, Owner.UNKNOWN)
+
+    def _owner_of_value(self, name: str) -> Owner:
+        """Whose attribute it is on a variable of another file, or on a module or class itself."""
+        found = {
+            Receivers(module, self._attribute, self._known)._owner(meaning)
+            for module, meaning in self._meanings(name)
+            if isinstance(meaning, ast.expr)
+        }
+        if found:
+            return found.pop() if len(found) == 1 else Owner.UNKNOWN
+        return Owner.OTHER
+
+    def _meanings(self, name: str) -> Iterator[tuple[Module, Definition | ast.expr]]:
+        if self._module.project.outside is not None:
+            yield from self._module.project.outside.meanings(self._module, name)
 
     def _owner_of_name(self, node: ast.Name) -> Owner:
         found = set()
@@ -127,21 +201,37 @@ class Receivers:
                 found.add(self._owner(binding.value))
         return found.pop() if len(found) == 1 else Owner.UNKNOWN
 
-    def _owner_of_class(self, node: ast.ClassDef) -> Owner:
-        family = list(self._module.flow.bases(node))
-        if any(self._defines(base) for base in family):
-            return Owner.USER
-        return Owner.UNKNOWN if any(map(_answers_all, family)) else self._owner_of_bases(node)
+    def _owner_of_class(self, node: ast.ClassDef, *, itself: bool = True) -> Owner:
+        """Whose attribute it is on an instance of the class; without `itself` on `super()` in it."""
+        if not itself:
+            return self._owner_in_family(node, itself=False)
+        if node not in self._known:
+            self._known[node] = Owner.UNKNOWN
+            self._known[node] = self._owner_in_family(node, itself=True)
+        return self._known[node]
 
-    def _owner_of_bases(self, node: ast.ClassDef) -> Owner:
-        family = list(self._module.flow.bases(node))
-        if any(self._defines(base) for base in family[1:]):
+    def _owner_in_family(self, node: ast.ClassDef, *, itself: bool) -> Owner:
+        family = list(self._module.classes.bases(node))
+        asked = family if itself else family[1:]
+        if any(map(self._defines, asked)):
             return Owner.USER
-        if any(map(_answers_all, family[1:])):
+        if any(map(_answers_all, asked)):
             return Owner.UNKNOWN
-        names = [self._module.qualified(base) or "" for member in family for base in member.bases]
-        if any(name.partition(".")[0] in _TORCH_FAMILY for name in names):
-            return Owner.TORCH
+        names = [self._module.qualified(base) for member in family for base in member.bases]
+        found = {self._owner_of_base(name) for name in names if name is not None}
+        for owner in (Owner.USER, Owner.MOVED, Owner.TORCH):
+            if owner in found:
+                return owner
+        return Owner.UNKNOWN
+
+    def _owner_of_base(self, name: str) -> Owner:
+        root = name.partition(".")[0]
+        known = None if self._module.project.provides(root) else _of_library(root)
+        if known is not None:
+            return known
+        for module, meaning in self._meanings(name):
+            if isinstance(meaning, ast.ClassDef):
+                return Receivers(module, self._attribute, self._known)._owner_of_class(meaning)
         return Owner.UNKNOWN
 
     def _defines(self, node: ast.ClassDef) -> bool:
@@ -182,6 +272,16 @@ class Receivers:
                 return False
             case _:
                 return True
+
+
+def _of_library(root: str) -> Owner | None:
+    """Whose attributes the objects of a package have; None where its row does not say."""
+    if root == "torch":
+        return Owner.TORCH
+    library = libraries().get(root)
+    if library is None or not library.objects:
+        return None
+    return Owner.TORCH if library.objects == TORCH else Owner.MOVED
 
 
 def _answers_all(node: ast.ClassDef) -> bool:

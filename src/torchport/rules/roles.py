@@ -143,7 +143,7 @@ class Roles:
         proof = Proof.PROVEN
         if positions is None and not called and isinstance(call.func, ast.Attribute):
             positions = role.methods.get(call.func.attr)
-            if positions is not None and module.flow.function_called(call) is None:
+            if positions is not None and module.classes.function_called(call) is None:
                 ours = True
                 if call.func.attr in self._own_methods:
                     proof = Proof.NAMED

@@ -10,6 +10,10 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchport.source.outside import Outside
 
 WATCHED = ("cuda", "is_cuda")
 _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?", re.MULTILINE)
@@ -34,7 +38,9 @@ class Definitions:
     `extensions` are the modules that the project builds from CUDA sources, `provided` the packages and top-level
     modules that it has; `whole` says that all its files were looked at, so that what is not known is not there.
     `leading` are the files, by name, that come to use CUDA through others that they import, `targets` those that are
-    imported by others, `modules` the words that may begin the name of a module of the project.
+    imported by others, `modules` the words that may begin the name of a module of the project. `outside` answers what
+    a name of another file or of a library means. `assume_modules`: the user says that what libraries make and has a
+    method cuda is a tensor or module of torch.
     """
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
@@ -45,6 +51,8 @@ class Definitions:
     leading: frozenset[str] = frozenset()
     targets: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
+    outside: Outside | None = None
+    assume_modules: bool = False
 
     def of(self, attribute: str) -> frozenset[str]:
         return self.classes.get(attribute, frozenset())

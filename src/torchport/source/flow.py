@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
-from torchport.source.names import Binds, Function, Names, Scope
+from torchport.source.classes import Classes
+from torchport.source.names import Function, Names, Scope
 
 _SAME_TEXT = frozenset(
     {"lower", "upper", "strip", "lstrip", "rstrip", "split", "rsplit", "partition", "removeprefix", "replace"}
@@ -32,11 +33,10 @@ _ROUNDS = 2
 class Flow:
     """Value classes of one file."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, classes: Classes) -> None:
         self._names = names
         self._parent: dict[Hashable, Hashable] = {}
-        self._owners: dict[ast.ClassDef, ast.ClassDef] = {}
-        self._methods = self._unique_methods()
+        self._classes = classes
         for node in names.nodes:
             self._connect(node)
         for _ in range(_ROUNDS):
@@ -127,9 +127,9 @@ class Flow:
         if node.attr == "type":  # device.type: the same word as the device itself
             self._unite(node, node.value)
             return
-        owner = self.class_of(node.value)
+        owner = self._classes.class_of(node.value)
         if owner is not None:
-            self._unite(node, ("attribute", self._owner(owner), node.attr))
+            self._unite(node, ("attribute", self._classes.outermost(owner), node.attr))
         elif node.attr not in _MANY_MEANINGS and self._names.qualified(node) is None:
             self._unite(node, self.option(node.attr))
 
@@ -188,7 +188,7 @@ class Flow:
             self._unite(node, *node.args[1:])
         elif isinstance(node.func, ast.Attribute):
             self._connect_method(node, node.func)
-        function = self.function_called(node)
+        function = self._classes.function_called(node)
         if function is not None:
             self._pass_arguments(node, function)
 
@@ -253,97 +253,6 @@ class Flow:
             self._names.definition(node.func.value), ast.ClassDef
         )
 
-    def function_called(self, node: ast.Call) -> Function | None:
-        """The function of this file that a call runs (a class's `__init__` for a class), where that is known."""
-        if isinstance(node.func, ast.Name):
-            found = self._names.bindings(node.func)
-            if len(found) == 1 and isinstance(found[0].value, ast.Lambda):
-                return found[0].value
-            definition = self._names.definition(node.func)
-            if isinstance(definition, ast.ClassDef):
-                return self.method(definition, "__init__")
-            return definition
-        if isinstance(node.func, ast.Attribute):
-            owner = self.class_of(node.func.value)
-            if owner is not None:
-                return self.method(owner, node.func.attr)
-            if self._names.qualified(node.func) is None:
-                return self._methods.get(node.func.attr)
-        return None
-
-    # -- classes -----------------------------------------------------------------------------------------------
-
-    def class_of(self, node: ast.expr) -> ast.ClassDef | None:
-        """The class of this file that an expression is an instance of (or is), where that is proven."""
-        if isinstance(node, ast.Call):
-            definition = self._names.definition(node.func)
-            return definition if isinstance(definition, ast.ClassDef) else None
-        if not isinstance(node, ast.Name):
-            return None
-        found = self._names.bindings(node)
-        if len(found) != 1:
-            return None
-        binding = found[0]
-        if isinstance(binding.node, ast.ClassDef):
-            return binding.node
-        if binding.how is Binds.PARAMETER:
-            return self._receiver_class(node, binding.node)
-        if binding.how is Binds.VALUE and isinstance(binding.value, ast.Call):
-            return self.class_of(binding.value)
-        return None
-
-    def _receiver_class(self, node: ast.Name, parameter: ast.AST) -> ast.ClassDef | None:
-        """The class whose method has `parameter` as its first one: what `self` is."""
-        owner = self._names.scope_of(node).owner(node.id)
-        function = owner.node if owner is not None else None
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            return None
-        first = [*function.args.posonlyargs, *function.args.args][:1]
-        around = self._names.parents.get(function)
-        return around if isinstance(around, ast.ClassDef) and first == [parameter] else None
-
-    def bases(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
-        """The class itself and its base classes in this file, nearest first."""
-        seen: list[ast.ClassDef] = []
-        waiting = [node]
-        while waiting:
-            current = waiting.pop(0)
-            if current in seen:
-                continue
-            seen.append(current)
-            yield current
-            for base in current.bases:
-                definition = self._names.definition(base)
-                if isinstance(definition, ast.ClassDef):
-                    waiting.append(definition)
-
-    def method(self, node: ast.ClassDef, name: str) -> Function | None:
-        """The method that an instance of the class answers with, if it is defined in this file."""
-        for current in self.bases(node):
-            for statement in current.body:
-                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
-                    return statement
-        return None
-
-    def _owner(self, node: ast.ClassDef) -> ast.ClassDef:
-        """The outermost base class in this file: attributes of a family of classes are one attribute."""
-        if node not in self._owners:
-            *_, self._owners[node] = self.bases(node)
-        return self._owners[node]
-
-    def _unique_methods(self) -> dict[str, Function]:
-        found: dict[str, list[Function]] = {}
-        for node in self._names.nodes:
-            in_class = isinstance(self._names.parents.get(node), ast.ClassDef)
-            if in_class and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found.setdefault(node.name, []).append(node)
-        common = {"to", "cuda", "cpu", "forward", "step", "get", "update", "__init__", "__call__"}
-        return {
-            name: functions[0]
-            for name, functions in found.items()
-            if len(functions) == 1 and name not in common
-        }
-
     def _is_filled_in(self, node: ast.AST) -> bool:
         """Whether this is the tuple of `"%s:%d" % ("cuda", index)`, whose elements have nothing in common."""
         above = self._names.parents.get(node)
@@ -354,7 +263,7 @@ class Flow:
     def _variable(self, name: str, scope: Scope) -> Hashable:
         owner = scope.owner(name)
         if owner is not None and isinstance(owner.node, ast.ClassDef):
-            return ("attribute", self._owner(owner.node), name)
+            return ("attribute", self._classes.outermost(owner.node), name)
         return ("variable", owner, name)
 
     def _function_around(self, node: ast.AST) -> Function | None:

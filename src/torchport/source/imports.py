@@ -60,6 +60,15 @@ class Imports:
         """The files that another file imports."""
         return frozenset(target for targets in self.edges().values() for target in targets)
 
+    def tops(self) -> dict[str, tuple[str, ...]]:
+        """For each word that may begin the name of a module the folders in which such a module or package lies."""
+        files = {_module(name) for name in self._of}
+        found: dict[str, list[str]] = {}
+        for module in files:
+            if module.name and module.parent not in files:
+                found.setdefault(module.name, []).append(str(module.parent))
+        return {word: tuple(sorted(folders)) for word, folders in found.items()}
+
     def parts(self) -> frozenset[str]:
         """The names of all modules and of the folders they lie in: what `import` may begin with."""
         return frozenset(part for name in self._of for part in _module(name).parts)

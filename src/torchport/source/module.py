@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from torchport.findings import Edit
+from torchport.source.classes import Classes
 from torchport.source.definitions import Definitions
 from torchport.source.flow import Flow
 from torchport.source.names import Names
@@ -33,8 +34,12 @@ class Module:
         self.names = Names(self.tree)
 
     @functools.cached_property
+    def classes(self) -> Classes:
+        return Classes(self.names)
+
+    @functools.cached_property
     def flow(self) -> Flow:
-        return Flow(self.names)
+        return Flow(self.names, self.classes)
 
     @functools.cached_property
     def _by_type(self) -> dict[type[ast.AST], list[ast.AST]]:

@@ -152,6 +152,12 @@ class Names:
         owner = self._scope_of[name].owner(name.id)
         return owner.bindings[name.id] if owner is not None and name.id in owner.bindings else []
 
+    def imports(self) -> Iterator[Binding]:
+        """Every name of the file that an import gives its value, with the dotted name that it means."""
+        for scope in self.scopes.values():
+            for bindings in scope.bindings.values():
+                yield from (binding for binding in bindings if binding.how is Binds.IMPORT)
+
     def definition(self, node: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
         """The function or class of this file that a name means, where it means exactly one."""
         if not isinstance(node, ast.Name):

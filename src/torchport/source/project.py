@@ -16,6 +16,8 @@ _NOT_SOURCE = frozenset(
 _NOT_OURS = frozenset(
     {".venv", "venv", "node_modules", "site-packages", ".tox", ".nox", ".eggs", "torchport-out"}
 )
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+_MARKS = (".git", "pyproject.toml")
 
 
 def require(root: Path) -> None:
@@ -24,6 +26,22 @@ def require(root: Path) -> None:
         raise TorchportError(
             f"there is no file or folder {root}", hint="Give the script or the folder of the project."
         )
+
+
+def project_root(path: Path) -> Path:
+    """The folder of the project that the script or folder `path` belongs to, resolved.
+
+    The nearest folder at or above it with `.git` or `pyproject.toml`; without one the script's own folder. What is
+    installed belongs to no project: a mark at or above `site-packages` does not count.
+    """
+    path = path.resolve()
+    start = path if path.is_dir() else path.parent
+    for folder in (start, *start.parents):
+        if folder.name in INSTALLED:
+            break
+        if any((folder / mark).exists() for mark in _MARKS):
+            return folder
+    return start
 
 
 def display_name(path: Path, root: Path) -> str:

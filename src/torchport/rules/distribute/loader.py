@@ -190,8 +190,8 @@ def _inside(script: Script, loader: ast.Call) -> Iterator[ast.AST]:
 
 
 def _is_iterable(script: Script, dataset: ast.expr) -> bool:
-    owner = script.flow.class_of(dataset)
-    bases = [base for one in script.flow.bases(owner) for base in one.bases] if owner else []
+    owner = script.classes.class_of(dataset)
+    bases = [base for one in script.classes.bases(owner) for base in one.bases] if owner else []
     return any((script.qualified(base) or "").endswith("IterableDataset") for base in bases)
 
 

@@ -126,7 +126,7 @@ class Script(Module):
             unsure = conditional or None in taken
             if isinstance(node.func, ast.Attribute):
                 yield node.func.attr, not unsure
-            function = self.flow.function_called(node)
+            function = self.classes.function_called(node)
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function not in inside:
                 passed = self.known(node, function, known)
                 yield from self._calls(function.body, unsure, (*inside, function), passed)
@@ -257,7 +257,7 @@ class Script(Module):
                     yield loader, node if call is loader else call
 
     def _returned(self, node: ast.Call) -> Iterator[ast.expr]:
-        function = self.flow.function_called(node)
+        function = self.classes.function_called(node)
         if isinstance(function, ast.FunctionDef) and function.name != "__init__":
             for part in ast.walk(function):
                 if isinstance(part, ast.Return) and part.value is not None:
@@ -297,7 +297,7 @@ class Script(Module):
     @functools.cached_property
     def calls(self) -> tuple[tuple[ast.Call, Function], ...]:
         """Every call that runs a function of this file, with the function."""
-        pairs = [(call, self.flow.function_called(call)) for call in self.all(ast.Call)]
+        pairs = [(call, self.classes.function_called(call)) for call in self.all(ast.Call)]
         return tuple((call, function) for call, function in pairs if function is not None)
 
     def argument(self, call: ast.Call, function: Function, parameter: ast.arg) -> ast.expr | None:

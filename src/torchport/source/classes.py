@@ -1,0 +1,106 @@
+"""Classes and functions of one file: what an expression is an instance of, and which function a call runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.source.names import Binds, Function, Names
+
+
+class Classes:
+    """Answers for one file, from its names alone."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._owners: dict[ast.ClassDef, ast.ClassDef] = {}
+        self._methods = self._unique_methods()
+
+    def function_called(self, node: ast.Call) -> Function | None:
+        """The function of this file that a call runs (a class's `__init__` for a class), where that is known."""
+        if isinstance(node.func, ast.Name):
+            found = self._names.bindings(node.func)
+            if len(found) == 1 and isinstance(found[0].value, ast.Lambda):
+                return found[0].value
+            definition = self._names.definition(node.func)
+            if isinstance(definition, ast.ClassDef):
+                return self.method(definition, "__init__")
+            return definition
+        if isinstance(node.func, ast.Attribute):
+            owner = self.class_of(node.func.value)
+            if owner is not None:
+                return self.method(owner, node.func.attr)
+            if self._names.qualified(node.func) is None:
+                return self._methods.get(node.func.attr)
+        return None
+
+    def class_of(self, node: ast.expr) -> ast.ClassDef | None:
+        """The class of this file that an expression is an instance of (or is), where that is proven."""
+        if isinstance(node, ast.Call):
+            definition = self._names.definition(node.func)
+            return definition if isinstance(definition, ast.ClassDef) else None
+        if not isinstance(node, ast.Name):
+            return None
+        found = self._names.bindings(node)
+        if len(found) != 1:
+            return None
+        binding = found[0]
+        if isinstance(binding.node, ast.ClassDef):
+            return binding.node
+        if binding.how is Binds.PARAMETER:
+            return self._receiver_class(node, binding.node)
+        if binding.how is Binds.VALUE and isinstance(binding.value, ast.Call):
+            return self.class_of(binding.value)
+        return None
+
+    def _receiver_class(self, node: ast.Name, parameter: ast.AST) -> ast.ClassDef | None:
+        """The class whose method has `parameter` as its first one: what `self` is."""
+        owner = self._names.scope_of(node).owner(node.id)
+        function = owner.node if owner is not None else None
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        first = [*function.args.posonlyargs, *function.args.args][:1]
+        around = self._names.parents.get(function)
+        return around if isinstance(around, ast.ClassDef) and first == [parameter] else None
+
+    def bases(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
+        """The class itself and its base classes in this file, nearest first."""
+        seen: list[ast.ClassDef] = []
+        waiting = [node]
+        while waiting:
+            current = waiting.pop(0)
+            if current in seen:
+                continue
+            seen.append(current)
+            yield current
+            for base in current.bases:
+                definition = self._names.definition(base)
+                if isinstance(definition, ast.ClassDef):
+                    waiting.append(definition)
+
+    def method(self, node: ast.ClassDef, name: str) -> Function | None:
+        """The method that an instance of the class answers with, if it is defined in this file."""
+        for current in self.bases(node):
+            for statement in current.body:
+                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
+                    return statement
+        return None
+
+    def outermost(self, node: ast.ClassDef) -> ast.ClassDef:
+        """The outermost base class in this file: attributes of a family of classes are one attribute."""
+        if node not in self._owners:
+            *_, self._owners[node] = self.bases(node)
+        return self._owners[node]
+
+    def _unique_methods(self) -> dict[str, Function]:
+        found: dict[str, list[Function]] = {}
+        for node in self._names.nodes:
+            in_class = isinstance(self._names.parents.get(node), ast.ClassDef)
+            if in_class and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.setdefault(node.name, []).append(node)
+        common = {"to", "cuda", "cpu", "forward", "step", "get", "update", "__init__", "__call__"}
+        return {
+            name: functions[0]
+            for name, functions in found.items()
+            if len(functions) == 1 and name not in common
+        }

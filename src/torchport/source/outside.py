@@ -1,0 +1,146 @@
+"""What a name means that a file takes from elsewhere: another file of its project, or an installed library.
+
+Files are read and parsed when something is asked of them, and never imported or executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torchport.source.module import Module
+from torchport.source.names import Binds
+from torchport.source.project import INSTALLED, project_root
+from torchport.source.text import SourceError
+
+_LARGEST = 2**20  # bytes; a larger file has tables, not classes
+_KEPT = 100  # parsed files that are kept for the next question
+_DEEPEST = 20  # re-exports on the way from a name to what it means
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class Outside:
+    """The modules that a project can import, by their names.
+
+    `root` is the folder from which the files of findings are named; `tops` says in which folders below it the first
+    word of a module's name is found. Elsewhere it is looked for beside the file that asks, in `root`, in the root of
+    the project that this belongs to and in its `src`, and where this interpreter finds packages.
+    """
+
+    def __init__(self, root: Path, tops: Mapping[str, Sequence[str]]) -> None:
+        self._root = root.resolve()
+        self._tops = tops
+        whole = project_root(self._root)
+        self._places = list(dict.fromkeys((self._root, whole, whole / "src")))
+        self._modules: dict[Path, Module | None] = {}
+        self._exists: dict[Path, bool] = {}
+
+    def meanings(
+        self, importer: Module, name: str, depth: int = 0
+    ) -> Iterator[tuple[Module, Definition | ast.expr]]:
+        """What the dotted `name` may mean in the file `importer`: classes, functions and assigned values, each with
+        the file that it stands in. Nothing where it is not found, or is no name at the top level of a module."""
+        found = self.resolve(importer.text.path, name)
+        if found is None or depth > _DEEPEST:
+            return
+        path, rest = found
+        module = self._module(path, importer)
+        if module is None or not rest:
+            return
+        scope = module.names.scopes[module.tree]
+        for binding in scope.bindings.get(rest[0], ()):
+            if binding.how is Binds.IMPORT:
+                yield from self.meanings(module, ".".join([binding.target, *rest[1:]]), depth + 1)
+            elif isinstance(binding.node, Definition):
+                inner = binding.node if len(rest) == 1 else _member(binding.node, rest[1:])
+                yield from [(module, inner)] if inner is not None else []
+            elif binding.how is Binds.VALUE and binding.value is not None and len(rest) == 1:
+                yield module, binding.value
+        if rest[0] not in scope.bindings:
+            for star in module.names.stars:
+                joint = "" if star.endswith(".") else "."
+                yield from self.meanings(module, f"{star}{joint}{'.'.join(rest)}", depth + 1)
+
+    def resolve(self, importer: str, name: str) -> tuple[Path, list[str]] | None:
+        """The file that `name` is found in, seen from the file `importer`, and the words that are left to look up."""
+        folder = (self._root / importer).parent
+        words = [word for word in name.split(".") if word]
+        level = len(name) - len(name.lstrip("."))
+        if level:
+            place = folder
+            for _ in range(level - 1):
+                place = place.parent
+            found = self._walk(place, words)
+            own = place / "__init__.py"
+            return found or ((own, words) if self._is_file(own) else None)
+        if not words:
+            return None
+        for place in (folder, *(self._root / top for top in self._tops.get(words[0], ())), *self._places):
+            if (found := self._walk(place, words)) is not None:
+                return found
+        return self._installed(words) if words[0] not in sys.stdlib_module_names else None
+
+    def is_projects(self, importer: str, name: str) -> bool:
+        """Whether a module of the dotted `name` is a file of the project."""
+        found = self.resolve(importer, name)
+        return found is not None and INSTALLED.isdisjoint(found[0].parts)
+
+    def _installed(self, words: list[str]) -> tuple[Path, list[str]] | None:
+        for entry in sys.path:
+            if not INSTALLED.isdisjoint(Path(entry).parts):
+                found = self._walk(Path(entry), words)
+                if found is not None:
+                    return found
+        return None
+
+    def _walk(self, place: Path, words: list[str]) -> tuple[Path, list[str]] | None:
+        """The innermost file below `place` that an import of these words executes, and the words that are left."""
+        found: tuple[Path, list[str]] | None = None
+        for index, word in enumerate(words, 1):
+            place = place / word
+            if self._is_file(init := place / "__init__.py"):
+                found = init, words[index:]
+            elif self._is_file(module := place.with_name(f"{word}.py")):
+                return module, words[index:]
+            elif not self._is_folder(place):
+                break
+        return found
+
+    def _is_file(self, path: Path) -> bool:
+        if path not in self._exists:
+            self._exists[path] = path.is_file()
+        return self._exists[path]
+
+    def _is_folder(self, path: Path) -> bool:
+        if path not in self._exists:
+            self._exists[path] = path.is_dir()
+        return self._exists[path]
+
+    def _module(self, path: Path, importer: Module) -> Module | None:
+        if path not in self._modules:
+            if len(self._modules) >= _KEPT:
+                del self._modules[next(iter(self._modules))]
+            self._modules[path] = self._parse(path, importer)
+        return self._modules[path]
+
+    def _parse(self, path: Path, importer: Module) -> Module | None:
+        name = path.relative_to(self._root).as_posix() if path.is_relative_to(self._root) else str(path)
+        try:
+            if path.stat().st_size > _LARGEST:
+                return None
+            return Module(name, path.read_bytes(), importer.project)
+        except (OSError, SourceError, RecursionError, MemoryError):
+            return None  # converting it, where it is the project's, says why
+
+
+def _member(definition: Definition, words: list[str]) -> Definition | None:
+    """The method or inner class that `Class.name` means."""
+    for word in words:
+        members = [one for one in definition.body if isinstance(one, Definition) and one.name == word]
+        if not isinstance(definition, ast.ClassDef) or len(members) != 1:
+            return None
+        definition = members[0]
+    return definition
