@@ -13,6 +13,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from unsaid import silent
+
 from torchport.convert.project import sources
 from torchport.convert.workers import Converted, convert_file, convert_files
 from torchport.rules import Style
@@ -61,6 +63,7 @@ def convert(tree: Path, scratch: Path) -> Counts:
         counts.python += (kind_of(one.name) or Kind.PYTHON) is Kind.PYTHON
         counts.changed += one.changed
         counts.wrong += [f"{one.name}: {problem}" for problem in _problems(one)]
+        counts.wrong += [f"{word} is left and nothing says so" for word in silent(one)]
         for finding in one.findings:
             counts.rules[f"{finding.code} {'applied' if finding.fix and one.changed else 'reported'}"] += 1
         for edit in one.edits:

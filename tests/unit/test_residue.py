@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
+from unsaid import silent
 
 from torchport.convert import convert_source, convert_tree
 from torchport.convert.residue import Meaning, residue
+from torchport.convert.tree import convert_project
+from torchport.rules import Style
 
 
 def meanings(text: str, path: str = "a.py") -> list[tuple[str, Meaning]]:
@@ -22,7 +26,13 @@ def meanings(text: str, path: str = "a.py") -> list[tuple[str, Meaning]]:
         ("# needs cuda\nx = 1\n", [("cuda", Meaning.PROSE)]),
         ("'''Runs on\nNVIDIA cards.'''\n", [("NVIDIA", Meaning.PROSE)]),
         ("raise SystemExit('no CUDA here')\n", [("CUDA", Meaning.PROSE)]),
-        ("use_cuda = args.no_cuda\n", [("use_cuda", Meaning.NAME), ("args.no_cuda", Meaning.NAME)]),
+        (
+            "use_cuda = a.no_cuda; a.no_cuda = 1\n",
+            [("use_cuda", Meaning.NAME)] + 2 * [("a.no_cuda", Meaning.NAME)],
+        ),
+        ("use_cuda = 1\nx = args.no_cuda\n", [("use_cuda", Meaning.NAME), ("args.no_cuda", Meaning.KEPT)]),
+        ("f(x.cuda)\n", [("x.cuda", Meaning.DECISION)]),
+        ("import cv2\ncv2.cuda.setDevice(0)\n", [("cv2.cuda.setDevice", Meaning.DECISION)]),
         ("import torch\ntorch.cuda.get_arch_list()\n", [("torch.cuda.get_arch_list", Meaning.BLOCKER)]),
         ("x = 'cuda'\n", [("cuda", Meaning.DECISION)]),
         ("x = [f'cuda:{i}' for i in y]\n", [("cuda", Meaning.DECISION)]),
@@ -51,6 +61,41 @@ def test_native_code_is_written_anew() -> None:
         ("cudaFree", Meaning.DECISION),
     ]
     assert meanings("#include <cuda.h>\n", "a.cu") == [("cuda.h", Meaning.BLOCKER)]
+
+
+CODE = {
+    "opts.py": "p.add_argument('--use-cuda')\np.add_argument('--cuda_ids', default='cuda:0')\nHOW_CUDA = 1\n",
+    "conf.yaml": "train:\n  with_cudnn: true\n",
+    "nets/cuda_layers.py": "import torch\nclass CudaNorm(torch.nn.Module):\n    def cuda_name(self, nccl_id):\n"
+    "        return nccl_id, self.cuda_x\n",
+    "a.py": "import torch, cv2, xcuda, subprocess\nfrom nets.cuda_layers import CudaNorm\nfrom opts import *\n"
+    "def use(cuda_ok, *, nvtx=None):\n    return [cuda_ok for cuda_ok in range(HOW_CUDA)]\n"
+    "use(cuda_ok=1)\nother(use_cuda=1)\nprint(args.use_cuda, cfg.with_cudnn, cfg['with_cudnn'])\nprint(cfg.cuda_unknown)\n"
+    "net = CudaNorm().cuda()\nnet.cuda_name(nccl_id=0)\nxs = [t.cuda for t in ts]\n"
+    "cv2.cuda.setDevice(0)\nxcuda.run()\nmove = getattr(x, 'cuda')\nname = 'cuda-11.8'\n"
+    "path = 'a/cuda.cu'\ntest = x.type().startswith('torch.cuda')\nd = {'cuda': 0}\nprint(d['cuda'])\n"
+    "subprocess.run(['nvcc', path])\nwith torch.x.nvtx_range('a'):\n    pass\nglobal_cuda()\n",
+}  # fmt: skip
+
+
+def test_nothing_in_code_is_left_unsaid(tmp_path: Path) -> None:
+    """What a plain search finds in names and one-word texts is changed, is a finding, or has a proof."""
+    for name, text in CODE.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(text)
+    converted = convert_project(tmp_path / "in", Style.NPU)
+    assert [word for one in converted for word in silent(one)] == []
+    proofs = {mention.word: mention.proof for one in converted for mention in one.residue}
+    assert proofs["args.use_cuda"] == "defined in opts.py:1"
+    assert proofs["cfg.with_cudnn"] == "defined in conf.yaml:2"
+
+
+def test_a_search_finds_what_nobody_speaks_of(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.py").write_text("import xcuda\nxcuda.run(1)\n")
+    (one,) = convert_project(tmp_path / "in", Style.NPU)
+    assert silent(one) == []
+    assert silent(dataclasses.replace(one, residue=())) == ["a.py:1 xcuda", "a.py:2 xcuda"]
 
 
 def test_the_result_lists_it(tmp_path: Path) -> None:

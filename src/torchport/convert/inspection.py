@@ -6,6 +6,7 @@ import bisect
 import dataclasses
 import functools
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from torchport.findings import Finding, Location, Safety, Severity
@@ -13,12 +14,14 @@ from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style, rules
 from torchport.rules.files import TextFile, file_rules
 from torchport.rules.npu_branches import covers, cuda_branches
+from torchport.rules.unexplained import RULE as _UNEXPLAINED_RULE
 from torchport.source.definitions import Definitions
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.module import Module
 from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
 
+UNEXPLAINED = _UNEXPLAINED_RULE.code
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
 # Files that may name packages: all are read, since a package need not say CUDA.
 _WITH_PACKAGES = frozenset({Kind.PACKAGES, Kind.SETTINGS, Kind.SHELL, Kind.DOCKER})
@@ -52,12 +55,31 @@ def inspect_source(
     try:
         kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
         if kind is Kind.PYTHON:
-            return _in_order(_inspect(Module(path, data, project), style, ignore))
+            return _in_order(_inspect(parsed(path, data, project), style, ignore))
         if kind is Kind.NOTEBOOK:
             return _in_order(_inspect_notebook(path, data, style, project, ignore))
         return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style, ignore)))
     except (SourceError, RecursionError, MemoryError) as error:
         return (_unparsed(path, error),)
+
+
+class _Parsed(threading.local):
+    """The file that was parsed last: what is left in it is looked for right after."""
+
+    key: tuple[str, bytes, int] | None = None
+    module: Module | None = None
+
+
+_last = _Parsed()
+
+
+def parsed(path: str, data: bytes, project: Definitions | None = None) -> Module:
+    """The parsed file, which is kept until the next one. Raises as Module does."""
+    key = (path, data, id(project))
+    if _last.module is None or _last.key != key:
+        _last.module = None
+        _last.module, _last.key = Module(path, data, project), key
+    return _last.module
 
 
 @functools.cache
@@ -119,7 +141,25 @@ def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Findi
         if rule.after is None:
             found = [finding for finding in found if not _is_ignored(module, finding, ignore)]
             found = [_unless_beside_npu(module, finding, beside) for finding in found]
-    return list(_without_overlaps(found))
+    return list(_without_overlaps(_spoken_once(found)))
+
+
+def _spoken_once(found: list[Finding]) -> Iterator[Finding]:
+    """The findings without those on names of which another one speaks."""
+    others = [one.location for one in found if one.code != UNEXPLAINED and one.location is not None]
+    others.sort(key=lambda place: (place.line, place.column))
+    for one in found:
+        where = one.location
+        if one.code != UNEXPLAINED or where is None or not any(_meet(where, other) for other in others):
+            yield one
+
+
+def _meet(one: Location, other: Location) -> bool:
+    """Whether two places share text."""
+    return (one.line, one.column) < (other.end_line, other.end_column) and (other.line, other.column) < (
+        one.end_line,
+        one.end_column,
+    )
 
 
 def _unless_beside_npu(module: Module, finding: Finding, beside: list[tuple[int, int]]) -> Finding:

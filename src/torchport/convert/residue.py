@@ -8,10 +8,14 @@ import io
 import itertools
 import re
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from torchport.convert.inspection import parsed
 from torchport.findings import Finding, Severity
 from torchport.rules.files import LONGEST_LINE
+from torchport.rules.unexplained import mentions
+from torchport.source.defined import CUDA
+from torchport.source.definitions import Definitions
 from torchport.source.kinds import Kind, is_comment, kind_of
 from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
@@ -37,15 +41,21 @@ class Meaning(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mention:
-    """One word in the converted file; line and column count from 1."""
+    """One word in the converted file; line and column count from 1.
+
+    `proof` says of a name in Python code why it is the project's own.
+    """
 
     line: int
     column: int
     word: str
     meaning: Meaning
+    proof: str = ""
 
 
-def residue(output: bytes, path: str, left: Iterable[Finding]) -> tuple[Mention, ...]:
+def residue(
+    output: bytes, path: str, left: Iterable[Finding], project: Definitions | None = None
+) -> tuple[Mention, ...]:
     """Every mention of CUDA in a converted file, of a line too long to be read the first; `left` are its findings."""
     try:
         text = SourceText(path, output)
@@ -65,10 +75,37 @@ def residue(output: bytes, path: str, left: Iterable[Finding]) -> tuple[Mention,
     rest = {number for number, _, _ in found if number not in said}
     prose = _prose(text, path, rest) if rest else {}
     other = _IN_CODE.get(kind_of(path) or Kind.PYTHON, Meaning.NAME)
-    return tuple(
+    all_ = [
         Mention(number, column + 1, word, said.get(number) or _meaning(prose.get(number, []), column, other))
         for number, column, word in found
-    )
+    ]
+    if (kind_of(path) or Kind.PYTHON) is Kind.PYTHON and any(one.meaning is Meaning.NAME for one in all_):
+        all_ = _proved(all_, path, output, project)
+    return tuple(all_)
+
+
+def _proved(found: list[Mention], path: str, output: bytes, project: Definitions | None) -> list[Mention]:
+    """The mentions with the proof of each name; a name without one is what a person has to decide about."""
+    try:
+        proofs = {
+            word: one.proof
+            for one in mentions(parsed(path, output, project))
+            for word in re.split(r"\W+", one.word)
+            if one.proof and CUDA.search(word)
+        }
+    except (SourceError, RecursionError, MemoryError):
+        return found  # the finding about the file says all there is to say
+    return [
+        dataclasses.replace(one, proof=_proof(one.word, proofs)) if one.meaning is Meaning.NAME else one
+        for one in found
+    ]
+
+
+def _proof(word: str, proofs: Mapping[str, str]) -> str:
+    """Why each part of a dotted word is harmless; empty where one of them has no proof."""
+    parts = [part for part in re.split(r"\W+", word) if CUDA.search(part)]
+    known = [proofs.get(part, "") for part in parts]
+    return "; ".join(dict.fromkeys(known)) if known and all(known) else ""
 
 
 _MEANING = {Severity.ERROR: Meaning.BLOCKER, Severity.WARNING: Meaning.DECISION, Severity.INFO: Meaning.KEPT}

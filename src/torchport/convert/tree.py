@@ -50,6 +50,7 @@ def _residue(converted: list[Converted]) -> dict[str, Any]:
                 "column": mention.column,
                 "word": mention.word,
                 "is": mention.meaning,
+                **({"proof": mention.proof} if mention.proof else {}),
             }
             for name, mention in mentions
         ],

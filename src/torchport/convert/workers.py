@@ -28,6 +28,7 @@ from torchport.convert.source import convert_source
 from torchport.convert.stages import Extras, convert_in_stages
 from torchport.findings import Edit, Finding, hash_bytes
 from torchport.rules import Style
+from torchport.source.defined import defined
 from torchport.source.definitions import Definitions, definitions, provided
 from torchport.source.imports import Imports
 from torchport.source.kinds import Kind, kind_of
@@ -38,6 +39,8 @@ _PATIENCE = 6  # times as many seconds on the clock: what waits (a dead network 
 # Parsing needs about 1 KiB of stack per level; the memory is only taken when it is used.
 _STACK = 512 * 2**20
 _RECURSION = 20_000
+_DEFINING = frozenset({Kind.PYTHON, Kind.YAML, Kind.JSON, Kind.SETTINGS})
+_LARGEST_WITH_NAMES = 2**20  # bytes; a larger one is data
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -86,7 +89,7 @@ def convert_file(
         name,
         hash_bytes(data),
         conversion.findings,
-        residue=residue(conversion.output, name, conversion.left) if len(data) <= LARGEST else (),
+        residue=residue(conversion.output, name, conversion.left, project) if len(data) <= LARGEST else (),
     )
     if conversion.output == data:
         return done
@@ -146,6 +149,7 @@ def _project(files: Sequence[tuple[Path, str]], *, assume_modules: bool) -> Defi
         leading=imports.leading(),
         targets=imports.imported(),
         modules=imports.parts(),
+        defined=defined(_with_names(files)),
         outside=Outside(root, imports.tops()),
         assume_modules=assume_modules,
     )
@@ -165,6 +169,15 @@ def _definitions(files: Sequence[tuple[Path, str]], folder: str) -> tuple[Defini
 
     own = provided((name for _, name in files if kind_of(name) is Kind.PYTHON), folder)
     return definitions(python(), own), imports
+
+
+def _with_names(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, bytes]]:
+    """The files in which a project may define names: code and configurations."""
+    for path, name in files:
+        if kind_of(name) in _DEFINING:
+            with contextlib.suppress(OSError):
+                if path.stat().st_size <= _LARGEST_WITH_NAMES:
+                    yield name, _read(path)
 
 
 def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]]) -> None:

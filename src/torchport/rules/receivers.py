@@ -16,7 +16,7 @@ from torchport.source.names import Binds
 # Attributes that are methods; a value of that name that cannot be called is not what a call of it means.
 _CALLED = ("cuda", "to")
 # What holds the options of a script.
-_FLAGS = re.compile(
+FLAGS = re.compile(
     r"(?:self\.)?_?(?:args?|opts?|options?|flags?|config|conf|cfg|params|hparams|settings)", re.IGNORECASE
 )
 # Python's own functions that give back what they are given, or a copy.
@@ -261,7 +261,7 @@ class Receivers:
             case ast.Name():
                 return self._module.names.definition(value) is not None
             case ast.Attribute(value=owner):
-                return _FLAGS.fullmatch(self._module.source(owner)) is None
+                return FLAGS.fullmatch(self._module.source(owner)) is None
             case ast.Call(func=ast.Attribute(attr="get" | "pop" | "is_available")):
                 return False
             case ast.Call(func=function):

@@ -38,9 +38,10 @@ class Definitions:
     `extensions` are the modules that the project builds from CUDA sources, `provided` the packages and top-level
     modules that it has; `whole` says that all its files were looked at, so that what is not known is not there.
     `leading` are the files, by name, that come to use CUDA through others that they import, `targets` those that are
-    imported by others, `modules` the words that may begin the name of a module of the project. `outside` answers what
-    a name of another file or of a library means. `assume_modules`: the user says that what libraries make and has a
-    method cuda is a tensor or module of torch.
+    imported by others, `modules` the words that may begin the name of a module of the project. `defined` says of names
+    that speak of CUDA where the project defines them (`source.defined`), `outside` what a name of another file or of a
+    library means. `assume_modules`: the user says that what libraries make and has a method cuda is a tensor or module
+    of torch.
     """
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
@@ -51,6 +52,7 @@ class Definitions:
     leading: frozenset[str] = frozenset()
     targets: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
+    defined: Mapping[str, str] = dataclasses.field(default_factory=dict)
     outside: Outside | None = None
     assume_modules: bool = False
 

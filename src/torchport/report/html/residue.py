@@ -25,7 +25,8 @@ def residue(result: Result) -> str:
         some = [one for one in mentions if str(one["is"]) == kind]
         if some:
             places = "".join(
-                f"<tr><td>{escape(str(one['path']))}:{int(one['line'])}</td><td><code>{escape(str(one['word']))}</code></td></tr>"
+                f"<tr><td>{escape(str(one['path']))}:{int(one['line'])}</td><td><code>{escape(str(one['word']))}</code></td>"
+                f"<td>{escape(str(one.get('proof', '')))}</td></tr>"
                 for one in some
             )
             summary = f"{len(some)} {escape(kind)}<span class=hint> {_MEANINGS.get(kind, '')}</span>"

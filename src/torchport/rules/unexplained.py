@@ -1,0 +1,211 @@
+"""TP195: names that say CUDA and of which no other rule speaks.
+
+Every such name in code is either changed, the subject of another finding, proved harmless with the proof named (a
+definition of the project's own), or a finding here. Nothing is left unsaid.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.knowledge.api import apis
+from torchport.knowledge.libraries import libraries
+from torchport.rules import Rule, Style
+from torchport.rules.receivers import FLAGS, Definition
+from torchport.source.defined import CUDA, defined
+from torchport.source.module import Module
+from torchport.source.names import Binds
+
+_PATH = re.compile(
+    r"[\w.:~{}*-]*[/\\][^\s]*|[\w.*-]*\.(?:cuh?|cc|cpp|cxx|hp?p?|so|py|pyx|sh|txt|md|json|ya?ml|whl|html?)"
+)
+_TORCH = re.compile(r"(?:torch|c10|at)(?:\.|::)\S*")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mention:
+    """One name or word that says CUDA: `proof` that it is harmless, or what is to be said of it."""
+
+    node: ast.expr | ast.stmt
+    word: str
+    proof: str = ""
+    message: str = ""
+    severity: Severity = Severity.WARNING
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every mention without a proof; those of which another rule speaks are taken out afterwards."""
+    for mention in mentions(module):
+        if not mention.proof:
+            yield RULE.finding(
+                module, mention.node, mention.message, severity=mention.severity,
+                hint="If it is torch's or a library's, find what it is on the NPU; if it is a word, leave it.",
+            )  # fmt: skip
+
+
+def mentions(module: Module) -> Iterator[Mention]:
+    """Every mention of CUDA in code: names, attributes, keywords, imports, and strings of one word."""
+    seen = _Seen(module)
+    for name in module.all(ast.Name):
+        if CUDA.search(name.id):
+            yield seen.name(name)
+    for attribute in module.all(ast.Attribute):
+        if CUDA.search(attribute.attr):
+            yield seen.attribute(attribute)
+    for call in module.all(ast.Call):
+        for keyword in call.keywords:
+            if keyword.arg is not None and CUDA.search(keyword.arg):
+                yield seen.keyword(call, keyword)
+    for statement in module.all(ast.Import):
+        for alias in statement.names:
+            if CUDA.search(alias.name):
+                yield seen.imported(statement, alias.name, alias.name)
+    for origin in module.all(ast.ImportFrom):
+        source = "." * origin.level + (origin.module or "")
+        for alias in origin.names:
+            if CUDA.search(alias.name) or CUDA.search(source):
+                joint = "" if source.endswith(".") else "."
+                yield seen.imported(origin, f"{source}{joint}{alias.name}", source)
+    for constant in module.all(ast.Constant):
+        if isinstance(constant.value, str) and CUDA.search(constant.value):
+            yield from seen.text(constant)
+    definitions: list[Definition] = [
+        *module.all(ast.FunctionDef),
+        *module.all(ast.AsyncFunctionDef),
+        *module.all(ast.ClassDef),
+    ]
+    for definition in definitions:
+        if CUDA.search(definition.name):
+            yield Mention(definition, definition.name, _here(definition))
+    for parameter in module.all(ast.arg):
+        if CUDA.search(parameter.arg):
+            yield Mention(parameter, parameter.arg, "a parameter")  # type: ignore[arg-type]
+
+
+class _Seen:
+    """What is known of names in one file."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        own = module.project.defined
+        self._defined: Mapping[str, str] = own or defined([(module.text.path, module.text.data)])
+
+    def name(self, node: ast.Name) -> Mention:
+        bindings = self._module.names.bindings(node)
+        imported = [one.target for one in bindings if one.how is Binds.IMPORT]
+        if len(bindings) > len(imported):
+            own = next(one for one in bindings if one.how is not Binds.IMPORT)
+            return Mention(node, node.id, _here(own.node))
+        if imported:
+            return Mention(node, node.id, f"imported from {imported[0]}, of which its import speaks")
+        if node.id in self._defined:
+            return Mention(node, node.id, self._defined[node.id])
+        return Mention(node, node.id, message=f"nothing in the project defines {node.id}")
+
+    def attribute(self, node: ast.Attribute) -> Mention:
+        name = self._module.qualified(node)
+        root = (name or "").partition(".")[0]
+        if name is not None and root in libraries() and not self._module.project.provides(root):
+            return Mention(node, node.attr, f"{root} is spoken of where it is imported")
+        if name is not None and _has_rows(name):
+            return Mention(node, node.attr, f"what is used of {name} is spoken of where it is used")
+        if root != "torch" and node.attr in self._defined:
+            return Mention(node, node.attr, self._defined[node.attr])
+        what = name or f".{node.attr}"
+        message = f"nothing is known about {what} on the NPU"
+        return Mention(node, node.attr, message=message, severity=self._severity(node, name))
+
+    def _severity(self, node: ast.Attribute, name: str | None) -> Severity:
+        """A value that is only read from an object of the project is an option by all signs; what is called is not."""
+        above = self._module.parent(node)
+        called = isinstance(above, ast.Call) and above.func is node
+        method = node.attr in ("cuda", "is_cuda") and FLAGS.fullmatch(self._module.source(node.value)) is None
+        return Severity.WARNING if name is not None or called or method else Severity.INFO
+
+    def keyword(self, call: ast.Call, keyword: ast.keyword) -> Mention:
+        word = str(keyword.arg)
+        name = self._module.qualified(call.func) or ""
+        root = name.partition(".")[0]
+        if root != "torch" and self._defined.get(word, "").startswith("defined"):
+            return Mention(keyword.value, word, self._defined[word])
+        if root == "builtins":
+            return Mention(keyword.value, word, f"a key of {name.partition('.')[2]}")
+        who = name or self._module.source(call.func)[:60]
+        message = f"nothing is known about the argument {word} of {who} on the NPU"
+        severity = Severity.WARNING if root == "torch" else Severity.INFO
+        return Mention(keyword.value, word, message=message, severity=severity)
+
+    def imported(self, node: ast.Import | ast.ImportFrom, name: str, source: str) -> Mention:
+        root = name.partition(".")[0]
+        project = self._module.project
+        if root in libraries() and not project.provides(root):
+            return Mention(node, name, f"{root} has its own finding, or works")
+        if _has_rows(name):
+            return Mention(node, name, f"what is used of {name} is spoken of where it is used")
+        own = project.outside is not None and project.outside.is_projects(self._module.text.path, source)
+        last = name.rpartition(".")[2]
+        if (
+            own
+            or source.startswith(".")
+            or project.provides(root)
+            or (root != "torch" and last in self._defined)
+        ):
+            return Mention(node, name, "imported from the project itself")
+        return Mention(node, name, message=f"nothing is known about {name} on the NPU")
+
+    def text(self, node: ast.Constant) -> Iterator[Mention]:
+        module, text = self._module, str(node.value)
+        above = module.parent(node)
+        around = above if isinstance(above, ast.JoinedStr) else node
+        if isinstance(above, ast.Expr) or len(module.source(around).split()) > 1:
+            return  # a docstring, a message: prose
+        if isinstance(module.parent(around), ast.Expr):
+            return
+        word = re.sub(r"^-+", "", text).replace("-", "_")
+        if _TORCH.match(text):
+            message = f"{text!r} names a thing of torch's in a text, which nothing here looks up"
+            yield Mention(around, text, message=message)
+        elif word in self._defined:
+            yield Mention(around, text, self._defined[word])
+        elif _PATH.fullmatch(text) or "://" in text:
+            yield Mention(around, text, "a path")
+        else:
+            message = (
+                f"the text {text[:60]!r} says CUDA, and nothing shows that it reaches a device or a backend"
+            )
+            yield Mention(around, text, message=message, severity=Severity.INFO)
+
+
+def _has_rows(module: str) -> bool:
+    """Whether the interface table speaks of names in a module of torch's."""
+    return any(name.startswith(f"{module}.") for name in apis())
+
+
+def _here(node: ast.AST) -> str:
+    return f"defined in line {getattr(node, 'lineno', 1)}"
+
+
+RULE = Rule(
+    code="TP195",
+    title="names that say CUDA and of which nothing is known",
+    safety=Safety.REPORT,
+    severity=Severity.WARNING,
+    why="A name that says CUDA and that the project does not define comes from somebody else, and nobody has looked at "
+    "what it does on an NPU.",
+    reference="https://github.com/Ascend/pytorch",
+    check=check,
+    rewrites=(),
+    unchanged=(
+        "def use_cuda():\n    return False\nif use_cuda():\n    pass\n",
+        "p.add_argument('--cuda', action='store_true')\nif p.parse_args().cuda:\n    pass\n",
+        "from torch.testing._internal.common_utils import TEST_CUDA\n",
+        "import some_cuda_ext\nsome_cuda_ext.run()\n",
+        "run(use_cuda=True)\n",
+        "name = 'cuda_kernels'\n",
+        "import torch\ntorch.utils.cuda_thing()\n",
+    ),
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""Which names that say CUDA a project defines itself, found in bytes without parsing.
+
+`use_cuda` is harmless where the project has an option, a variable, a parameter or a key of that name: what it means is
+then the project's own affair. Where nothing defines it, somebody else does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+# What says CUDA in a name; ConvMLP and renvml do not.
+CUDA = re.compile(r"cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml", re.IGNORECASE)
+_WORDS = rb"(?i:cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|nvml)"
+_NAME = rb"\w{0,60}?" + _WORDS + rb"\w{0,60}"
+_DEFINES = re.compile(
+    rb"(?<![\w.])(?:(?:def|class)[ \t]+(?P<one>" + _NAME + rb")"  # def use_cuda, class CudaThing
+    # self.use_cuda = ..., use_cuda: bool, use_cuda = ...; f(use_cuda=True) is no definition
+    rb"|(?:\w{1,60}\.){0,3}(?P<two>"
+    + _NAME
+    + rb")(?=[ \t]*:[^=\n]{0,80}=(?!=)|[ \t]+=(?!=)|[ \t]*:[ \t]*[\w\[{'\"])"
+    rb"|as[ \t]+(?P<three>" + _NAME + rb"))"
+    rb"|['\"](?P<four>" + _NAME + rb")['\"][ \t]*:"  # {"use_cuda": True}
+    rb"|(?:setattr\([^,\n]{1,60},|Field\(|field\()[ \t]*f?['\"](?P<five>" + _NAME + rb")['\"]"
+    rb"|--(?P<option>[\w-]{0,60}?" + _WORDS + rb"[\w-]{0,60})"  # --use-cuda
+    rb"|(?P<key>^[ \t]*(?:-[ \t]+)?['\"]?" + _NAME + rb"['\"]?(?=[ \t]*:))",
+    re.MULTILINE,
+)
+_SIGNATURE = re.compile(rb"\bdef[ \t]+\w+[ \t]*\(([^()]{0,4000}(?:\([^()]*\)[^()]{0,2000}){0,20})\)")
+_NAMED = re.compile(rb"(?:^|[(,*\s])(" + _NAME + rb")[ \t]*(?=[,:=)\s]|$)", re.MULTILINE)
+_TUPLE = re.compile(rb"namedtuple\(\s*['\"]\w+['\"]\s*,\s*([^)]{0,2000})\)|dict\(([^()]{0,4000})\)")
+_GIVEN = re.compile(rb"(?<![\w.])(" + _NAME + rb")=(?!=)")  # Options(use_cuda=True)
+_LONGEST = 5_000
+_ANY = re.compile(_WORDS)
+
+
+def defined(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:
+    """For each such name what is known of it, "defined in file:line" or "given as an argument in file:line", of the
+    first such place; `sources` are (name, content).
+    """
+    found: dict[str, str] = {}
+    given: dict[str, str] = {}
+    for path, data in sources:
+        for start, end in _lines(data):
+            for match in _DEFINES.finditer(data, start, end):
+                name = next(part for part in match.groups() if part is not None)
+                _add(found, "defined in", name.strip(b" \t'\"-").replace(b"-", b"_"), path, data, start)
+            for match in _GIVEN.finditer(data, start, end):
+                _add(given, "given as an argument in", match[1], path, data, start)
+        if not _ANY.search(data):
+            continue
+        for pattern in (_SIGNATURE, _TUPLE):
+            for match in pattern.finditer(data):
+                text = next(part for part in match.groups() if part is not None)
+                for inner in _NAMED.finditer(re.sub(rb"['\"]", b" ", text)):
+                    _add(found, "defined in", inner[1], path, data, match.start())
+    return {**given, **found}
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where the lines begin and end that say CUDA; without those that no person has written."""
+    last = -1
+    for match in _ANY.finditer(data):
+        start, end = data.rfind(b"\n", 0, match.start()) + 1, data.find(b"\n", match.end())
+        end = len(data) if end < 0 else end
+        if start > last and end - start <= _LONGEST:
+            yield start, end
+        last = start
+
+
+def _add(found: dict[str, str], how: str, name: bytes, path: str, data: bytes, start: int) -> None:
+    word = name.decode("utf-8", "replace")
+    if word not in found:
+        line = data.count(b"\n", 0, start) + 1
+        found[word] = f"{how} {path}:{line}"
