@@ -35,7 +35,7 @@ def codes(data: bytes) -> list[str]:
          "import torch\nimport torch_npu\ns = '中文'; d = torch.device('npu')\n".encode()),
         (b"\xef\xbb\xbfimport torch\rtorch.cuda.init()\r",
          b"\xef\xbb\xbfimport torch\rimport torch_npu\rtorch.npu.init()\r"),
-        (b"import torch; torch.cuda.init()", b"import torch; torch.npu.init()\nimport torch_npu"),
+        (b"import torch; torch.cuda.init()", b"import torch; import torch_npu; torch.npu.init()"),
         (b"import torch\ntorch . cuda \\\n  . init()\n",
          b"import torch\nimport torch_npu\ntorch . npu \\\n  . init()\n"),
     ],

@@ -44,3 +44,27 @@ def test_stays(text: str) -> None:
 )
 def test_the_rest_is_converted(text: str, word: str) -> None:
     assert word in convert_source(text.encode(), "a.py").output.decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ndef f():\n    if HAS_NPU:\n        return 'npu'\n    if torch.cuda.is_available():\n"
+        "        return 'cuda'\n    return 'cpu'\n",
+        "import torch\ndef f(x):\n    if is_npu_available():\n        return x.to('npu')\n    return x.cuda()\n",
+    ],
+)
+def test_what_follows_a_return_for_the_npu_is_for_other_devices(text: str) -> None:
+    assert convert_source(text.encode(), "a.py").output.decode() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x, ascending):\n    if ascending:\n        return x\n    return x.cuda()\n",
+        "def f(x):\n    if not is_npu_available():\n        return x\n    return x.cuda()\n",
+        "def f(x):\n    if is_npu_available():\n        print(x)\n    return x.cuda()\n",
+    ],
+)
+def test_what_follows_another_return_is_for_the_npu_too(text: str) -> None:
+    assert "return x.npu()" in convert_source(text.encode(), "a.py").output.decode()

@@ -32,6 +32,10 @@ class Api:
     module: str = ""  # the prefix whose names this submodule repeats
     listed: bool = False  # below this name only those with a row are known
     only_with: str = ""  # the row applies to a file only if this name is used in it
+    # What keyword arguments are called on the NPU; empty for one that is not there.
+    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    positions: int | None = None  # this many positional arguments mean the same
+    fills: bool = False  # the arguments after the first fill its text, and the NPU's function wants it filled
 
 
 @functools.cache
@@ -49,8 +53,11 @@ def apis() -> Mapping[str, Api]:
     return table
 
 
+_CALLS = ("arguments", "positions", "fills")
+
+
 def _row(name: str, short: str, npu: str, agnostic: str, row: Mapping[str, Any]) -> Api:
-    if unknown := set(row) - {"npu", "agnostic", "review", "missing", "keep", "module", "listed"}:
+    if unknown := set(row) - {"npu", "agnostic", "review", "missing", "keep", "module", "listed", *_CALLS}:
         raise ValueError(f"api.toml: {name} has unknown keys {sorted(unknown)}")
     notes = [key for key in ("review", "missing", "keep") if key in row]
     if len(notes) > 1:
@@ -63,6 +70,9 @@ def _row(name: str, short: str, npu: str, agnostic: str, row: Mapping[str, Any])
         row[notes[0]] if notes else "",
         row.get("module", ""),
         row.get("listed", False),
+        arguments=row.get("arguments", {}),
+        positions=row.get("positions"),
+        fills=row.get("fills", False),
     )
 
 

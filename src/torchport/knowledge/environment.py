@@ -12,13 +12,28 @@ from importlib import resources
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """One variable: its `npu` name, empty where there is none, and a `note` on what to check or do instead."""
+    """One variable: its `npu` name, empty where there is none, and a `note` on what to check or do instead.
+
+    `values` says how its values are written on the NPU where they are not the same.
+    """
 
     name: str
     npu: str
     note: str
+    values: str | Mapping[str, str] = ""
+
+    def converted(self, value: str | None) -> str | None:
+        """A value as the NPU's variable takes it; None where that is not known, as for a `value` that is not."""
+        if not self.values or value is None:
+            return None if self.values else value
+        if self.values == MEGABYTES:
+            count = int(value) if value.isdecimal() else 0
+            return str(count // 2**20) if count and count % 2**20 == 0 else None
+        assert not isinstance(self.values, str)
+        return self.values.get(value.lower())
 
 
+MEGABYTES = "megabytes"
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 _NUMBERS = re.compile(r"\s*\d+(?:\s*,\s*\d+)*\s*")
 
@@ -41,9 +56,11 @@ def variables() -> Mapping[str, Variable]:
     """All variables by CUDA name. Raises ValueError for a row that breaks the schema in `environment.toml`."""
     rows = tomllib.loads(resources.files(__package__).joinpath("environment.toml").read_text("utf-8"))
     for name, row in rows.items():
-        if not set(row) <= {"npu", "review", "missing"} or ("npu" in row) == ("missing" in row):
+        if not set(row) <= {"npu", "review", "missing", "values"} or ("npu" in row) == ("missing" in row):
             raise ValueError(f"environment.toml: the row {name} has keys {sorted(row)}")
     return {
-        name: Variable(name, row.get("npu", ""), row.get("review") or row.get("missing", ""))
+        name: Variable(
+            name, row.get("npu", ""), row.get("review") or row.get("missing", ""), row.get("values", "")
+        )
         for name, row in rows.items()
     }

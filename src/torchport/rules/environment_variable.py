@@ -52,7 +52,10 @@ def _finding(module: Module, node: ast.Constant, variable: Variable, style: Styl
             module, node, f"{variable.name} is {variable.npu} on the NPU", hint=f"Set {variable.npu} beside it.",
             safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
-    value = _value(module, node)
+    constant = _value(module, node)
+    value = None if constant is None else str(constant.value)
+    if variable.values:
+        return _with_value(module, node, variable, constant)
     order = order_of(value) if variable.npu == VISIBLE and value is not None else None
     note = "" if order else variable.note
     return RULE.finding(
@@ -66,7 +69,25 @@ def _finding(module: Module, node: ast.Constant, variable: Variable, style: Styl
     )
 
 
-def _value(module: Module, node: ast.Constant) -> str | None:
+def _with_value(
+    module: Module, node: ast.Constant, variable: Variable, value: ast.Constant | None
+) -> Finding:
+    """A variable whose values are written in another way: it changes together with its value, or stays."""
+    new = variable.converted(None if value is None else str(value.value))
+    message = f"{variable.name} is {variable.npu} on the NPU; {variable.note}"
+    if value is None or new is None:
+        return RULE.finding(
+            module, node, message, hint=f"Set {variable.npu} instead, or drop it.", safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )  # fmt: skip
+    edits = [
+        module.string_edit(node, variable.name, variable.npu),
+        module.string_edit(value, str(value.value), new),
+    ]
+    return RULE.finding(module, node, message, edits, hint="Check the value.", safety=Safety.REVIEW)
+
+
+def _value(module: Module, node: ast.Constant) -> ast.Constant | None:
     """The text that a variable is set to: `environ[name] = "0"`, `setdefault(name, "0")`, `{name: "0"}`."""
     value: ast.expr | None = None
     match module.parent(node):
@@ -79,7 +100,7 @@ def _value(module: Module, node: ast.Constant) -> str | None:
             value = values[keys.index(node)] if node in keys else None
         case _:
             pass
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+    return value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
 
 
 RULE = Rule(
@@ -97,11 +118,15 @@ RULE = Rule(
          "import os\nn = os.getenv('ASCEND_LAUNCH_BLOCKING', '0')\n"),
         ("import os\nos.environ.setdefault('PYTORCH_CUDA_ALLOC_CONF', 'max_split_size_mb:128')\n",
          "import os\nos.environ.setdefault('PYTORCH_NPU_ALLOC_CONF', 'max_split_size_mb:128')\n"),
+        ("import os\nos.environ['NCCL_ALGO'] = 'Ring'\nos.environ['NCCL_BUFFSIZE'] = '4194304'\n",
+         "import os\nos.environ['HCCL_ALGO'] = 'level0:NA;level1:ring'\nos.environ['HCCL_BUFFSIZE'] = '4'\n"),
         ("env = {'NCCL_SOCKET_IFNAME': 'eth0'}\n", "env = {'HCCL_SOCKET_IFNAME': 'eth0'}\n"),
     ),
     unchanged=(
         "print('set CUDA_VISIBLE_DEVICES first')\n",
         "import os\nos.environ['NCCL_DEBUG'] = 'INFO'\n",
+        "import os\nos.environ['NCCL_ALGO'] = 'Tree'\nos.environ['NCCL_BUFFSIZE'] = '1000'\n",
+        "import os\nos.environ['NCCL_BUFFSIZE'] = size\nprint(os.getenv('NCCL_ALGO'))\n",
         "CUDA_VISIBLE_DEVICES = 3\n",
         "'CUDA_VISIBLE_DEVICES'\n",
         "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0'\n",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from torchport.source.module import Module
 
-_NPU = re.compile(r"(?<![A-Za-z])npu|hccl|ascend", re.IGNORECASE)
+_NPU = re.compile(r"(?<![A-Za-z])npu|hccl|ascend(?!ing|ant|ed|s\b)", re.IGNORECASE)
 _NPU_BYTES = re.compile(rb"npu|hccl|ascend", re.IGNORECASE)
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
 
@@ -31,6 +31,7 @@ def _beside(module: Module) -> Iterator[list[ast.expr] | list[ast.stmt]]:
         above = module.parent(statement)
         if not (isinstance(above, ast.If) and above.orelse == [statement]):  # elif: a part of its chain
             yield from _others(module, _chain(statement))
+        yield _after(module, statement)
     for choice in module.all(ast.IfExp):
         above = module.parent(choice)
         if not (isinstance(above, ast.IfExp) and above.orelse is choice):
@@ -55,6 +56,20 @@ def _beside(module: Module) -> Iterator[list[ast.expr] | list[ast.stmt]]:
         values = [one.value for one in class_.body if isinstance(one, ast.Assign)]
         if any(_is_npu(value) for value in values):
             yield from ([value] for value in values if _is_cuda_only(module, value))
+
+
+def _after(module: Module, statement: ast.If) -> list[ast.stmt]:
+    """What follows `if is_npu_available(): return ...` in its block: it is for the other devices."""
+    leaves = isinstance(statement.body[-1], ast.Return) and not statement.orelse
+    negated = isinstance(statement.test, ast.UnaryOp) and isinstance(statement.test.op, ast.Not)
+    if not leaves or negated or not _says_npu(module, statement.test):
+        return []
+    above = module.parent(statement)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(above, name, None)
+        if isinstance(block, list) and statement in block:
+            return block[block.index(statement) + 1 :]
+    return []
 
 
 _Part = tuple[ast.expr | None, list[ast.stmt] | list[ast.expr]]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import Api, Status, find
 from torchport.rules import Rule, Style
+from torchport.rules.call_arguments import argument_edits
 from torchport.rules.npu_branches import covers, cuda_branches
 from torchport.source.module import Module
 
@@ -26,11 +27,29 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         if name is not None and (finding := _judge(module, attribute, name, style)) is not None:
             yield finding
     for call in module.all(ast.Call):
+        if isinstance(call.func, ast.Name) and style is Style.NPU:
+            yield from _imported(module, call, call.func)
         asked = module.qualified(call.func) == "builtins.hasattr" and len(call.args) == 2
         name = _asked(module, call) if asked else module.qualified(call)
         yield from _indirect(module, call, name, call.args[-1] if call.args else None, style)
     for subscript in module.all(ast.Subscript):
         yield from _indirect(module, subscript, module.qualified(subscript), subscript.slice, style)
+
+
+def _imported(module: Module, call: ast.Call, function: ast.Name) -> Iterator[Finding]:
+    """A call by the name that an import gives, which itself is converted where it is imported."""
+    name = module.qualified(function)
+    found = find(name) if name is not None and name.startswith("torch.") else None
+    if found is None or found[1] or found[0].status in (Status.MISSING, Status.KEEP):
+        return
+    edits, refused = argument_edits(module, call, found[0])
+    if refused:
+        yield RULE.finding(
+            module, call, f"{name} is {found[0].npu} on the NPU, but {refused}", safety=Safety.REPORT,
+            severity=Severity.WARNING, hint="Write the call as the NPU's function takes it.",
+        )  # fmt: skip
+    elif edits:
+        yield RULE.finding(module, call, f"{found[0].npu} has other names for its arguments", edits)
 
 
 def _describes_override(module: Module, node: ast.Attribute) -> bool:
@@ -87,6 +106,16 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
             severity=Severity.WARNING,
         )
     edits = chain_edits(module, node, name, target, style)
+    refused = ""
+    call = module.parent(node)
+    if style is Style.NPU and not rest and isinstance(call, ast.Call) and call.func is node:
+        more, refused = argument_edits(module, call, row)
+        edits += more
+    if refused:
+        return RULE.finding(
+            module, node, f"{name} is {target} on the NPU, but {refused}", safety=Safety.REPORT,
+            severity=Severity.WARNING, hint="Write the call as the NPU's function takes it.",
+        )  # fmt: skip
     if not edits:
         return None
     review = row.status is Status.REVIEW
@@ -222,11 +251,19 @@ RULE = Rule(
         ("import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
          "import torch\ntorch.npu.matmul.allow_hf32 = True\n"),
         ("import torch\ntorch.cuda.nvtx.range_push('x')\n", "import torch\ntorch.npu.mstx.range_push('x')\n"),
+        ("import torch\nn = torch.cuda.get_device_name(device = 0)\n",
+         "import torch\nn = torch.npu.get_device_name(device_name = 0)\n"),
+        ("from torch.cuda import StreamContext as C\nwith C(stream=s):\n    pass\n",
+         "from torch_npu.npu import StreamContext as C\nwith C(stream_ctx=s):\n    pass\n"),
+        ("import torch\nwith torch.cuda.nvtx.range('e {} {n}', 3, n=4):\n    pass\n",
+         "import torch\nwith torch.npu.mstx.annotate('e {} {n}'.format(3, n=4)):\n    pass\n"),
         ("import torch\nprint(f'{torch.cuda.memory_allocated() / 2**20:.1f} MiB')\n",
          "import torch\nprint(f'{torch.npu.memory_allocated() / 2**20:.1f} MiB')\n"),
     ),
     unchanged=(
         "import torch\nok = torch.npu.is_available()\n",
+        "import torch\ng = torch.cuda.CUDAGraph(keep_graph=True)\n",
+        "import torch\nwith torch.cuda.graph(g, p, s, 'global'):\n    pass\n",
         "import numba\nnumba.cuda.synchronize()\n",
         "import cupy as torch\ntorch.cuda.Device(0).use()\n",
         "import torch\ntorch.backends.cudnn.benchmark = True\n",

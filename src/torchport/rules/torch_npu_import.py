@@ -36,6 +36,10 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     if library is not None and (first is None or first.lineno > library.lineno):
         offset, before = module.text.offset(library.lineno, 0), True
         first = library
+    elif first is not None and not _needs_npu(first) and _goes_on(module, first):
+        end = module.text.span(first)[1]
+        yield RULE.finding(module, first, _MESSAGE, [Edit(end, end, b"; import torch_npu")])
+        return
     elif first is not None and not _needs_npu(first):
         offset, before = line_end(module, first), False
     elif first is not None:
@@ -43,6 +47,19 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     else:
         offset, before = _after_header(module), False
     yield _finding(module, first or (body[0] if body else None), offset, before)
+
+
+_MESSAGE = "torch_npu is imported once, at module level: it adds the NPU to torch"
+
+
+def _goes_on(module: Module, first: ast.stmt) -> bool:
+    """Whether something that is no import follows on the line of the import of torch: `import torch; x.cuda()`."""
+    return any(
+        statement.lineno == first.end_lineno
+        and statement.col_offset > first.col_offset
+        and not isinstance(statement, ast.Import | ast.ImportFrom)
+        for statement in module.tree.body
+    )
 
 
 def _starts_library(module: Module) -> bool:
@@ -120,9 +137,8 @@ def _finding(module: Module, near: ast.stmt | None, offset: int, before: bool) -
     text = f"import torch_npu{newline}"
     if not before and offset == len(module.text.data) and not module.text.data.endswith((b"\n", b"\r")):
         text = f"{newline}import torch_npu"
-    message = "torch_npu is imported once, at module level: it adds the NPU to torch"
     assert near is not None
-    return RULE.finding(module, near, message, [Edit(offset, offset, text.encode(module.text.encoding))])
+    return RULE.finding(module, near, _MESSAGE, [Edit(offset, offset, text.encode(module.text.encoding))])
 
 
 def _imports(statement: ast.stmt, package: str) -> bool:
@@ -249,7 +265,7 @@ RULE = Rule(
          "'Doc.'\nimport torch_npu\ndef f():\n    import torch\n    return torch.npu.Event()\n"),
         ("try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nx.cuda()\n",
          "try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nimport torch_npu\nx.npu()\n"),
-        ("import os; import torch; x.cuda()\ny = 1", "import os; import torch; x.npu()\nimport torch_npu\ny = 1"),
+        ("import os; import torch; x.cuda()\ny = 1", "import os; import torch; import torch_npu; x.npu()\ny = 1"),
         ("import torch\nfrom torch.cuda.amp import autocast\nfrom torch.profiler import ProfilerActivity as A\n"
          "import torch.profiler as p\np.profile(activities=[A.CUDA])\n",
          "import torch\nimport torch_npu\nfrom torch_npu.npu.amp import autocast\n"

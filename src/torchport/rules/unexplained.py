@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.api import apis
+from torchport.knowledge.api import apis, find
 from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style
 from torchport.rules.receivers import FLAGS, Definition
@@ -132,6 +132,9 @@ class _Seen:
         root = name.partition(".")[0]
         if root != "torch" and self._defined.get(word, "").startswith("defined"):
             return Mention(keyword.value, word, self._defined[word])
+        row = find(name)
+        if row is not None and word in row[0].arguments:
+            return Mention(keyword.value, word, f"an argument of {name}, of which its call speaks")
         if root == "builtins":
             return Mention(keyword.value, word, f"a key of {name.partition('.')[2]}")
         who = name or self._module.source(call.func)[:60]

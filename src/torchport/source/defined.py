@@ -26,7 +26,7 @@ _DEFINES = re.compile(
     rb"|(?P<key>^[ \t]*(?:-[ \t]+)?['\"]?" + _NAME + rb"['\"]?(?=[ \t]*:))",
     re.MULTILINE,
 )
-_SIGNATURE = re.compile(rb"\bdef[ \t]+\w+[ \t]*\(([^()]{0,4000}(?:\([^()]*\)[^()]{0,2000}){0,20})\)")
+_SIGNATURE = re.compile(rb"\bdef[ \t]+\w+[ \t]*\(([^()]{0,4000}(?:\([^()]{0,500}\)[^()]{0,2000}){0,20})\)")
 _NAMED = re.compile(rb"(?:^|[(,*\s])(" + _NAME + rb")[ \t]*(?=[,:=)\s]|$)", re.MULTILINE)
 _TUPLE = re.compile(rb"namedtuple\(\s*['\"]\w+['\"]\s*,\s*([^)]{0,2000})\)|dict\(([^()]{0,4000})\)")
 _GIVEN = re.compile(rb"(?<![\w.])(" + _NAME + rb")=(?!=)")  # Options(use_cuda=True)

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.environment import VISIBLE, order_of, out_of_order, variables
+from torchport.knowledge.environment import VISIBLE, Variable, order_of, out_of_order, variables
 from torchport.rules import Style
 from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind, is_comment
 
+_VALUE = re.compile(r"""["']?[ \t]*[=:]?[ \t]*(?P<quote>["']?)(?P<value>\w+)(?P=quote)(?![\w^,:])""")
 _DEVICES = re.compile(r"\s*[=:]?\s*[\"']?(\d+(?:\s*,\s*\d+)+)")
 
 
@@ -41,6 +42,8 @@ def _finding(file: TextFile, line: Line, found: re.Match[str], style: Style) -> 
             file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU",
             hint=f"Set {variable.npu} beside it.", severity=Severity.WARNING,
         )  # fmt: skip
+    if variable.values:
+        return _with_value(file, line, found, variable)
     hint = variable.note[:1].upper() + variable.note[1:] + "." if variable.note else ""
     severity = Severity.WARNING if variable.note else Severity.INFO
     devices = _DEVICES.match(line.text, found.end(1))
@@ -52,6 +55,25 @@ def _finding(file: TextFile, line: Line, found: re.Match[str], style: Style) -> 
     return RULE.finding(
         file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU", variable.npu,
         hint=hint, severity=severity, safety=Safety.SAFE if severity is Severity.INFO else Safety.REVIEW,
+    )  # fmt: skip
+
+
+def _with_value(file: TextFile, line: Line, found: re.Match[str], variable: Variable) -> Finding:
+    """A variable whose values are written in another way: it changes together with its value, or stays."""
+    given = _VALUE.match(line.text, found.end(1))
+    new = variable.converted(given["value"]) if given is not None else None
+    message = f"{variable.name} is {variable.npu} on the NPU"
+    hint = variable.note[:1].upper() + variable.note[1:] + "."
+    if given is None or new is None:
+        return RULE.finding(
+            file, line, found.span(1), message, hint=hint, severity=Severity.WARNING, safety=Safety.REPORT
+        )
+    quoted = given["quote"] or file.kind in (Kind.YAML, Kind.JSON)
+    new = new if quoted or ";" not in new else f'"{new}"'
+    whole = variable.npu + line.text[found.end(1) : given.start("value")] + new
+    return RULE.finding(
+        file, line, (found.start(1), given.end("value")), message, whole, hint=hint, severity=Severity.WARNING,
+        safety=Safety.REVIEW,
     )  # fmt: skip
 
 
@@ -69,11 +91,16 @@ RULE = FileRule(
         ("run.sh", "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64\r\n",
          "export PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:64\r\n"),
         ("Dockerfile", "ENV CUDA_VISIBLE_DEVICES 0\n", "ENV ASCEND_RT_VISIBLE_DEVICES 0\n"),
+        ("run.sh", "export NCCL_ALGO=Ring NCCL_BUFFSIZE=4194304\n",
+         "export HCCL_ALGO=\"level0:NA;level1:ring\" HCCL_BUFFSIZE=4\n"),
+        ("job.yaml", "NCCL_ALGO: Ring\n", "HCCL_ALGO: level0:NA;level1:ring\n"),
         ("job.yaml", "env:\n  NCCL_SOCKET_IFNAME: eth0\n", "env:\n  HCCL_SOCKET_IFNAME: eth0\n"),
     ),
     unchanged=(
         ("run.sh", "# set CUDA_VISIBLE_DEVICES first\n"),
         ("run.sh", "export NCCL_IB_DISABLE=1\n"),
+        ("run.sh", "export NCCL_ALGO=Tree,Ring\nexport NCCL_BUFFSIZE=1000\nexport NCCL_BUFFSIZE=$SIZE\n"),
+        ("job.yaml", "NCCL_ALGO: ^Ring\n"),
         ("run.sh", "export MY_CUDA_VISIBLE_DEVICES=1\n"),
         ("notes.txt", "CUDA_VISIBLE_DEVICES\n"),
     ),
