@@ -9,32 +9,39 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import math
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 from torchport.convert.inspection import LARGEST, about_file, bug, unreadable
 from torchport.convert.residue import Mention, residue
 from torchport.convert.source import convert_source
 from torchport.convert.stages import Extras, convert_in_stages
+from torchport.convert.values import SPELLS, Joined, Survey, readers, survey
 from torchport.findings import Edit, Finding, hash_bytes
+from torchport.knowledge.arguments import role
 from torchport.rules import Style
 from torchport.source.defined import defined
-from torchport.source.definitions import Definitions, definitions, provided
+from torchport.source.definitions import Definitions, Known, definitions, provided
 from torchport.source.imports import Imports
 from torchport.source.kinds import Kind, kind_of
+from torchport.source.links import Key
 from torchport.source.outside import Outside
 
 SECONDS_PER_FILE = 20.0  # of CPU time; a machine that is busy elsewhere is no reason to give a file up
+_ROUNDS = 5  # files that know a value lead to others; more are never needed by people
 _PATIENCE = 6  # times as many seconds on the clock: what waits (a dead network disk) uses no CPU
 # Parsing needs about 1 KiB of stack per level; the memory is only taken when it is used.
 _STACK = 512 * 2**20
@@ -118,17 +125,109 @@ def convert_files(
 
     A file may take `seconds` of CPU time, rounded up to whole ones.
     """
-    count = min(processes or os.cpu_count() or 1, 8, max(len(files), 1))
-    done: dict[int, Converted] = {}
     project = _project(files, assume_modules=extras is not None and extras.assume_modules)
-    workers = [_Worker(style, project, extras, seconds) for _ in range(count)]
+    pool = functools.partial(_spread, seconds=seconds, processes=processes)
+    project = dataclasses.replace(project, values=_values(files, project, pool))
+    yield from pool(
+        files,
+        _Convert(style, project, extras),
+        lambda path, name, finding: Converted(path, name, "", (finding,)),
+    )
+
+
+def _given_up(path: Path, name: str, finding: Finding) -> Converted:
+    return Converted(path, name, "", (finding,))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Convert:
+    """What a worker does with a file that is converted."""
+
+    style: Style
+    project: Definitions
+    extras: Extras | None
+
+    def __call__(self, path: Path, name: str) -> Converted:
+        return convert_file(path, name, self.style, self.project, self.extras)
+
+
+def _values(
+    files: Sequence[tuple[Path, str]], project: Definitions, pool: Callable[..., Iterator[Survey]]
+) -> Mapping[str, Mapping[Key, Known]]:
+    """What the files know of each other's devices and backends."""
+    if len(files) < 2:
+        return {}
+    texts = {name: path for path, name in files if kind_of(name) is Kind.PYTHON}
+    waiting = {name for name in texts if SPELLS.search(_content(texts[name]))}
+    done: dict[str, Survey] = {}
+    for _ in range(_ROUNDS):
+        chosen = [(texts[name], name) for name in sorted(waiting)]
+        survey_one = functools.partial(survey_file, project=project)
+        for one in pool(chosen, survey_one, lambda path, name, finding: Survey(name)):
+            done[one.path] = one
+        joined = Joined(done.values())
+        asked = readers(joined.open(), project.importers)
+        options = re.compile(
+            rb"\.(?:%b)\b" % b"|".join(map(re.escape, _plain(asked.pop("", set())))) or rb"(?!)"
+        )
+        waiting = {
+            name
+            for name, path in texts.items()
+            if name not in done and _may_know(_content(path), asked.get(name, set()), options)
+        }
+        if not waiting:
+            break
+    return {name: known for name in done if (known := joined.of(name))}
+
+
+def _plain(options: set[str]) -> list[bytes]:
+    """The names of options that do not say by themselves that they are devices or backends."""
+    return [
+        name.encode()
+        for name in sorted(options)
+        if not any(role(kind).names.match(name) for kind in ("device", "backend"))
+    ] or [b"(?!)"]
+
+
+def _may_know(data: bytes, words: set[str], options: re.Pattern[bytes]) -> bool:
+    """Whether a file names one of the words (an empty one: in any case) or imports all there are, or has an option."""
+    if "" in words or options.search(data):
+        return True
+    names = b"|".join(re.escape(word.encode()) for word in words)
+    return bool(words) and re.search(rb"\b(?:%b)\b|\bimport[ \t]+\*" % names, data) is not None
+
+
+def _content(path: Path) -> bytes:
+    with contextlib.suppress(OSError):  # converting it will say why it cannot be read
+        if path.stat().st_size <= LARGEST:
+            return _read(path)
+    return b""
+
+
+def survey_file(path: Path, name: str, project: Definitions) -> Survey:
+    """Look at one file; one that cannot be read knows nothing."""
+    return survey(name, _content(path), project)
+
+
+def _spread(
+    files: Sequence[tuple[Path, str]],
+    task: Callable[[Path, str], Any],
+    lost: Callable[[Path, str, Finding], Any],
+    *,
+    seconds: float,
+    processes: int | None,
+) -> Iterator[Any]:
+    """What `task` answers for each file, in order; `lost` does for a file that took too long or ended its process."""
+    count = min(processes or os.cpu_count() or 1, 8, max(len(files), 1))
+    done: dict[int, Any] = {}
+    workers = [_Worker(task, seconds) for _ in range(count)]
     waiting = iter(range(len(files)))
     try:
         for worker in workers:
             _give(worker, waiting, files)
         for index in range(len(files)):
             while index not in done:
-                _collect(workers, waiting, files, done)
+                _collect(workers, waiting, files, done, lost)
             yield done.pop(index)
     finally:
         for worker in workers:
@@ -149,6 +248,7 @@ def _project(files: Sequence[tuple[Path, str]], *, assume_modules: bool) -> Defi
         leading=imports.leading(),
         targets=imports.imported(),
         modules=imports.parts(),
+        importers=imports.importers(),
         defined=defined(_with_names(files)),
         outside=Outside(root, imports.tops()),
         assume_modules=assume_modules,
@@ -190,7 +290,8 @@ def _collect(
     workers: list[_Worker],
     waiting: Iterator[int],
     files: Sequence[tuple[Path, str]],
-    done: dict[int, Converted],
+    done: dict[int, Any],
+    lost: Callable[[Path, str, Finding], Any],
 ) -> None:
     """Wait for the next answer, death or time limit; note the outcome and hand out the next file."""
     busy = [worker for worker in workers if worker.index is not None]
@@ -203,11 +304,11 @@ def _collect(
         outcome = worker.answer()
         if outcome is None and worker.is_late():
             hint = "Split the file, or convert it by hand."
-            outcome = Converted(
-                path, name, "", (about_file("TP904", name, f"it took more than {worker.seconds:g} s", hint),)
+            outcome = lost(
+                path, name, about_file("TP904", name, f"it took more than {worker.seconds:g} s", hint)
             )
         elif outcome is None and not worker.alive():
-            outcome = Converted(path, name, "", (bug(name, "the process that converted the file died"),))
+            outcome = lost(path, name, bug(name, "the process that converted the file died"))
         if outcome is not None:
             done[worker.index] = outcome
             worker.rest()
@@ -217,8 +318,8 @@ def _collect(
 class _Worker:
     """One worker process, started when it gets its first file and again after it was lost."""
 
-    def __init__(self, style: Style, project: Definitions, extras: Extras | None, seconds: float) -> None:
-        self._work = (style, project, extras, seconds)
+    def __init__(self, task: Callable[[Path, str], Any], seconds: float) -> None:
+        self._work = (task, seconds)
         self.seconds = seconds
         self._process: multiprocessing.process.BaseProcess | None = None
         self.pipe: Connection
@@ -243,16 +344,14 @@ class _Worker:
         self.index, self.limit = index, time.monotonic() + _PATIENCE * self.seconds
         self.pipe.send(file)
 
-    def answer(self) -> Converted | None:
-        """The finished file; None while there is none."""
+    def answer(self) -> Any:
+        """What the task answered; None while there is none."""
         try:
             if not self.pipe.poll():
                 return None
-            answer = self.pipe.recv()
+            return self.pipe.recv()
         except (EOFError, OSError):
             return None
-        assert isinstance(answer, Converted)
-        return answer
 
     def is_late(self) -> bool:
         """Whether the system ended the process for its CPU time, or it has waited for too long."""
@@ -277,24 +376,20 @@ class _Worker:
             self._process = None
 
 
-def _work(
-    pipe: Connection, style: Style, project: Definitions, extras: Extras | None, seconds: float
-) -> None:
-    """Convert files until the other end of the pipe is gone."""
+def _work(pipe: Connection, task: Callable[[Path, str], Any], seconds: float) -> None:
+    """Look at files until the other end of the pipe is gone."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches all processes; the first one ends the others
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the end for a file's CPU time is no crash to be kept
     sys.setrecursionlimit(_RECURSION)
     threading.stack_size(_STACK)
-    thread = threading.Thread(target=_serve, args=(pipe, style, project, extras, seconds))
+    thread = threading.Thread(target=_serve, args=(pipe, task, seconds))
     thread.start()
     thread.join()
 
 
-def _serve(
-    pipe: Connection, style: Style, project: Definitions, extras: Extras | None, seconds: float
-) -> None:
+def _serve(pipe: Connection, task: Callable[[Path, str], Any], seconds: float) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     while True:
         try:
@@ -303,4 +398,4 @@ def _serve(
             return
         limit = math.ceil(time.process_time() + seconds)
         resource.setrlimit(resource.RLIMIT_CPU, (limit if most < 0 else min(limit, most), most))
-        pipe.send(convert_file(path, name, style, project, extras))
+        pipe.send(task(path, name))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
 from torchport.rules.lightning_accelerator import is_accelerator_of_lightning
-from torchport.rules.roles import Proof, Roles
+from torchport.rules.roles import DEVICES, Proof, Roles
 from torchport.source.module import Module
 
 _WHOLE = re.compile(r"cuda(?::\d+)?")
@@ -26,11 +26,21 @@ Literal = ast.Constant | ast.JoinedStr | ast.BinOp
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every literal that has the form of a CUDA device; an edit where it is used as one."""
-    literals = [(node, text) for node, text in _literals(module) if not is_accelerator(module, node)]
-    if not literals:
+    found = [(node, text) for node, text in _literals(module) if not is_accelerator(module, node)]
+    if not found:
         return
     roles = Roles(module, role("device"))
-    for node, text in literals:
+    fixed = {module.flow.find(value): value for value, edit in literals(module) if edit is None}
+    for node, text in found:
+        if roles.is_fixed(node) or (
+            module.flow.find(node) in fixed and fixed[module.flow.find(node)] is not node
+        ):
+            yield RULE.finding(
+                module, node, f"the device {text!r} is also written where it cannot be edited, so it stays everywhere",
+                hint="Change all places of this value by hand, or write the other one as a plain text first.",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+            continue
         proof = roles.proof(node)
         if proof is Proof.NONE and not _is_choice(module, node):
             if not _is_name_of_attribute(module, node) and not is_accelerator_of_lightning(module, node):
@@ -51,6 +61,16 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             else _option_hint(module, node),
             safety=Safety.REVIEW if named else Safety.SAFE,
         )
+
+
+def literals(module: Module) -> Iterator[tuple[Hashable, Edit | None]]:
+    """Every value that is spelled as a CUDA device, with the edit that makes it one of the NPU; None where it cannot be
+    edited, as the key of `dict(cuda=...)`."""
+    for node, text in _literals(module):
+        yield node, _edit(module, node, text)
+    for call in module.all(ast.Call):
+        if module.qualified(call.func) == "builtins.dict" and any(one.arg == "cuda" for one in call.keywords):
+            yield ("keys", module.flow.find(call)), None
 
 
 def _edit(module: Module, node: Literal, text: str) -> Edit | None:
@@ -112,19 +132,49 @@ def _is_part(module: Module, node: ast.Constant) -> bool:
 
 
 def _is_choice(module: Module, node: ast.expr) -> bool:
-    """Whether the word is the "cuda" of `"cuda" if torch.cuda.is_available() else "cpu"`, wherever that goes."""
-    above = module.parent(node)
-    if not isinstance(above, ast.IfExp) or above.body is not node:
-        return False
-    other = above.orelse
-    return (
-        isinstance(other, ast.Constant)
-        and other.value == "cpu"
-        and any(
-            isinstance(part, ast.Attribute | ast.Name) and module.qualified(part) == "torch.cuda.is_available"
-            for part in ast.walk(above.test)
-        )
-    )
+    """Whether the word is what a test of `torch.cuda.is_available()` chooses, in place of another device.
+
+    As in `"cuda" if torch.cuda.is_available() else "cpu"`, wherever that goes: the test and the word change together.
+    """
+    inner: ast.AST = node
+    for above in module.names.ancestors(node):
+        match above:
+            case ast.IfExp(test=test, body=body) if body is inner:
+                asked = _asks(module, test)
+            case ast.If(test=test, body=block) if inner in block:
+                asked = _asks(module, test)
+            case ast.Subscript(slice=index) if index is not inner:
+                asked = _asks(module, index)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return False
+            case _:
+                asked = False
+        if asked:
+            return module.flow.find(node) in _with_other_devices(module)
+        inner = above
+    return False
+
+
+def _asks(module: Module, test: ast.expr) -> bool:
+    """Whether an expression asks for a CUDA device, itself or by a variable that was given the answer."""
+    for part in ast.walk(test):
+        if isinstance(part, ast.Attribute | ast.Name) and module.qualified(part) == "torch.cuda.is_available":
+            return True
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            values = [binding.value for binding in module.names.bindings(part)]
+            calls = [value.func for value in values if isinstance(value, ast.Call)]
+            if len(values) == 1 and [module.qualified(one) for one in calls] == ["torch.cuda.is_available"]:
+                return True
+    return False
+
+
+def _with_other_devices(module: Module) -> set[Hashable]:
+    """The values that may also be another device."""
+    return {
+        module.flow.find(constant)
+        for constant in module.all(ast.Constant)
+        if isinstance(constant.value, str) and constant.value in DEVICES
+    }
 
 
 def _is_name_of_attribute(module: Module, node: ast.expr) -> bool:

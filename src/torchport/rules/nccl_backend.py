@@ -47,6 +47,19 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def literals(module: Module) -> Iterator[tuple[ast.Constant, Edit | None]]:
+    """Every string that spells the backend, with the edit that makes it the NPU's."""
+    for constant in module.all(ast.Constant):
+        text, above = constant.value, module.parent(constant)
+        if (
+            text in ("nccl", "NCCL")
+            and isinstance(text, str)
+            and not isinstance(above, ast.Expr | ast.JoinedStr)
+        ):
+            new = text.replace("nccl", "hccl").replace("NCCL", "HCCL")
+            yield constant, module.string_edit(constant, text, new)
+
+
 def _agnostic(module: Module, node: ast.Constant) -> Edit | None:
     """The backend that torch prefers for the accelerator, by a name of torch that the file imports itself."""
     bindings = module.names.scopes[module.tree].bindings

@@ -8,6 +8,8 @@ import functools
 from collections.abc import Hashable, Iterator
 
 from torchport.knowledge.arguments import Role
+from torchport.knowledge.libraries import TORCH, libraries
+from torchport.source.links import links
 from torchport.source.module import Module
 
 # Libraries whose `device=` is not torch's.
@@ -16,7 +18,7 @@ _OTHER_DEVICES = frozenset(
 )
 
 
-_DEVICES = frozenset({"cpu", "mps", "xpu", "hpu", "mlu", "musa", "mtia"})
+DEVICES = frozenset({"cpu", "mps", "xpu", "hpu", "mlu", "musa", "mtia"})
 
 
 class Proof(enum.IntEnum):
@@ -34,6 +36,8 @@ class Roles:
         self._module = module
         self._role = role
         self._proofs: dict[Hashable, Proof] = {}
+        self._fixed: set[Hashable] = set()
+        self._take_over()
         for node, proof in self._uses():
             self._raise(node, proof)
         for dictionary in module.all(ast.Dict):  # map_location={"cuda:1": "cuda:0"}
@@ -41,6 +45,26 @@ class Roles:
                 for part in (*dictionary.keys, *dictionary.values):
                     if part is not None:
                         self._raise(part, proof)
+
+    def _take_over(self) -> None:
+        """What other files of the project know of values of this one."""
+        known = self._module.project.values.get(self._module.text.path)
+        if not known:
+            return
+        index = 0 if self._role.name == "device" else 1
+        for value, key in links(self._module):
+            if (told := known.get(key)) is not None:
+                self._raise(value, Proof(told.proofs[index]))
+                if told.fixed:
+                    self._fixed.add(self._module.flow.find(value))
+
+    def is_fixed(self, node: ast.expr) -> bool:
+        """Whether the value is spelled out in another file where it cannot be edited."""
+        return self._module.flow.find(node) in self._fixed
+
+    def proof_of(self, root: Hashable) -> Proof:
+        """How well it is known that a class of values has the role."""
+        return self._proofs.get(root, Proof.NONE)
 
     def _raise(self, node: Hashable, proof: Proof) -> None:
         root = self._module.flow.find(node)
@@ -132,14 +156,14 @@ class Roles:
         words = {key.value for key in dictionary.keys if isinstance(key, ast.Constant)}
         for key, value in zip(dictionary.keys, dictionary.values, strict=True):
             ours = (self._module.qualified(value) or "").startswith("torch.cuda")
-            if key is not None and ours and not words.isdisjoint(_DEVICES):
+            if key is not None and ours and not words.isdisjoint(DEVICES):
                 yield key, Proof.NAMED
 
     def _arguments(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:
         module, role = self._module, self._role
         called = module.qualified(call.func) or ""
         positions = role.positions.get(called)
-        ours = called.startswith("torch.") or positions is not None
+        ours = positions is not None or _makes_torch(called.partition(".")[0])
         proof = Proof.PROVEN
         if positions is None and not called and isinstance(call.func, ast.Attribute):
             positions = role.methods.get(call.func.attr)
@@ -170,6 +194,12 @@ class Roles:
             name = str(word).lstrip("-").replace("-", "_")
             if self._role.names.match(name):
                 yield self._module.flow.option(name), Proof.NAMED
+
+
+def _makes_torch(root: str) -> bool:
+    """Whether a package is torch, or one whose functions take devices as torch's do."""
+    library = libraries().get(root)
+    return root == "torch" or (library is not None and library.objects == TORCH)
 
 
 def _last_name(node: ast.expr) -> str:

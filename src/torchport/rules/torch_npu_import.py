@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -75,8 +76,19 @@ def _is_run(module: Module) -> bool:
     return any(
         isinstance(statement, works)
         or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call))
+        or (isinstance(statement, ast.Assign | ast.AnnAssign) and _computes(module, statement.value))
         for statement in module.tree.body
     )
+
+
+def _computes(module: Module, value: ast.expr | None) -> bool:
+    """Whether an assigned value is made by torch or by the project, not only by Python: no logger, no path."""
+    for node in ast.walk(value) if value is not None else ():
+        name = module.qualified(node.func) if isinstance(node, ast.Call) else None
+        root = (name or "").partition(".")[0]
+        if root == "torch" or (root in module.project.modules and root not in sys.stdlib_module_names):
+            return True
+    return False
 
 
 def _library_import(module: Module) -> ast.stmt | None:

@@ -34,6 +34,19 @@ class Classes:
                 return self._methods.get(node.func.attr)
         return None
 
+    def option_name(self, node: ast.Call) -> str:
+        """The attribute that `parser.add_argument("--device")` makes; empty for another call."""
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "add_argument":
+            return ""
+        words = [
+            one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)
+        ]
+        for keyword in node.keywords:
+            if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
+                return str(keyword.value.value) if words else ""
+        long_words = [word for word in words if word.startswith("--")] or words
+        return long_words[0].lstrip("-").replace("-", "_") if long_words else ""
+
     def class_of(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of this file that an expression is an instance of (or is), where that is proven."""
         if isinstance(node, ast.Call):
@@ -48,10 +61,16 @@ class Classes:
         if isinstance(binding.node, ast.ClassDef):
             return binding.node
         if binding.how is Binds.PARAMETER:
-            return self._receiver_class(node, binding.node)
+            return self._receiver_class(node, binding.node) or self._annotated_class(binding.node)
         if binding.how is Binds.VALUE and isinstance(binding.value, ast.Call):
             return self.class_of(binding.value)
         return None
+
+    def _annotated_class(self, parameter: ast.AST) -> ast.ClassDef | None:
+        """The class that the annotation of a parameter names."""
+        annotation = parameter.annotation if isinstance(parameter, ast.arg) else None
+        definition = self._names.definition(annotation) if annotation is not None else None
+        return definition if isinstance(definition, ast.ClassDef) else None
 
     def _receiver_class(self, node: ast.Name, parameter: ast.AST) -> ast.ClassDef | None:
         """The class whose method has `parameter` as its first one: what `self` is."""

@@ -32,16 +32,26 @@ _EXTENSION = re.compile(rb"""\bCUDAExtension\(\s*(?:name\s*=\s*)?['"]([\w.]+)['"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """What other files know of a value: how well that it is a device, and a backend (as `rules.roles.Proof`), and
+    whether it is `fixed`: spelled out where it cannot be edited, so that it stays everywhere."""
+
+    proofs: tuple[int, int]
+    fixed: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Definitions:
     """For each watched name the classes of the project whose instances have it; names of imported modules.
 
     `extensions` are the modules that the project builds from CUDA sources, `provided` the packages and top-level
     modules that it has; `whole` says that all its files were looked at, so that what is not known is not there.
     `leading` are the files, by name, that come to use CUDA through others that they import, `targets` those that are
-    imported by others, `modules` the words that may begin the name of a module of the project. `defined` says of names
+    imported by others, `modules` the words that may begin the name of a module of the project, `importers` the
+    files that import each file. `defined` says of names
     that speak of CUDA where the project defines them (`source.defined`), `outside` what a name of another file or of a
     library means. `assume_modules`: the user says that what libraries make and has a method cuda is a tensor or module
-    of torch.
+    of torch. `values` says of each file what others know of values that it shares with them (`source.links`).
     """
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
@@ -52,7 +62,9 @@ class Definitions:
     leading: frozenset[str] = frozenset()
     targets: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
+    importers: Mapping[str, set[str]] = dataclasses.field(default_factory=dict)
     defined: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, Mapping[tuple[str | int, ...], Known]] = dataclasses.field(default_factory=dict)
     outside: Outside | None = None
     assume_modules: bool = False
 

@@ -15,6 +15,7 @@ import re
 from collections.abc import Hashable
 
 from torchport.source.classes import Classes
+from torchport.source.declared import declare
 from torchport.source.names import Function, Names, Scope
 
 _SAME_TEXT = frozenset(
@@ -37,8 +38,10 @@ class Flow:
         self._names = names
         self._parent: dict[Hashable, Hashable] = {}
         self._classes = classes
+        self._uniform: set[Hashable] = set()  # containers whose elements all mean the same
         for node in names.nodes:
             self._connect(node)
+        declare(self, names, classes)
         for _ in range(_ROUNDS):
             for node in names.nodes:
                 self._connect_elements(node)
@@ -60,7 +63,7 @@ class Flow:
         """The key of `args.<name>` for an object that is not `self`."""
         return ("attribute", None, name)
 
-    def _unite(self, one: Hashable, *others: Hashable) -> None:
+    def unite(self, one: Hashable, *others: Hashable) -> None:
         root = self.find(one)
         for other in others:
             self._parent[self.find(other)] = root
@@ -71,7 +74,7 @@ class Flow:
     def _connect(self, node: ast.AST) -> None:
         match node:
             case ast.Name():
-                self._unite(node, self._variable(node.id, self._names.scope_of(node)))
+                self.unite(node, self.variable(node.id, self._names.scope_of(node)))
             case ast.Attribute():
                 self._connect_attribute(node)
             case ast.Assign():
@@ -81,43 +84,61 @@ class Flow:
                 if node.value is not None:
                     self._assign(node.target, node.value)
                 if isinstance(node, ast.AnnAssign):
-                    self._connect_annotation(node.target, node.annotation)
+                    self.connect_annotation(node.target, node.annotation)
             case ast.IfExp():
-                self._unite(node, node.body, node.orelse)
+                self.unite(node, node.body, node.orelse)
             case ast.BoolOp():
-                self._unite(node, *node.values)
+                self.unite(node, *node.values)
             case ast.BinOp(op=ast.Add()) if _is_text(node.left) or _is_text(node.right):
-                self._unite(node, node.left)
+                self.unite(node, node.left)
+            case ast.BinOp(op=ast.Add(), left=ast.List()) | ast.BinOp(op=ast.Add(), right=ast.List()):
+                self.unite(node, node.left, node.right)
             case ast.BinOp(op=ast.Mod()) if _is_text(node.left):
-                self._unite(node, node.left)
+                self.unite(node, node.left)
                 if isinstance(node.left, ast.Constant) and str(node.left.value).startswith("%s"):
-                    self._unite(
+                    self.unite(
                         node, *(node.right.elts[:1] if isinstance(node.right, ast.Tuple) else [node.right])
                     )
             case ast.JoinedStr(values=[ast.FormattedValue(value=value), *_]):
-                self._unite(node, value)
+                self.unite(node, value)
             case ast.Compare():
                 self._connect_comparison(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 self._connect_function(node)
             case ast.Return() if node.value is not None:
-                function = self._function_around(node)
+                function = self.function_around(node)
                 if function is not None:
-                    self._unite(("returns", function), node.value)
+                    self.unite(("returns", function), node.value)
             case ast.Call():
                 self._connect_call(node)
             case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="split" | "rsplit" | "partition"))):
-                self._unite(node, node.value)
+                self.unite(node, node.value)
+            case ast.Subscript(slice=ast.Slice()):
+                self.unite(node, node.value)  # a part of a list has the same elements
             case ast.Match():
                 for case in node.cases:
-                    for pattern in ast.walk(case.pattern):
-                        if isinstance(pattern, ast.MatchValue):
-                            self._unite(node.subject, pattern.value)
+                    self._connect_pattern(node.subject, case.pattern)
+            case _:
+                pass
+
+    def _connect_pattern(self, subject: ast.expr, pattern: ast.pattern) -> None:
+        match pattern:
+            case ast.MatchValue(value=value):
+                self.unite(subject, value)
+            case ast.MatchOr(patterns=patterns):
+                for one in patterns:
+                    self._connect_pattern(subject, one)
+            case ast.MatchAs(pattern=ast.pattern() as inner):
+                self._connect_pattern(subject, inner)
+            case ast.MatchSequence(patterns=patterns) if isinstance(subject, ast.Tuple | ast.List):
+                if len(patterns) == len(subject.elts):
+                    for item, one in zip(subject.elts, patterns, strict=True):
+                        self._connect_pattern(item, one)
             case _:
                 pass
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        self._unite(target, value)
+        self.unite(target, value)
         pairs = isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List)
         if pairs and len(target.elts) == len(value.elts):  # type: ignore[attr-defined]
             for item, part in zip(target.elts, value.elts, strict=True):  # type: ignore[attr-defined]
@@ -125,34 +146,39 @@ class Flow:
 
     def _connect_attribute(self, node: ast.Attribute) -> None:
         if node.attr == "type":  # device.type: the same word as the device itself
-            self._unite(node, node.value)
+            self.unite(node, node.value)
             return
         owner = self._classes.class_of(node.value)
         if owner is not None:
-            self._unite(node, ("attribute", self._classes.outermost(owner), node.attr))
+            self.unite(node, ("attribute", self._classes.outermost(owner), node.attr))
         elif node.attr not in _MANY_MEANINGS and self._names.qualified(node) is None:
-            self._unite(node, self.option(node.attr))
+            self.unite(node, self.option(node.attr))
 
-    def _connect_annotation(self, key: Hashable, annotation: ast.expr | None) -> None:
-        """`device: Literal["cuda", "cpu"]`: what a variable may be."""
+    def connect_annotation(self, key: Hashable, annotation: ast.expr | None) -> None:
+        """`device: Literal["cuda", "cpu"]`: what a variable may be; also by a name for such an annotation."""
         for node in ast.walk(annotation) if annotation is not None else ():
-            if isinstance(node, ast.Subscript) and (self._names.qualified(node.value) or "").endswith(
-                ".Literal"
-            ):
-                values = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-                self._unite(key, *values)
+            values = [node]
+            if isinstance(node, ast.Name):
+                values += [one.value for one in self._names.bindings(node) if one.value is not None]
+            for value in values:
+                if isinstance(value, ast.Subscript) and (self._names.qualified(value.value) or "").endswith(
+                    ".Literal"
+                ):
+                    self.unite(
+                        key, *(value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice])
+                    )
 
     def _connect_comparison(self, node: ast.Compare) -> None:
         left = node.left
         for operator, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(operator, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
                 if not any(isinstance(side, ast.Constant) and not _is_text(side) for side in (left, right)):
-                    self._unite(left, right)
+                    self.unite(left, right)
             elif isinstance(operator, ast.In | ast.NotIn):
                 if isinstance(right, ast.Tuple | ast.List | ast.Set):
-                    self._unite(left, *right.elts)
+                    self.unite(left, *right.elts)
                 elif _is_text(left):
-                    self._unite(left, right)  # "cuda" in device
+                    self.unite(left, right)  # "cuda" in device
             left = right
 
     def _connect_function(self, node: Function) -> None:
@@ -168,24 +194,24 @@ class Flow:
             if value
         ]
         for argument, default in pairs:
-            self._unite(self._variable(argument.arg, scope), default)
+            self.unite(self.variable(argument.arg, scope), default)
         for argument in (*positional, *arguments.kwonlyargs):
-            self._connect_annotation(self._variable(argument.arg, scope), argument.annotation)
+            self.connect_annotation(self.variable(argument.arg, scope), argument.annotation)
         if isinstance(node, ast.Lambda):
-            self._unite(("returns", node), node.body)
+            self.unite(("returns", node), node.body)
 
     # -- calls -------------------------------------------------------------------------------------------------
 
     def _connect_call(self, node: ast.Call) -> None:
         called = self._names.qualified(node.func)
         if called in ("torch.device", "builtins.str", "os.path.expandvars") and node.args:
-            self._unite(node, node.args[0])
+            self.unite(node, node.args[0])
         elif called == "builtins.getattr" and len(node.args) >= 2:
-            self._unite(node, *node.args[2:])
+            self.unite(node, *node.args[2:])
             if isinstance(node.args[1], ast.Constant):
-                self._unite(node, self.option(str(node.args[1].value)))
+                self.unite(node, self.option(str(node.args[1].value)))
         elif called == "os.getenv":
-            self._unite(node, *node.args[1:])
+            self.unite(node, *node.args[1:])
         elif isinstance(node.func, ast.Attribute):
             self._connect_method(node, node.func)
         function = self._classes.function_called(node)
@@ -196,36 +222,31 @@ class Flow:
         name, receiver = method.attr, method.value
         if name in _SAME_TEXT:
             # d.replace("cuda:", "") looks for a part of the text; with two words it translates one into another.
-            self._unite(node, receiver, *(node.args[:1] if sum(map(_is_word, node.args)) == 1 else []))
+            self.unite(node, receiver, *(node.args[:1] if sum(map(_is_word, node.args)) == 1 else []))
         elif name in _AFFIX and node.args:
-            self._unite(receiver, node.args[0])
+            self.unite(receiver, node.args[0])
         elif name == "format" and isinstance(receiver, ast.Constant):
             first = node.args[:1] if str(receiver.value).startswith("{") else []
-            self._unite(node, receiver, *first)
+            self.unite(node, receiver, *first)
         elif name in _DEFAULTED and len(node.args) == 2:
-            self._unite(node, node.args[1])
+            self.unite(node, node.args[1])
         elif name == "add_argument":
             self._connect_option(node)
         elif name in _EQUALITIES and len(node.args) >= 2:
-            self._unite(node.args[0], node.args[1])
+            self.unite(node.args[0], node.args[1])
 
     def _connect_option(self, node: ast.Call) -> None:
         """`parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])`."""
-        flags = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-        words = [flag for flag in flags if isinstance(flag, str)]
-        if not words:
+        name = self._classes.option_name(node)
+        if not name:
             return
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
-        long_words = [word for word in words if word.startswith("--")] or words
-        name = long_words[0].lstrip("-").replace("-", "_")
-        if isinstance(given := keywords.get("dest"), ast.Constant):
-            name = str(given.value)
         for key in ("default", "const"):
             if key in keywords:
-                self._unite(self.option(name), keywords[key])
+                self.unite(self.option(name), keywords[key])
         choices = keywords.get("choices")
         if isinstance(choices, ast.List | ast.Tuple | ast.Set):
-            self._unite(self.option(name), *choices.elts)
+            self.unite(self.option(name), *choices.elts)
 
     def _pass_arguments(self, node: ast.Call, function: Function) -> None:
         scope = self._names.scopes[function]
@@ -240,12 +261,12 @@ class Flow:
         for name, argument in zip(names, node.args, strict=False):
             if isinstance(argument, ast.Starred):
                 break
-            self._unite(self._variable(name, scope), argument)
+            self.unite(self.variable(name, scope), argument)
         for keyword in node.keywords:
             if keyword.arg in scope.bindings:
-                self._unite(self._variable(str(keyword.arg), scope), keyword.value)
+                self.unite(self.variable(str(keyword.arg), scope), keyword.value)
         if not (isinstance(function, ast.FunctionDef) and function.name == "__init__"):
-            self._unite(node, ("returns", function))
+            self.unite(node, ("returns", function))
 
     def _through_class(self, node: ast.Call) -> bool:
         """Whether this is `Class.method(instance, ...)`."""
@@ -260,13 +281,13 @@ class Flow:
 
     # -- keys --------------------------------------------------------------------------------------------------
 
-    def _variable(self, name: str, scope: Scope) -> Hashable:
+    def variable(self, name: str, scope: Scope) -> Hashable:
         owner = scope.owner(name)
         if owner is not None and isinstance(owner.node, ast.ClassDef):
             return ("attribute", self._classes.outermost(owner.node), name)
         return ("variable", owner, name)
 
-    def _function_around(self, node: ast.AST) -> Function | None:
+    def function_around(self, node: ast.AST) -> Function | None:
         for above in self._names.ancestors(node):
             if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return above
@@ -275,41 +296,87 @@ class Flow:
     def _connect_elements(self, node: ast.AST) -> None:
         match node:
             case ast.Dict():
-                container = self.find(node)
-                for key, value in zip(node.keys, node.values, strict=True):
-                    if key is not None:
-                        self._unite(key, ("keys", container))
-                    if isinstance(key, ast.Constant):
-                        self._unite(value, ("item", container, key.value))
-                if node.values and all(map(_is_choice, node.values)):
-                    self._unite(("values", container), *node.values)
+                self._connect_dict(node)
             case ast.List(ctx=ast.Load()) | ast.Tuple(ctx=ast.Load()) | ast.Set() if (
                 node.elts and not self._is_filled_in(node)
             ):
-                self._unite(("elements", self.find(node)), *node.elts)
+                container = self.find(node)
+                self.unite(("elements", container), *node.elts)
+                if all(map(is_choice, node.elts)):
+                    self.unite(("values", container), *node.elts)
+                for index, item in enumerate(node.elts):
+                    self.unite(("item", container, index), item)
             case ast.For() | ast.AsyncFor() | ast.comprehension():
-                self._unite(node.target, ("elements", self.find(node.iter)))
+                self._connect_loop(node.target, node.iter)
+            case ast.Yield() if node.value is not None:
+                function = self.function_around(node)
+                if function is not None:
+                    self.unite(("elements", self.find(("returns", function))), node.value)
             case ast.Subscript(slice=ast.Constant(value=str(word))):
-                self._unite(node, ("item", self.find(node.value), word))
+                container = self.find(node.value)
+                self.unite(node, ("item", container, word))
+                self.unite(node.slice, ("keys", container))
+            case ast.Subscript(slice=ast.Constant(value=int(index))):
+                container = self.find(node.value)
+                uniform = container in self._uniform
+                self.unite(node, ("elements", container) if uniform else ("item", container, index))
             case ast.Subscript() if not isinstance(node.slice, ast.Slice | ast.Tuple | ast.Constant):
-                self._unite(node.slice, ("keys", self.find(node.value)))
-                self._unite(node, ("values", self.find(node.value)))
-            case ast.Call(func=ast.Attribute(attr="get", value=value), args=[key, *_]):
-                self._unite(key, ("keys", self.find(value)))
+                self.unite(node.slice, ("keys", self.find(node.value)))
+                self.unite(node, ("values", self.find(node.value)))
+            case ast.Call(func=ast.Attribute(attr="get" | "pop" | "setdefault", value=value), args=[key, *_]):
                 container = self.find(value)
+                self.unite(key, ("keys", container))
                 constant = isinstance(key, ast.Constant)
-                self._unite(node, ("item", container, key.value) if constant else ("values", container))  # type: ignore[attr-defined]
+                self.unite(node, ("item", container, key.value) if constant else ("values", container))  # type: ignore[attr-defined]
+            case ast.Call(func=ast.Attribute(attr="keys", value=value), args=[]):
+                self.unite(("elements", self.find(node)), ("keys", self.find(value)))
+            case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted" | "set" | "reversed"), args=[value]):
+                self.unite(node, value)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                self._unite(("elements", self.find(node)), node.elt)
+                container = self.find(node)
+                self._uniform.add(container)
+                self.unite(("elements", container), ("values", container), node.elt)
+            case ast.DictComp():
+                self.unite(("keys", self.find(node)), ("elements", self.find(node)), node.key)
+                self.unite(("values", self.find(node)), node.value)
             case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
                 for keyword in keywords:
-                    self._unite(keyword.value, ("item", self.find(node), keyword.arg))
+                    self.unite(keyword.value, ("item", self.find(node), keyword.arg))
             case ast.Compare(
                 ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() | ast.Attribute() as right]
             ):
-                self._unite(node.left, ("elements", self.find(right)))
+                self.unite(node.left, ("elements", self.find(right)))
             case _:
                 pass
+
+    def _connect_dict(self, node: ast.Dict) -> None:
+        container = self.find(node)
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is not None:
+                # `for key in d` and `key in d` mean its keys
+                self.unite(("keys", container), ("elements", container), key)
+            if isinstance(key, ast.Constant):
+                self.unite(value, ("item", container, key.value))
+        if node.values and all(map(is_choice, node.values)):
+            self.unite(("values", container), *node.values)
+
+    def _connect_loop(self, target: ast.expr, values: ast.expr) -> None:
+        """`for x in values`, `for key, value in d.items()`, `for index, x in enumerate(values)`."""
+        match target, values:
+            case ast.Tuple(elts=[key, value]), ast.Call(
+                func=ast.Attribute(attr="items", value=table), args=[]
+            ):
+                self.unite(key, ("keys", self.find(table)))
+                self.unite(value, ("values", self.find(table)))
+            case ast.Tuple(elts=[_, item]), ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]):
+                self.unite(item, ("elements", self.find(inner)))
+            case ast.Tuple(elts=items), ast.Call(func=ast.Name(id="zip"), args=inner) if len(items) == len(
+                inner
+            ):
+                for item, one in zip(items, inner, strict=True):
+                    self.unite(item, ("elements", self.find(one)))
+            case _:
+                self.unite(target, ("elements", self.find(values)))
 
 
 def _is_word(node: ast.expr) -> bool:
@@ -319,7 +386,7 @@ def _is_word(node: ast.expr) -> bool:
     )
 
 
-def _is_choice(node: ast.expr) -> bool:
+def is_choice(node: ast.expr) -> bool:
     return (
         isinstance(node, ast.Constant)
         and isinstance(node.value, str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -28,6 +29,18 @@ class Imports:
         if _USES.search(data) and _USES.search(_COMMENT.sub(b"", data)):
             self._using.add(name)
 
+    def importers(self) -> dict[str, set[str]]:
+        """For each file the files of the project that import it."""
+        found: dict[str, set[str]] = {}
+        for name, targets in self._edges.items():
+            for target in targets:
+                found.setdefault(target, set()).add(name)
+        return found
+
+    @functools.cached_property
+    def _edges(self) -> dict[str, set[str]]:
+        return self.edges()
+
     def edges(self) -> dict[str, set[str]]:
         """For each file the files of the project that it imports."""
         index: dict[str, list[PurePosixPath]] = {}
@@ -44,10 +57,7 @@ class Imports:
 
     def leading(self) -> frozenset[str]:
         """The files that import, directly or through others, one that uses CUDA."""
-        importers: dict[str, set[str]] = {}
-        for name, targets in self.edges().items():
-            for target in targets:
-                importers.setdefault(target, set()).add(name)
+        importers = self.importers()
         found: set[str] = set()
         waiting = [*self._using]
         while waiting:
@@ -58,7 +68,7 @@ class Imports:
 
     def imported(self) -> frozenset[str]:
         """The files that another file imports."""
-        return frozenset(target for targets in self.edges().values() for target in targets)
+        return frozenset(target for targets in self._edges.values() for target in targets)
 
     def tops(self) -> dict[str, tuple[str, ...]]:
         """For each word that may begin the name of a module the folders in which such a module or package lies."""

@@ -37,6 +37,7 @@ class Outside:
         self._places = list(dict.fromkeys((self._root, whole, whole / "src")))
         self._modules: dict[Path, Module | None] = {}
         self._exists: dict[Path, bool] = {}
+        self._found: dict[tuple[str, str], tuple[str, tuple[str, ...]] | None] = {}
 
     def meanings(
         self, importer: Module, name: str, depth: int = 0
@@ -83,6 +84,15 @@ class Outside:
                 return found
         return self._installed(words) if words[0] not in sys.stdlib_module_names else None
 
+    def find(self, importer: str, name: str) -> tuple[str, tuple[str, ...]] | None:
+        """As `resolve`, for files of the project only, named as in findings."""
+        key = (str((self._root / importer).parent), name)
+        if key not in self._found:
+            found = self.resolve(importer, name) if name else None
+            own = found is not None and found[0].is_relative_to(self._root)
+            self._found[key] = (self._name(found[0]), tuple(found[1])) if found is not None and own else None
+        return self._found[key]
+
     def is_projects(self, importer: str, name: str) -> bool:
         """Whether a module of the dotted `name` is a file of the project."""
         found = self.resolve(importer, name)
@@ -126,8 +136,11 @@ class Outside:
             self._modules[path] = self._parse(path, importer)
         return self._modules[path]
 
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._root).as_posix() if path.is_relative_to(self._root) else str(path)
+
     def _parse(self, path: Path, importer: Module) -> Module | None:
-        name = path.relative_to(self._root).as_posix() if path.is_relative_to(self._root) else str(path)
+        name = self._name(path)
         try:
             if path.stat().st_size > _LARGEST:
                 return None

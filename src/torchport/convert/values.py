@@ -1,0 +1,188 @@
+"""Values that several files of a project have: what one file knows of them, all come to know.
+
+A device that `config.py` names and `train.py` hands to torch is proven by the second and written in the first. Each
+file that may hold a part of such a value is looked at by itself (`survey`), in the worker processes; what they found is
+put together here (`Joined`), in one union of all their classes of values, and handed back by file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Hashable, Iterable, Mapping
+
+from torchport.knowledge.arguments import role
+from torchport.rules import device_string, nccl_backend
+from torchport.rules.roles import Proof, Roles
+from torchport.source.definitions import Definitions, Known
+from torchport.source.links import Key, aliases, links, stars
+from torchport.source.module import Module
+
+# Files in which a value may begin: those that spell out a device or a backend.
+SPELLS = re.compile(rb"""['"](?:cuda['":%{]|nccl['"])""")
+_ROLES = ("device", "backend")
+_LONGEST_CHAIN = 20  # re-exports on the way of a name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """One value of a file: its keys in the project, how well it is known to be a device and a backend, whether a
+    CUDA word of it is spelled out in the file, and whether one of those cannot be edited."""
+
+    keys: tuple[Key, ...]
+    proofs: tuple[Proof, ...]
+    spelled: bool = False
+    fixed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Survey:
+    """What one file knows of values that it shares with others."""
+
+    path: str
+    groups: tuple[Group, ...] = ()
+    aliases: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    stars: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()
+
+
+def survey(path: str, data: bytes, project: Definitions) -> Survey:
+    """Look at one Python file; a file that cannot be parsed knows nothing."""
+    try:
+        module = Module(path, data, project)
+        keys: dict[Hashable, set[Key]] = {}
+        for value, key in links(module):
+            keys.setdefault(module.flow.find(value), set()).add(key)
+        roles = [Roles(module, role(name)) for name in _ROLES]
+        literals = [*device_string.literals(module), *nccl_backend.literals(module)]
+        spelled = {module.flow.find(node) for node, _ in literals}
+        fixed = {module.flow.find(node) for node, edit in literals if edit is None}
+        groups = [
+            Group(
+                tuple(sorted(found, key=str)),
+                tuple(one.proof_of(root) for one in roles),
+                root in spelled,
+                root in fixed,
+            )
+            for root, found in keys.items()
+        ]
+    except Exception:  # what cannot be parsed, and a mistake of ours, are findings when the file is converted
+        return Survey(path)
+    names = frozenset(module.names.scopes[module.tree].bindings)
+    return Survey(
+        path,
+        tuple(one for one in groups if one.spelled or any(one.proofs) or len(one.keys) > 1),
+        aliases(module),
+        tuple(stars(module)),
+        names,
+    )
+
+
+class Joined:
+    """The values of all files that were looked at, each once."""
+
+    def __init__(self, surveys: Iterable[Survey]) -> None:
+        self._surveys = {one.path: one for one in surveys}
+        self._parent: dict[Key, Key] = {}
+        for one in self._surveys.values():
+            for group in one.groups:
+                first, *rest = [self._canonical(key) for key in group.keys]
+                for key in rest:
+                    # What is known by a name alone is not the same value in all files.
+                    if first[0] != "option" and key[0] != "option":
+                        self._unite(first, key)
+                    elif first[0] == "option":
+                        first = key
+        self._known: dict[Key, list[Known]] = {}
+        for one in self._surveys.values():
+            for group in one.groups:
+                for root in {self._find(self._canonical(key)) for key in group.keys}:
+                    self._known.setdefault(root, []).append(_known(group))
+
+    def of(self, path: str) -> dict[Key, Known]:
+        """What the other files know of the values of one file, by their keys there."""
+        found = {}
+        for group in self._surveys[path].groups if path in self._surveys else ():
+            for key in group.keys:
+                known = self._known.get(self._find(self._canonical(key)), [])
+                device, backend = (
+                    max((one.proofs[index] for one in known), default=Proof.NONE) for index in range(2)
+                )
+                if key[0] == "option":  # only the name says that it is the same
+                    device, backend = min(device, Proof.NAMED), min(backend, Proof.NAMED)
+                    fixed = False
+                else:
+                    fixed = any(one.fixed for one in known)
+                if device or backend or fixed:
+                    found[key] = Known((device, backend), fixed)
+        return found
+
+    def open(self) -> set[Key]:
+        """The keys of values that are spelled out somewhere: other files that know one of them matter."""
+        groups = [
+            (one, group, {self._find(self._canonical(key)) for key in group.keys})
+            for one in self._surveys.values()
+            for group in one.groups
+        ]
+        spelled: set[Key] = set().union(*(roots for _, group, roots in groups if group.spelled))
+        found = {key for _, group, roots in groups if roots & spelled for key in group.keys} | spelled
+        for one in self._surveys.values():  # what `import *` brings into a file can be imported from it
+            found |= {(key[0], one.path, *key[2:]) for key in found if len(key) > 2 and key[1] in one.stars}
+        return found
+
+    def _canonical(self, key: Key) -> Key:
+        """The key in the file that defines the name, through re-exports."""
+        for _ in range(_LONGEST_CHAIN):
+            if key[0] == "option" or len(key) < 3:
+                return key
+            kind, path, word, *rest = key
+            one = self._surveys.get(str(path))
+            if one is None:
+                return key
+            if word in one.aliases:
+                key = (kind, *one.aliases[str(word)], *rest)
+            elif word not in one.names and one.stars:
+                star = next((star for star in one.stars if self._provides(star, str(word))), one.stars[0])
+                key = (kind, star, word, *rest)
+            else:
+                return key
+        return key
+
+    def _provides(self, path: str, word: str) -> bool:
+        one = self._surveys.get(path)
+        return one is not None and (word in one.names or bool(one.stars))
+
+    def _find(self, key: Key) -> Key:
+        root = key
+        while (above := self._parent.get(root, root)) != root:
+            root = above
+        self._parent[key] = root
+        return root
+
+    def _unite(self, one: Key, other: Key) -> None:
+        self._parent[self._find(one)] = self._find(other)
+
+
+def _known(group: Group) -> Known:
+    device, backend = group.proofs
+    return Known((device, backend), group.fixed)
+
+
+def readers(keys: Iterable[Key], importers: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """For each file that may know one of the keys the words by which it would name it.
+
+    `importers` are the files that import a file. What a key says of its own file, that file knows.
+    """
+    found: dict[str, set[str]] = {}
+    for key in keys:
+        if key[0] == "option":
+            found.setdefault("", set()).add(str(key[1]))
+            continue
+        path, words = str(key[1]), [word for word in key[2:] if isinstance(word, str)]
+        if not words:
+            continue
+        found.setdefault(path, set()).add("")
+        last = words[-1] if key[0] == "name" else words[min(1, len(words) - 1) if len(words) > 2 else 0]
+        for importer in importers.get(path, ()):
+            found.setdefault(importer, set()).update({last, words[0]})
+    return found
