@@ -19,7 +19,8 @@ from torchport.source.names import Scope
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """One insertion at module level, where the file needs torch_npu itself.
 
-    It was changed and imports torch, or it is started and imports modules of the project that use the NPU.
+    It was changed and imports torch, or moves what other modules make; or it is started and imports modules of the
+    project that use the NPU.
     """
     if style is not Style.NPU or lightning_accelerator.brings_torch_npu(module, style):
         return
@@ -28,7 +29,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         return
     starts = _starts_library(module)
     if not starts:
-        if not _imports_torch(module):
+        if not _imports_torch(module) and not _moves_what_others_make(module):
             return
         if not any(map(_needs_npu, body)) and (_brings_npu(module, style) or not _is_needed(module)):
             return
@@ -78,6 +79,28 @@ def _is_run(module: Module) -> bool:
         or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call))
         or (isinstance(statement, ast.Assign | ast.AnnAssign) and _computes(module, statement.value))
         for statement in module.tree.body
+    )
+
+
+def _moves_what_others_make(module: Module) -> bool:
+    """Whether a file that does not import torch is started and moves what it has from others: `Net().cuda()`."""
+    if not (_is_entry(module) or _is_run(module) or _asks_while_imported(module)):
+        return False
+    roots = {binding.target.partition(".")[0] for binding in module.names.imports()}
+    return not roots <= sys.stdlib_module_names and any(
+        isinstance(call.func, ast.Attribute)
+        and (call.func.attr == "cuda" or (call.func.attr == "to" and _spells_cuda(call)))
+        and module.qualified(call.func) is None
+        for call in module.all(ast.Call)
+    )
+
+
+def _spells_cuda(call: ast.Call) -> bool:
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return any(
+        isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.startswith("cuda")
+        for value in values
+        for part in ast.walk(value)
     )
 
 
@@ -283,6 +306,8 @@ RULE = Rule(
          "import torch\nimport torch_npu\nfrom torch_npu.npu.amp import autocast\n"
          "from torch_npu.profiler import ProfilerActivity as A\n"
          "import torch.profiler as p\ntorch_npu.profiler.profile(activities=[A.NPU])\n"),
+        ("import os\nimport timm\nnet = timm.create_model('x').cuda()\n",
+         "import torch_npu\nimport os\nimport timm\nnet = timm.create_model('x').npu()\n"),
         ("import torch\nimport torch_npu\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
     ),
     unchanged=(
@@ -293,6 +318,7 @@ RULE = Rule(
         "import mytorchutils\nx = 1\n",
         "from . import torch\n",
         "import os\n",
+        "from model import Net\nnet = Net()\n",
         "import torch\nimport torch_npu\nx.npu()\n",
         "from torch import nn\n",
     ),
