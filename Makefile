@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check models ports distributed kills exits libraries conformance upstream mutation verdict corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check models ports distributed kills exits libraries conformance upstream mutation verdict blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -91,6 +91,9 @@ mutation: setup ## faults put into the kernels, and how many the tests notice (3
 
 verdict: setup ## 20 scripts, and each with a dozen faults put into its port: does `port` tell them apart? (half an hour)
 	$(BIN)/python tests/verdict/run.py --jobs $(JOBS)
+
+blind: setup ## 219 small cases of everyday code: what analyse and convert make of each line (CASES="amp devices" for some; RUNS=1 runs them)
+	$(BIN)/python tests/blind/run.py $(if $(CASES),--cases $(CASES)) $(if $(RUNS),--runs)
 
 libraries: setup build/libraries/.installed ## scripts with accelerate, diffusers, lightning, timm, transformers, ultralytics
 	$(BIN)/python -m pytest -o timeout=600 tests/libraries
