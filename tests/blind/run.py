@@ -27,7 +27,7 @@ from scoring import Verdict, Word, judge_case, markdown, table
 HERE = Path(__file__).parent
 STATUS = HERE / "status.json"
 RIGHT, FALSE = 0.97, 5  # the share of right lines at least, false findings at most
-RAN, REDIRECTED = 0.95, 1.0  # the shares of cases that run at least: converted, and unmodified
+WAYS = {"converted": 0.95, "redirected": 1.0}  # in which a case runs, and the share of cases that have to
 
 
 def main() -> int:
@@ -64,6 +64,10 @@ def main() -> int:
     found = summary(verdicts, runs, len(cases))
     stored = json.loads(options.store.read_text()) if options.store.exists() else {}
     if options.update:
+        found = {
+            **{way: stored[way] for way in WAYS if way in stored},
+            **found,
+        }  # what was not run keeps its figures
         options.store.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
     if options.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
@@ -99,7 +103,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         codes = f"  [{' '.join(one['said'])}]" if one["said"] else ""
         where = f"{one['category']}/{one['case']}/{one['path']}:{one['line']}"
         yield f"{one['word']:14} {where}  {one['text'].strip()}{became}{codes}"
-    for way in ("converted", "redirected"):
+    for way in WAYS:
         if way in found:
             yield f"{way}: {found[way]['ran']} of {found[way]['cases']} ran"
             for name, said in found[way]["failed"].items():
@@ -115,7 +119,7 @@ def failed_bars(found: Mapping[str, Any]) -> Iterator[str]:
     for word, most in ((Word.SILENT, 0), (Word.WRONG, 0), (Word.FALSE, FALSE), (Word.CRASH, 0)):
         if row[word] > most:
             yield f"{word.value}: {row[word]}, at most {most}"
-    for way, share in (("converted", RAN), ("redirected", REDIRECTED)):
+    for way, share in WAYS.items():
         if way in found and found[way]["ran"] < share * found[way]["cases"]:
             yield f"{way}: {found[way]['ran']} of {found[way]['cases']} ran"
 
@@ -128,7 +132,7 @@ def worse(stored: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
         was = before.get(_place(one), Word.RIGHT.value)
         if order.index(Word(one["word"])) > order.index(Word(was)):
             yield f"{one['case']}/{one['path']}:{one['line']}: {was} -> {one['word']}"
-    for way in ("converted", "redirected"):
+    for way in WAYS:
         if way in stored and way in found:
             for name in found[way]["failed"].keys() - stored[way]["failed"].keys():
                 yield f"{name}: ran {way}, and does not now"
