@@ -65,6 +65,16 @@ def test_the_generated_launcher_runs_as_written(tmp_path: Path) -> None:
     assert ended.stdout == SAYS
 
 
+def test_the_generated_launcher_finds_the_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `vnpu env` alone: the devices are no files in /dev."""
+    for name in ("NPROC_PER_NODE", "ASCEND_RT_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "train.py").write_text("import os\nprint(os.environ['WORLD_SIZE'], end='')\n")
+    launcher("train.py").write(place := tmp_path / LAUNCHER)
+    ended = finish([str(place)], VNPU_DEVICES="3", MASTER_PORT=str(_free_port()))
+    assert ended.stdout == "333"
+
+
 def test_a_script_for_one_gpu_runs_on_two_npus(tmp_path: Path) -> None:
     """Only the loader that is trained on is shared out, and each process trains on its own device."""
     script = SCRIPT.with_name("single_card.py")

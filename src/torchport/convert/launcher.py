@@ -27,9 +27,13 @@ if [[ -z "${{NPROC_PER_NODE:-}}" ]]; then
     devices=(/dev/davinci[0-9]*)
   fi
   NPROC_PER_NODE=${{#devices[@]}}
+  if (( NPROC_PER_NODE == 0 )); then  # a device that is no file: torch_npu knows
+    ask='import torch, torch_npu; print(torch.npu.device_count())'
+    NPROC_PER_NODE=$(python -c "$ask" 2>/dev/null | tail -n 1) || NPROC_PER_NODE=0
+  fi
 fi
-if (( NPROC_PER_NODE < 1 )); then
-  echo "no NPU found in /dev; set NPROC_PER_NODE to the number of processes" >&2
+if ! [[ "$NPROC_PER_NODE" =~ ^[1-9][0-9]*$ ]]; then
+  echo "no NPU found, neither in /dev nor by torch_npu; set NPROC_PER_NODE to the number of processes" >&2
   exit 2
 fi
 
