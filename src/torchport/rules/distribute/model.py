@@ -22,6 +22,13 @@ _SAME = frozenset(
         "share_memory", "compile", "__call__", "__class__", "__name__", "__dict__",
     }
 )  # fmt: skip
+# What keeps or copies the whole of a module: in a file or a copy the wrapper has no processes.
+_WHOLE = frozenset(
+    {
+        "torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "copy.deepcopy", "torch.jit.script",
+        "torch.jit.trace", "torch.onnx.export", "torch.export.export",
+    }
+)  # fmt: skip
 
 
 def check(script: Script) -> Iterator[Finding]:
@@ -159,19 +166,38 @@ def _inner(script: Script, name: str, last: ast.stmt) -> Iterator[Finding]:
     if model is None:
         return
     here = script.names.scope_of(model)
-    for node in script.all(ast.Attribute):
-        if node.attr in _SAME or not script.flow.same(node.value, model) or not _is_name(node.value):
+    asked = [(node.value, node, f"{node.attr} is asked of the model inside the wrapper")
+             for node in script.all(ast.Attribute) if node.attr not in _SAME]  # fmt: skip
+    for value, node, message in (*asked, *_kept_whole(script)):
+        if not script.flow.same(value, model) or not _is_name(value):
             continue
         same_scope = script.names.scope_of(node) is here
-        start = script.text.span(node.value)[1]
+        start = script.text.span(value)[1]
         if same_scope and start <= end:
             continue
         edit = Edit(start, start, b".module")
         yield RULE.finding(
-            script, node, f"{node.attr} is asked of the model inside the wrapper", [edit],
+            script, node, message, [edit],
             hint="" if same_scope else "This function has to be called with the wrapped model only.",
             safety=Safety.SAFE if same_scope else Safety.REVIEW,
         )  # fmt: skip
+
+
+def _kept_whole(script: Script) -> Iterator[tuple[ast.expr, ast.expr, str]]:
+    """Every value that a call keeps or copies as it is, alone or in a literal, and what to say of it."""
+    for call in script.all(ast.Call):
+        name = script.qualified(call.func)
+        if name not in _WHOLE:
+            continue
+        waiting = [*call.args, *(keyword.value for keyword in call.keywords)]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, ast.Dict):
+                waiting += value.values
+            elif isinstance(value, ast.List | ast.Tuple):
+                waiting += value.elts
+            elif isinstance(value, ast.Name | ast.Attribute):
+                yield value, value, f"{name} is given the model inside the wrapper"
 
 
 def _is_name(node: ast.expr) -> bool:
@@ -201,6 +227,10 @@ RULE = Rule(
          f"def save(m):\n    store(m.module.state_dict())\nmodel = Net()\nmodel.cuda()\n{_WRAP}save(model)\n"),
         ("import torch\nnet = Net()\nif many:\n    net = torch.nn.DataParallel(net)\nnet.to(device)\n",
          f"import torch\nnet = Net()\nif many:\n    pass\nnet.to(device)\nnet = {_DDP}(net, {_DEVICE})\n"),
+        ("import copy, torch\nmodel = Net().cuda()\nema = copy.deepcopy(model)\nema.state_dict()\n"
+         "torch.save({'m': model, 'n': [1]}, p)\n",
+         f"import copy, torch\nmodel = Net().cuda()\n{_WRAP}ema = copy.deepcopy(model.module)\nema.state_dict()\n"
+         "torch.save({'m': model.module, 'n': [1]}, p)\n"),
         ("class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
          "        self.net.load_state_dict(x)\n",
          "class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
@@ -212,6 +242,7 @@ RULE = Rule(
         "def a():\n    model = Net().cuda()\ndef b():\n    model = Net().cuda()\n",
         "import torch\nmodel = make(torch.nn.DataParallel(net))\nnet.cuda()\nmodel = torch.nn.DataParallel(*x)\n",
         "def f(model):\n    model.cuda()\n",
+        "import torch\nmodel = Net()\ntorch.save(model, p)\n",
         "def f(model):\n    a = model.cuda()\n    b = model.to(device)\n",
     ),
 )  # fmt: skip
