@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchport.findings import Safety
+from torchport.findings import Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.rules.distribute import distribution_rules
 from torchport.rules.distribute.script import Script
@@ -47,3 +47,32 @@ def test_without_a_proof_there_is_a_finding() -> None:
         said[rule.code] += len(findings)
     assert said["TP211"] >= 5
     assert said["TP212"] >= 1
+
+
+LOADERS = """\
+from torch.utils.data import DataLoader
+train, test = DataLoader(a, shuffle=True), DataLoader(b)
+def on_device(batches, limit=None):
+    for x in batches:
+        yield x.cuda()
+for x in on_device(train):
+    loss(x).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("reads_test", "said"),
+    [
+        ("", ["no loop of this file runs over it"]),
+        ("print(sum(model(x) for x in test))\n", []),
+        ("print([model(x) for x in on_device(test, limit=3)])\n", []),
+        ("def more():\n    yield from on_device(test)\nfor x in more():\n    model(x)\n", []),
+    ],
+)
+def test_generators_and_comprehensions_are_loops(reads_test: str, said: list[str]) -> None:
+    (rule,) = (one for one in distribution_rules() if one.code == "TP211")
+    findings = list(rule.check(Script("a.py", (LOADERS + reads_test).encode(), "model"), Style.NPU))
+    assert [one.message.rpartition(": ")[2] for one in findings if one.severity is Severity.WARNING] == said
+    (edit,) = [one for one in findings if one.fix]
+    assert edit.location and edit.location.line == 2 and edit.safety is Safety.SAFE

@@ -205,6 +205,16 @@ def run(loader, optimizer=None):
             loss(x).backward()
             optimizer.step()
 """
+_MOVED = """\
+def moved(batches):
+    for x in batches:
+        yield x.cuda()
+def run(batches, train):
+    for x in moved(batches):
+        if train:
+            loss(x).backward()
+            optimizer.step()
+"""
 _PHASES = """\
 for phase in ['train', 'val']:
     for x in loaders[phase]:
@@ -263,6 +273,8 @@ RULE = Rule(
          f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n",
          f"{_IMPORT}def make(data, train):\n    return DataLoader(data, sampler={_SAMPLER}(data) if train else None)\n"
          f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n"),
+        (f"{_IMPORT}{_MOVED}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, True)\nrun(b, False)\n",
+         f"{_IMPORT}{_MOVED}a, b = DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\nrun(a, True)\nrun(b, False)\n"),
         (f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b)\n",
          f"{_IMPORT}{_RUN}a, b = DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\nrun(a, make())\nrun(b)\n"),
         (f"{_IMPORT}loaders = {{'train': DataLoader(d, shuffle=True), 'val': DataLoader(e)}}\n{_PHASES}",
@@ -274,6 +286,8 @@ RULE = Rule(
         f"{_IMPORT}loaders = {{'train': DataLoader(d, shuffle=True), 'val': DataLoader(e)}}\n"
         "for x in loaders['val']:\n    model(x)\n",
         f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b, make())\n",
+        f"{_IMPORT}{_MOVED}a = DataLoader(d, shuffle=True)\nrun(a, False)\n",
+        f"{_IMPORT}a = DataLoader(d, shuffle=True)\nn = sum(len(x) for x in a)\n",
         f"{_IMPORT}loaders = {{x: DataLoader(sets[x], shuffle=True) for x in ['train', 'val']}}\n"
         "for phase in ['train', 'val']:\n    for x in loaders[phase]:\n        if phase == 'train':\n"
         "            loss(x).backward()\n            o.step()\n",

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from torchport.findings import Edit
 from torchport.source.definitions import Definitions
@@ -32,22 +32,29 @@ _UNKNOWN = object()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """One way in which a place is reached: the call that runs its function, and what is known of its variables."""
+    """One way in which a place is reached: the call that runs its function, and what is known of its variables.
+
+    `outer` is the way in which the call itself is reached, where that is known.
+    """
 
     call: ast.Call | None = None
     known: Known = dataclasses.field(default_factory=dict)
+    outer: Context | None = None
+
+
+Loop = ast.For | ast.AsyncFor | ast.comprehension
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchLoop:
-    """A loop over loaders, as one call of its function runs it.
+    """A loop over loaders, as one call of its function runs it; none in a generator, which is a part of another loop.
 
     `trains`: its body calls `backward` and `step`; `always`: `backward` under no condition that is left open.
     `made` are the loaders with the call that gives each: that of DataLoader itself, or of the function that has it.
     `call` runs the function that the loop stands in; None at module level and where nothing calls it.
     """
 
-    node: ast.For | ast.AsyncFor
+    node: Loop
     call: ast.Call | None
     made: frozenset[tuple[ast.Call, ast.Call]]
     trains: bool
@@ -88,13 +95,14 @@ class Script(Module):
     @functools.cached_property
     def batch_loops(self) -> tuple[BatchLoop, ...]:
         """Every loop over a loader of this file, once for each call of its function that brings another loader."""
-        loops: list[ast.For | ast.AsyncFor] = [*self.all(ast.For), *self.all(ast.AsyncFor)]
+        loops: list[Loop] = [*self.all(ast.For), *self.all(ast.AsyncFor), *self.all(ast.comprehension)]
         return tuple(dict.fromkeys(found for loop in loops for found in self._as_called(loop)))
 
-    def _as_called(self, loop: ast.For | ast.AsyncFor) -> Iterator[BatchLoop]:
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        around = next((above for above in self.names.ancestors(loop) if isinstance(above, functions)), None)
+    def _as_called(self, loop: Loop) -> Iterator[BatchLoop]:
+        around = self._function_around(loop)
         calls = [call for call, function in self.calls if function is around] if around else []
+        if calls and loop.iter in self._yielded(around):
+            return
         phases = [
             above
             for above in self.names.ancestors(loop)
@@ -106,13 +114,36 @@ class Script(Module):
             known |= {target.id: word for target, word in chosen if isinstance(target, ast.Name)}
             made = frozenset(self._sources(loop.iter, set(), Context(call, known)))
             if made:
-                names = list(self._calls(loop.body, False, (), known))
+                names = list(self._calls(self._body(loop), False, (), known))
                 backward = [sure for name, sure in names if name == "backward"]
                 steps = any(name == "step" for name, _ in names)
                 yield BatchLoop(loop, call, made, bool(backward) and steps, any(backward))
 
+    def _function_around(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        return next((above for above in self.names.ancestors(node) if isinstance(above, functions)), None)
+
+    def _body(self, loop: Loop) -> Sequence[ast.AST]:
+        """What runs for each element."""
+        if not isinstance(loop, ast.comprehension):
+            return loop.body
+        whole = self.parent(loop)
+        made = [whole.key, whole.value] if isinstance(whole, ast.DictComp) else [whole.elt]  # type: ignore[union-attr]
+        return [*loop.ifs, *made]
+
+    def _yielded(self, function: Function | None) -> list[ast.expr]:
+        """What a generator iterates over to yield: of its loops in which it yields, and of `yield from`."""
+        found: list[ast.expr] = []
+        for one in ast.walk(function) if function is not None else ():
+            if not isinstance(one, ast.Yield | ast.YieldFrom) or self._function_around(one) is not function:
+                continue
+            found += [one.value] if isinstance(one, ast.YieldFrom) else []
+            around = itertools.takewhile(lambda above: above is not function, self.names.ancestors(one))
+            found += [above.iter for above in around if isinstance(above, ast.For | ast.AsyncFor)]
+        return found
+
     def _calls(
-        self, body: list[ast.stmt], conditional: bool, inside: tuple[Function, ...], known: Known
+        self, body: Sequence[ast.AST], conditional: bool, inside: tuple[Function, ...], known: Known
     ) -> Iterator[tuple[str, bool]]:
         """Names of the methods that the statements call, through functions of this file, and whether always."""
         for node in itertools.chain.from_iterable(map(ast.walk, body)):
@@ -221,7 +252,7 @@ class Script(Module):
             yield from self._sources(node.value, seen, where)
         elif isinstance(node, ast.Name):
             for binding in self.names.bindings(node):
-                outside = Context() if binding.how is Binds.PARAMETER else where
+                outside = (where.outer or Context()) if binding.how is Binds.PARAMETER else where
                 for value in self._values(node, binding, where.call):
                     yield from self._sources(value, seen, outside)
         elif isinstance(node, ast.Attribute):
@@ -250,6 +281,15 @@ class Script(Module):
         elif self.qualified(node.func) in _PASSES_ON:
             for argument in node.args:
                 yield from self._sources(argument, seen, where)
+        elif yielded := self._yielded(function := self.classes.function_called(node)):
+            assert function is not None
+            inside = Context(node, self.known(node, function, where.known), where)
+            for value in yielded:
+                for loader, call in self._sources(value, set(seen), inside):
+                    yield (
+                        loader,
+                        node if call is loader and self._function_around(loader) is function else call,
+                    )
         else:
             for value in self._returned(node):
                 # Another call of the function gives another loader, so what is seen in this one is its own.
