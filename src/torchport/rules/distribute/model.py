@@ -65,6 +65,21 @@ def check(script: Script) -> Iterator[Finding]:
     yield from _inner(script, name, last)
 
 
+def wrapping(script: Script) -> tuple[ast.expr, ast.stmt] | None:
+    """The model as the statement names it after which it is wrapped, and that statement; None where it is not."""
+    moves = [statement for statement in _statements(script) if _moves(script, statement, script.model)]
+    if len({script.names.scope_of(statement) for statement in moves}) != 1:
+        return None
+    name, last = _last(script, moves, script.model)
+    model = _named(last, name) if last is not None else None
+    return (model, last) if model is not None and last is not None else None
+
+
+def _named(statement: ast.stmt, name: str) -> ast.expr | None:
+    parts = (node for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Attribute))
+    return next((node for node in parts if ast.unparse(node) == name), None)
+
+
 def _wrapped(script: Script, name: str, last: ast.stmt) -> Edit | None:
     return script.insert_after(last, f"{name} = {_DDP}({name}, {_DEVICE})")
 
@@ -161,8 +176,7 @@ def _last(script: Script, moves: list[ast.stmt], model: str) -> tuple[str, ast.s
 def _inner(script: Script, name: str, last: ast.stmt) -> Iterator[Finding]:
     """What is meant of the model itself: its state, and names that torch.nn.Module does not have."""
     end = script.text.span(last)[1]
-    wrapped = [node for node in ast.walk(last) if isinstance(node, ast.Name | ast.Attribute)]
-    model = next((node for node in wrapped if ast.unparse(node) == name), None)
+    model = _named(last, name)
     if model is None:
         return
     here = script.names.scope_of(model)
