@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from torchport.cli import main
-from torchport.convert import Extras, preview_tree
+from torchport.convert import Extras, convert_tree, preview_tree
 from torchport.findings import Edit, Result, Severity
 from torchport.rules import Style
 from torchport.source.edits import compose, origin, splice
@@ -152,6 +152,83 @@ def test_the_launcher_runs_as_written(tmp_path: Path) -> None:
             assert f"--nproc_per_node={count}" in json.loads(ended.stdout)
         else:
             assert (ended.returncode, ended.stdout) == (2, "") and "set NPROC_PER_NODE" in ended.stderr
+
+
+DATA = """\
+from torch.utils.data import DataLoader
+
+def make(batch, names=("train", "test")):
+    sets = {name: load(name) for name in names}
+    train = DataLoader(sets["train"], batch, shuffle=True)
+    test = DataLoader(load("test"), batch, shuffle=False)
+    return train, test
+"""
+MAIN = """\
+{future}import torch
+{imported}
+
+model = torch.nn.Linear(2, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+first, second = {made}(8)
+for epoch in range(3):
+    for x in first:
+        model(x.cuda()).sum().backward()
+        optimizer.step()
+    for x in second:
+        model(x.cuda())
+"""
+SHARED = (
+    'train = DataLoader(train_data := sets["train"], batch, shuffle=not torch.distributed.is_initialized(), '
+    "sampler=torch.utils.data.distributed.DistributedSampler(train_data) "
+    "if torch.distributed.is_initialized() else None)"
+)
+
+
+@pytest.mark.parametrize(
+    ("future", "imported", "made", "place"),
+    [
+        ("", "from data import make", "make", "data.py"),
+        ("from __future__ import annotations\n", "import data", "data.make", "data.py"),
+        ("", "import data as d", "d.make", "data.py"),
+        ("", "from lib import (\n    make,\n)", "make", "lib/loaders.py"),
+    ],
+)
+def test_loaders_of_other_files_are_followed(
+    tmp_path: Path, future: str, imported: str, made: str, place: str
+) -> None:
+    root = project(tmp_path, "train.py", MAIN.format(future=future, imported=imported, made=made))
+    (root / "lib").mkdir()
+    (root / "lib" / "__init__.py").write_text("from .loaders import make\n" if "lib" in place else "")
+    (root / place).write_text(DATA)
+    result = convert_tree(root, tmp_path / "out", Style.NPU, Extras("train.py"))
+    text = (tmp_path / "out" / place).read_text()
+    assert SHARED in text and "import torch\n" in text and 'load("test"), batch, shuffle=False)' in text
+    script = (tmp_path / "out" / "train.py").read_text()
+    assert "for epoch in range(3):\n    first.sampler.set_epoch(epoch)\n" in script and imported in script
+    assert [one.code for one in result.findings if one.severity is Severity.WARNING] == []
+    (made_at,) = [one.location for one in result.findings if one.code == "TP211" and one.fix]
+    assert made_at is not None and (made_at.path, made_at.line) == (place, 5)
+
+
+@pytest.mark.parametrize(
+    ("data", "main_file"),
+    [
+        (DATA + "loader, _ = make(8)\nepoch = 3\n", MAIN.format(future="", imported="from data import make", made="make")),
+        (DATA, MAIN.format(future="", imported="from data import make as build", made="build")),
+        (DATA, MAIN.format(future="", imported="from data import *", made="make")),
+        ("from torch.utils.data import DataLoader\nfirst, second = DataLoader(a), DataLoader(b)\n\ndef f(): pass\n",
+         MAIN.format(future="", imported="from data import first, second", made="f").replace("first, second = f(8)\n", "")),
+        (DATA.replace("return train, test", "return pick(train, test)"),
+         MAIN.format(future="", imported="from data import make", made="make")),
+    ],
+)  # fmt: skip
+def test_loaders_of_other_files_are_asked_about(tmp_path: Path, data: str, main_file: str) -> None:
+    root = project(tmp_path, "train.py", main_file)
+    (root / "data.py").write_text(data)
+    found = preview_tree(root, extras=Extras("train.py")).findings
+    asked = [one for one in found if one.code == "TP211" and one.location and one.location.path == "data.py"]
+    assert asked and not [one for one in asked if one.fix]
+    assert {one.severity for one in asked} == {Severity.WARNING}
 
 
 def test_loaders_of_other_files_are_reported(tmp_path: Path) -> None:

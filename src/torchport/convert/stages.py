@@ -10,7 +10,8 @@ from torchport.convert.source import Conversion, applied, problem_of
 from torchport.findings import Edit, Finding, Location, Safety, Severity
 from torchport.rules import Style, torch_support
 from torchport.rules.custom import CustomRules
-from torchport.rules.distribute import distribution_rules
+from torchport.rules.distribute import distribution_rules, loader
+from torchport.rules.distribute.program import Program
 from torchport.rules.distribute.script import LOADERS, Script
 from torchport.source.definitions import Definitions
 from torchport.source.edits import compose, origin, splice
@@ -47,12 +48,39 @@ class Extras:
         if path == self.main:
             yield self._distribute
         elif self.main:
-            yield _loaders_elsewhere
+            yield self._loaders_elsewhere
 
     def _distribute(self, module: Module) -> Iterator[Finding]:
         script = Script(module.text.path, module.text.data, self.model, module.project)
+        program = Program(script) if self.custom is None else None
         for rule in distribution_rules():
-            yield from rule.check(script, Style.NPU)
+            if program is None or not program.beside or rule not in Program.RULES:
+                yield from rule.check(script, Style.NPU)
+        if program is not None:
+            yield from program.findings(module.text.path, Style.NPU)
+
+    def _loaders_elsewhere(self, module: Module) -> Iterator[Finding]:
+        """A file beside the main one: what it makes is followed where a function makes it for the main file."""
+        script = Script(module.text.path, module.text.data, "", module.project)
+        outside = module.project.outside
+        if not script.loaders:
+            return
+        main = outside.file(self.main, module) if outside is not None and self.custom is None else None
+        if main is not None:
+            program = Program(Script(self.main, main.text.data, self.model, module.project))
+            if any(
+                one.text.data == module.text.data
+                for one in program.beside
+                if one.text.path == module.text.path
+            ):
+                yield from program.findings(module.text.path, Style.NPU)
+                return
+        for call in script.loaders:
+            yield loader.RULE.finding(
+                module, call, f"{LOADERS[0]} outside of the main file: whether it is trained on is not proven",
+                hint="If it is, give it a DistributedSampler in place of shuffle=True, and call its set_epoch(epoch).",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
 
 
 def convert_in_stages(
@@ -131,14 +159,3 @@ def _place(data: bytes, path: str, done: Conversion, finding: Finding) -> Findin
         return None
     location: Location = before.location(start, max(start, end))
     return dataclasses.replace(finding, location=location, fix=fix)
-
-
-def _loaders_elsewhere(module: Module) -> Iterator[Finding]:
-    """A file beside the main one: what it makes reaches other files, which nobody follows."""
-    for script in [Script(module.text.path, module.text.data, "", module.project)]:
-        for call in script.loaders:
-            yield distribution_rules()[1].finding(
-                module, call, f"{LOADERS[0]} outside of the main file: whether it is trained on is not proven",
-                hint="If it is, give it a DistributedSampler in place of shuffle=True, and call its set_epoch(epoch).",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip

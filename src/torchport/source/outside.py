@@ -65,6 +65,19 @@ class Outside:
                 joint = "" if star.endswith(".") else "."
                 yield from self.meanings(module, f"{star}{joint}{'.'.join(rest)}", depth + 1)
 
+    def modules(self, importer: Module, name: str) -> Iterator[Module]:
+        """The files in which the dotted `name` has its meaning; the module's own where it is the name of a module."""
+        found = self.resolve(importer.text.path, name)
+        if found is not None and not found[1]:
+            module = self._module(found[0], importer)
+            yield from [module] if module is not None else []
+        for module, _ in self.meanings(importer, name):
+            yield module
+
+    def file(self, path: str, importer: Module) -> Module | None:
+        """The file of the project that findings name so; None where it cannot be parsed."""
+        return self._module(self._root / path, importer)
+
     def resolve(self, importer: str, name: str) -> tuple[Path, list[str]] | None:
         """The file that `name` is found in, seen from the file `importer`, and the words that are left to look up."""
         folder = (self._root / importer).parent

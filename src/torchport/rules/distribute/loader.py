@@ -12,6 +12,7 @@ from torchport.rules.distribute import on_script
 from torchport.rules.distribute.script import BatchLoop, Script
 
 _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
+_STARTED = "torch.distributed.is_initialized()"
 _RANDOM_SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
 _SEEDS = ("torch.manual_seed", "torch.random.manual_seed")
 _POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
@@ -140,6 +141,12 @@ def _edits(script: Script, loader: ast.Call) -> tuple[list[Edit | None], str]:
         return edits + _through_options(script, unpacked, shuffle, text), _why_not(script, unpacked, shuffle)
     order = script.source(shuffle) if shuffle is not None else "False"
     sampler = f"sampler={_SAMPLER}({text}{'' if order == 'True' else f', shuffle={order}'})"
+    if script.text.span(loader)[0] < script.borrowed:
+        if script.names.scope_of(loader).is_module:
+            return [], "it is made where its file is imported, before the processes have met"
+        sampler += f" if {_STARTED} else None"
+        if order != "False":
+            sampler = f"shuffle={'' if order == 'True' else f'{order} and '}not {_STARTED}, {sampler}"
     if others := _other_calls(script, loader):
         if not _shuffles_to_train(script, loader, shuffle, others):
             return [], "the function that makes it makes others, too"

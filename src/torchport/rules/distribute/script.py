@@ -79,6 +79,7 @@ class Script(Module):
     def __init__(self, path: str, data: bytes, model: str, project: Definitions | None = None) -> None:
         super().__init__(path, data, project)
         self.model = model
+        self.borrowed = 0  # bytes in front that are other files', which other scripts may import, too
 
     @property
     def is_distributed(self) -> bool:

@@ -30,7 +30,7 @@ def check(script: Script) -> Iterator[Finding]:
             hint="It already runs on several devices; convert it without --distributed.", safety=Safety.REPORT,
         )  # fmt: skip
         return
-    last = _last_import(script)
+    last = last_import(script)
     bound = script.names.scopes[script.tree].bindings
     taken = [name for name in (LOCAL_RANK, IS_MAIN) if name in bound]
     if last is None or taken or script.indent(last) is None:
@@ -55,8 +55,8 @@ def check(script: Script) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _last_import(script: Script) -> ast.stmt | None:
-    """The last import at the head of the file: after torch, before any code."""
+def last_import(script: Script) -> ast.stmt | None:
+    """The last import at the head of the file: from the first of torch on, before any code."""
     last = torch_import(script)
     for statement in script.tree.body[script.tree.body.index(last) + 1 :] if last else ():
         if not isinstance(statement, ast.Import | ast.ImportFrom):
