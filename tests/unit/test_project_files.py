@@ -188,7 +188,7 @@ def test_ignore_comments(name: str, line: str) -> None:
 
 def test_notes_that_are_the_same_everywhere_are_said_once(tmp_path: Path) -> None:
     from torchport.convert import preview_tree
-    from torchport.convert.project import said_once
+    from torchport.convert.project import for_people
 
     script = "import torch\nx = torch.ones(1).cuda()\nm = torch.nn.DataParallel(m)\n"
     for name in ("a", "b", "c"):
@@ -197,10 +197,10 @@ def test_notes_that_are_the_same_everywhere_are_said_once(tmp_path: Path) -> Non
         (tmp_path / name / "requirements.txt").write_text("torchvision\n")
     (tmp_path / "Dockerfile").write_text("FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\n")
     result = preview_tree(tmp_path)
-    every, once = [one.code for one in result.findings], [one.code for one in said_once(result.findings)]
+    every, once = [one.code for one in result.findings], [one.code for one in for_people(result.findings)]
     assert (every.count("TP001"), every.count("TP604")) == (3, 3)
     assert (once.count("TP001"), once.count("TP604"), once.count("TP202")) == (1, 1, 3)
-    (note,) = [one for one in said_once(result.findings) if one.code == "TP604"]
+    (note,) = [one for one in for_people(result.findings) if one.code == "TP604"]
     assert note.message.endswith("(and in 2 more files)")
     # Neither an image nor DataParallel is in the way of a run on one NPU.
     assert result.data["summary"]["blockers"] == 0
@@ -209,11 +209,11 @@ def test_notes_that_are_the_same_everywhere_are_said_once(tmp_path: Path) -> Non
 
 def test_what_needs_a_person_is_said_everywhere(tmp_path: Path) -> None:
     from torchport.convert import preview_tree
-    from torchport.convert.project import said_once
+    from torchport.convert.project import for_people
 
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "requirements.txt").write_text("flash-attn\ntorch==2.1.0+cu121\n")
     found = preview_tree(tmp_path).findings
     assert len(found) >= 4
-    assert said_once(found) == found
+    assert for_people(found) == found

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from torchport.analyze import analyze_run, analyze_tree
 from torchport.cli.convert import exit_code
-from torchport.convert.project import said_once
+from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
 from torchport.report import render, render_operators, render_verdict
@@ -37,6 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="store the result as JSON here")
     parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="store the findings as SARIF here")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="list every note, and words that are no devices"
+    )
     parser.add_argument(
         "--run", action="store_true", help="run the script on the CPU, with ARGS, and judge its operators"
     )
@@ -57,14 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
         result = analyze_run(arguments.path, arguments.passed, arguments.steps)
     else:
         result = analyze_tree(arguments.path)
+    said = for_people(result.findings, all_=arguments.verbose)
     if arguments.output:
         result.write(arguments.output)
     if arguments.html:
         write_atomically(
             arguments.html,
-            page(dataclasses.replace(result, findings=said_once(result.findings))).encode(
-                "utf-8", "backslashreplace"
-            ),
+            page(dataclasses.replace(result, findings=said)).encode("utf-8", "backslashreplace"),
         )
     if arguments.sarif:
         titles = {code: entry.title for code, entry in catalogue().items()}
@@ -73,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(result.text(), end="")
     elif not arguments.quiet:
         operators = render_operators(result.data["operators"]) if arguments.run else ""
-        print(render(said_once(result.findings)) + operators + render_verdict(result), end="")
+        print(render(said) + operators + render_verdict(result), end="")
     return exit_code(result)
 
 

@@ -32,9 +32,9 @@ from torchport.convert import Extras, convert_tree, preview_tree, undo_tree, wri
 from torchport.convert.audited import with_audit
 from torchport.convert.launcher import LAUNCHER, launcher, main_file
 from torchport.convert.output import Planned
-from torchport.convert.project import counted, said_once
+from torchport.convert.project import counted, for_people
 from torchport.errors import TorchportError
-from torchport.findings import Result, write_atomically
+from torchport.findings import Finding, Result, write_atomically
 from torchport.report import render
 from torchport.report.html import page
 from torchport.report.tables import tables
@@ -53,6 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--undo", action="store_true", help="take the last --write back")
     parser.add_argument(
         "--force", action="store_true", help="with -o: overwrite what was edited there since it was written"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="list every note, and words that are no devices"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument(
@@ -115,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_atomically(
             arguments.html,
-            page(dataclasses.replace(result, findings=said_once(result.findings))).encode(
+            page(dataclasses.replace(result, findings=_said(result, arguments))).encode(
                 "utf-8", "backslashreplace"
             ),
         )
@@ -215,12 +218,16 @@ def exit_code(result: Result) -> int:
     return 1 if summary["decisions"] or summary["blockers"] else 0
 
 
+def _said(result: Result, arguments: argparse.Namespace) -> tuple[Finding, ...]:
+    return for_people(result.findings, all_=arguments.verbose)
+
+
 def _text(result: Result, arguments: argparse.Namespace) -> str:
     summary = result.data["summary"]
     changed = result.data["changed"]
     where = f" in {arguments.output}" if arguments.output else " (nothing written)" if arguments.diff else ""
     return (
-        render(said_once(result.findings))
+        render(_said(result, arguments))
         + f"{len(changed)} of {counted(summary['files'], 'file')} changed{where}: "
         + f"{counted(summary['automatic'], 'safe change')}, {summary['review']} to review, "
         + f"{counted(summary['decisions'], 'decision')} left, {counted(summary['blockers'], 'blocker')}\n"

@@ -89,7 +89,9 @@ def _of_interest() -> re.Pattern[bytes]:
     imported = (
         rf"(?:^|\"|\\n)[ \t]*(?:import|from)[ \t]+(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b"
     )
-    words = r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel|lightning"
+    words = (
+        r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel|nn\.parallel|lightning"
+    )
     files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres|PYBIND11_MODULE|TORCH_LIBRARY"
     return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
 

@@ -55,33 +55,46 @@ def summary(findings: Iterable[Finding], file_count: int) -> dict[str, Any]:
     }
 
 
-# What is the same wherever it is said: that torch_npu is imported, and notes on a package that works.
+# Notes for those who ask for everything: words that are no devices.
+_DETAILS = ("TP110",)
+# Changes that are the same in every file: that torch_npu is imported, and packages that work.
 _SAID_ONCE = ("TP001", "TP604")
 
 
-def said_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings for people: notes that say the same of many files are said of the first, with the number of files.
-
-    What needs a review, a decision or blocks the port stays at each of its places.
+def for_people(findings: Iterable[Finding], *, all_: bool = False) -> tuple[Finding, ...]:
+    """The findings as a person reads them: what is only good to know is said of its first place, with the number of
+    the others, and not at all where it is a detail. What needs a review, a decision or blocks the port stays at each of
+    its places. `all_` leaves everything as it is.
     """
     found = list(findings)
+    if all_:
+        return tuple(found)
+    found = [one for one in found if not (_is_note(one) and one.code in _DETAILS)]
     same: dict[tuple[str, str], list[Finding]] = {}
     for one in found:
         to_review = one.fix and one.safety is Safety.REVIEW
-        if one.code in _SAID_ONCE and one.severity is Severity.INFO and not to_review:
+        once = one.code in _SAID_ONCE and one.severity is Severity.INFO and not to_review
+        if once or _is_note(one):
             same.setdefault((one.code, one.message), []).append(one)
     left_out = {id(one) for some in same.values() for one in some[1:]}
-    files = {
-        id(some[0]): len({one.location.path for one in some if one.location is not None}) - 1
-        for some in same.values()
-    }
+    others = {id(some[0]): _others(some) for some in same.values()}
     return tuple(
-        dataclasses.replace(one, message=f"{one.message} (and in {counted(files[id(one)], 'more file')})")
-        if files.get(id(one))
-        else one
+        dataclasses.replace(one, message=one.message + others.get(id(one), ""))
         for one in found
         if id(one) not in left_out
     )
+
+
+def _is_note(finding: Finding) -> bool:
+    return finding.severity is Severity.INFO and not finding.fix and finding.location is not None
+
+
+def _others(same: list[Finding]) -> str:
+    """In how many places beside the first the same is said, as an addition to what it says."""
+    files = len({one.location.path for one in same if one.location is not None}) - 1
+    if files > 0:
+        return f" (and in {counted(files, 'more file')})"
+    return f" (and at {counted(len(same) - 1, 'more place')})" if len(same) > 1 else ""
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from torchport import vnpu
 from torchport.compare import Verdict, compare
 from torchport.convert import convert_tree, edited
-from torchport.convert.project import said_once
+from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
 from torchport.port import controls, given, judging, runs
@@ -106,7 +106,7 @@ def _convert(plan: Plan, progress: Progress) -> None:
             diff += converted.data["diff"]
             summary = _added(summary, converted.data["summary"])
         data = {"diff": diff, "summary": summary, "files": list(map(str, files))}
-        once = tuple(said_once(findings))
+        once = tuple(for_people(findings))
         result = dataclasses.replace(step_result(CONVERT, plan, data), findings=once)
         result.write(folder / RESULT)
     progress.done(

@@ -11,6 +11,7 @@ from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
 from torchport.rules.lightning_accelerator import is_accelerator_of_lightning
+from torchport.rules.plain_words import PlainWords
 from torchport.rules.roles import DEVICES, Proof, Roles
 from torchport.source.module import Module
 
@@ -29,7 +30,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     found = [(node, text) for node, text in _literals(module) if not is_accelerator(module, node)]
     if not found:
         return
-    roles = Roles(module, role("device"))
+    roles, plain = Roles(module, role("device")), PlainWords(module)
     fixed = {module.flow.find(value): value for value, edit in literals(module) if edit is None}
     for node, text in found:
         if roles.is_fixed(node) or (
@@ -44,11 +45,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         proof = roles.proof(node)
         if proof is Proof.NONE and not _is_choice(module, node):
             if not _is_name_of_attribute(module, node) and not is_accelerator_of_lightning(module, node):
-                yield RULE.finding(
-                    module, node, f"{text!r} has the form of a device, but nothing here uses it as one",
-                    hint="If it is a device, write it as npu; if it is a name of something else, leave it.",
-                    safety=Safety.REPORT, severity=Severity.WARNING,
-                )  # fmt: skip
+                yield _no_device(module, node, text, plain.reason(node))
             continue
         named = proof is Proof.NAMED
         yield RULE.finding(
@@ -71,6 +68,23 @@ def literals(module: Module) -> Iterator[tuple[Hashable, Edit | None]]:
     for call in module.all(ast.Call):
         if module.qualified(call.func) == "builtins.dict" and any(one.arg == "cuda" for one in call.keywords):
             yield ("keys", module.flow.find(call)), None
+
+
+def _no_device(module: Module, node: Literal, text: str, reason: str) -> Finding:
+    """The finding on a word that no argument of torch's takes: a note where `reason` says what it is."""
+    if reason:
+        return RULE.finding(
+            module,
+            node,
+            f"{text!r} is no device here: {reason}",
+            safety=Safety.REPORT,
+            severity=Severity.INFO,
+        )
+    return RULE.finding(
+        module, node, f"{text!r} has the form of a device, but nothing here uses it as one",
+        hint="If it is a device, write it as npu; if it is a name of something else, leave it.",
+        safety=Safety.REPORT, severity=Severity.WARNING,
+    )  # fmt: skip
 
 
 def _edit(module: Module, node: Literal, text: str) -> Edit | None:
