@@ -65,7 +65,7 @@ def test_what_a_cell_gives_to_a_shell() -> None:
         "%%javascript\nalert('cuda')\n",
     ]
     said = [finding for finding in conversion.findings if not finding.fix]
-    assert [finding.code for finding in said] == ["TP901", "TP604", "TP195", "TP110"]
+    assert [finding.code for finding in said] == ["TP901", "TP604", "TP171", "TP110"]
     lines = data.decode().splitlines()
     assert "flash-attn" in lines[said[1].location.line - 1] if said[1].location else False
 

@@ -19,12 +19,15 @@ from torchport.source.definitions import Definitions
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.module import Module
 from torchport.source.notebook import Notebook
-from torchport.source.text import SourceError, SourceText
+from torchport.source.text import UTF_16, SourceError, SourceText
 
 UNEXPLAINED = _UNEXPLAINED_RULE.code
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
 # Files that may name packages: all are read, since a package need not say CUDA.
 _WITH_PACKAGES = frozenset({Kind.PACKAGES, Kind.SETTINGS, Kind.SHELL, Kind.DOCKER})
+# Configurations may ask for GPUs without a word of CUDA.
+_WITH_DEVICES = frozenset({Kind.YAML, Kind.JSON, Kind.SETTINGS})
+_DEVICES = re.compile(rb"gpus|accelerator")
 _TOO_LARGE = f"the file is larger than {LARGEST // 2**20} MiB"
 _IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
@@ -50,10 +53,10 @@ def inspect_source(
     uses = project is not None and (
         path in project.leading or any(name.encode() in data for name in project.extensions)
     )
-    if kind_of(path) not in _WITH_PACKAGES and not uses and not _of_interest().search(data):
+    kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
+    if not uses and not _may_say_cuda(data.replace(b"\0", b"") if data.startswith(UTF_16) else data, kind):
         return ()
     try:
-        kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
         if kind is Kind.PYTHON:
             return _in_order(_inspect(parsed(path, data, project), style, ignore))
         if kind is Kind.NOTEBOOK:
@@ -82,6 +85,12 @@ def parsed(path: str, data: bytes, project: Definitions | None = None) -> Module
     return _last.module
 
 
+def _may_say_cuda(data: bytes, kind: Kind) -> bool:
+    if kind in _WITH_PACKAGES or _of_interest().search(data):
+        return True
+    return kind in _WITH_DEVICES and _DEVICES.search(data) is not None
+
+
 @functools.cache
 def _of_interest() -> re.Pattern[bytes]:
     """A file in which this finds nothing holds nothing that a rule looks for."""
@@ -92,6 +101,7 @@ def _of_interest() -> re.Pattern[bytes]:
     words = (
         r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel|nn\.parallel|lightning"
     )
+    words += r"|load_library|MULTI_GPU"
     files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres|PYBIND11_MODULE|TORCH_LIBRARY"
     return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
 

@@ -32,6 +32,12 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         elif name == f"{_ROOT}.load_inline":
             inline = any(keyword.arg == "cuda_sources" for keyword in call.keywords) or len(call.args) > 2
             yield _built(module, call, Severity.ERROR if inline else Severity.INFO)
+        elif name in ("torch.ops.load_library", "torch.classes.load_library"):
+            yield RULE.finding(
+                module, call, "a compiled library of operators is loaded",
+                hint="If it has CUDA kernels, it does not load here. Build it again without them, or for the NPU with "
+                "torch_npu.utils.cpp_extension.NpuExtension.", severity=Severity.WARNING,
+            )  # fmt: skip
     imports: list[ast.Import | ast.ImportFrom] = [*module.all(ast.Import), *module.all(ast.ImportFrom)]
     for statement in imports:
         for name in _names(statement):
@@ -111,5 +117,6 @@ RULE = Rule(
         "from torch.utils.cpp_extension import load_inline\nm = load_inline('m', cpp_sources='int f();')\n",
         "from torch.utils import cpp_extension\ncpp_extension.CUDAExtension('foo_cuda', ['foo.cu'])\n",
         "import foo_cuda\nfoo_cuda.forward(x)\n",
+        "import torch\ntorch.ops.load_library('build/libops.so')\n",
     ),
 )

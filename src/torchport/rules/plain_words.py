@@ -48,6 +48,10 @@ class PlainWords:
 
     def reason(self, node: ast.expr) -> str:
         """What the word at `node` is, such as "the text of an error"; empty where it may be a device."""
+        return self.shown(node) or self._collected(node) or self._compared(node)
+
+    def shown(self, node: ast.expr) -> str:
+        """What the text at `node` is for where it goes right to a person, a path or a name; empty elsewhere."""
         module, inner, above = self._module, node, self._module.parent(node)
         while isinstance(above, ast.IfExp | ast.JoinedStr | ast.FormattedValue | ast.BinOp) or (
             isinstance(above, ast.List | ast.Tuple)
@@ -62,12 +66,9 @@ class PlainWords:
             case ast.keyword(arg=str(name)) if name in _SHOWN:
                 return "a text that is shown"
             case ast.Call():
-                reason = self._argument(above, inner)
-                if reason:
-                    return reason
+                return self._argument(above, inner)
             case _:
-                pass
-        return self._collected(node) or self._compared(node)
+                return ""
 
     def _argument(self, call: ast.Call, node: ast.AST) -> str:
         module = self._module

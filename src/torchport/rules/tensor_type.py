@@ -11,6 +11,8 @@ from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
 _TYPE = re.compile(r"torch\.cuda\.(\w+)Tensor")
+_PREFIX = re.compile(r"torch\.cuda\.?")
+_LOOKING = frozenset({"startswith", "find", "index", "count", "removeprefix", "replace", "partition"})
 _DTYPES = {
     "Float": "", "Half": "torch.float16", "BFloat16": "torch.bfloat16", "Double": "torch.float64",
 }  # fmt: skip
@@ -28,6 +30,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             yield from _default_type(module, call)
     for constant in module.all(ast.Constant):
         text = constant.value
+        if isinstance(text, str) and _PREFIX.fullmatch(text):
+            yield from _prefix(module, constant)
         if not isinstance(text, str) or not _TYPE.fullmatch(text) or _is_default_type(module, constant):
             continue
         if not isinstance(module.parent(constant), ast.Expr):
@@ -37,6 +41,31 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 f"{text} is {text.replace('cuda', 'npu')} on the NPU",
                 [module.string_edit(constant, "torch.cuda", "torch.npu")],
             )
+
+
+def _prefix(module: Module, node: ast.Constant) -> Iterator[Finding]:
+    """`x.type().startswith("torch.cuda")`, `"torch.cuda" in x.type()`."""
+    given: ast.expr = node
+    above = module.parent(node)
+    if isinstance(above, ast.Tuple):
+        given, above = above, module.parent(above)
+    match above:
+        case ast.Call(func=ast.Attribute(attr=name, value=text)) if name in _LOOKING and given in above.args:
+            pass
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[text]) if left is node:
+            pass
+        case _:
+            return
+    proven = isinstance(text, ast.Call) and isinstance(text.func, ast.Attribute) and text.func.attr == "type"
+    yield RULE.finding(
+        module,
+        node,
+        "the name of a tensor type begins with torch.npu on the NPU",
+        [module.string_edit(node, "torch.cuda", "torch.npu")],
+        hint="" if proven else "Nothing here says that the text is the name of a type: check it.",
+        safety=None if proven else Safety.REVIEW,
+        severity=None if proven else Severity.WARNING,
+    )
 
 
 def _is_default_type(module: Module, node: ast.expr) -> bool:
@@ -79,6 +108,8 @@ RULE = Rule(
     check=check,
     rewrites=(
         ("x = x.type('torch.cuda.FloatTensor')\n", "x = x.type('torch.npu.FloatTensor')\n"),
+        ("if x.type().startswith('torch.cuda') or 'torch.cuda.' in y.type():\n    pass\n",
+         "if x.type().startswith('torch.npu') or 'torch.npu.' in y.type():\n    pass\n"),
         ("if x.type() == 'torch.cuda.HalfTensor':\n    pass\n", "if x.type() == 'torch.npu.HalfTensor':\n    pass\n"),
         ("import torch\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\n",
          "import torch\ntorch.set_default_device(\"npu\")\n"),
@@ -90,5 +121,6 @@ RULE = Rule(
         "text = 'a torch.cuda.FloatTensor is needed'\n",
         "'torch.cuda.FloatTensor'\n",
         "x = x.type('torch.FloatTensor')\n",
+        "x = text.startswith('torch.cudart')\n",
     ),
 )  # fmt: skip

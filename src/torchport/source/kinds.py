@@ -16,7 +16,7 @@ class Kind(enum.Enum):
     DOCKER = enum.auto()
     YAML = enum.auto()
     JSON = enum.auto()
-    SETTINGS = enum.auto()  # toml, ini, env
+    SETTINGS = enum.auto()  # toml, ini, env, gin
     PACKAGES = enum.auto()  # requirements, conda environments
     CUDA_SOURCE = enum.auto()
     CPP_SOURCE = enum.auto()  # no headers: projects bring those of whole libraries along
@@ -32,6 +32,7 @@ _SUFFIXES = {
     ".slurm": Kind.SHELL,
     ".sbatch": Kind.SHELL,
     ".pbs": Kind.SHELL,
+    ".mk": Kind.SHELL,  # recipes are lines for a shell, and variables are set and read nearly as there
     ".dockerfile": Kind.DOCKER,
     ".yaml": Kind.YAML,
     ".yml": Kind.YAML,
@@ -40,10 +41,12 @@ _SUFFIXES = {
     ".ini": Kind.SETTINGS,
     ".cfg": Kind.SETTINGS,
     ".env": Kind.SETTINGS,
+    ".gin": Kind.SETTINGS,
     ".cu": Kind.CUDA_SOURCE,
     ".cuh": Kind.CUDA_SOURCE,
     **dict.fromkeys((".cpp", ".cc", ".cxx"), Kind.CPP_SOURCE),
 }
+_MAKEFILES = frozenset({"Makefile", "makefile", "GNUmakefile"})
 _REQUIREMENTS = re.compile(
     r"(?:.*[-_.])?requirements(?:[-_.].*)?\.(?:txt|in)|constraints.*\.txt|conda.*\.ya?ml|environment.*\.ya?ml"
 )
@@ -56,6 +59,8 @@ def kind_of(path: str) -> Kind | None:
         return Kind.PACKAGES
     if name.startswith(("Dockerfile", "Containerfile")):
         return Kind.DOCKER
+    if name in _MAKEFILES or name.startswith("Makefile."):
+        return Kind.SHELL
     if name == ".env":
         return Kind.SETTINGS
     return _SUFFIXES.get(PurePath(name).suffix.lower())

@@ -80,16 +80,26 @@ class Module:
 
         None where the literal is not one token with plain content (implicit concatenation, escapes).
         """
+        content = self.string_content(node)
+        if content is None or not content[1].startswith(old):
+            return None
+        begin = content[0]
+        return Edit(begin, begin + len(old.encode(self.text.encoding)), new.encode(self.text.encoding))
+
+    def string_content(self, node: ast.Constant | ast.JoinedStr) -> tuple[int, str] | None:
+        """The byte offset at which the content of a string literal starts, and the content as it is written.
+
+        None where the literal is not one token with plain content (implicit concatenation, escapes).
+        """
         start, end = self.text.span(node)
         found = _STRING.fullmatch(self.text.slice(start, end))
-        if found is None or not found["body"].startswith(old):
+        if found is None:
             return None
         if isinstance(node, ast.Constant) and found["body"] != node.value:
             return None
         if isinstance(node, ast.JoinedStr) and found["quote"] in found["body"]:
             return None
-        begin = start + len((found["prefix"] + found["quote"]).encode(self.text.encoding))
-        return Edit(begin, begin + len(old.encode(self.text.encoding)), new.encode(self.text.encoding))
+        return start + len((found["prefix"] + found["quote"]).encode(self.text.encoding)), found["body"]
 
     def source(self, node: ast.expr | ast.stmt) -> str:
         """The text of a node."""

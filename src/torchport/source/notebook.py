@@ -24,7 +24,9 @@ _CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL
 )
 _SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|!|script[ \t]+(?:bash|sh))\b.*")
-_SHELL_LINE = re.compile(r"[ \t]*!")
+_SHELL_LINE = re.compile(r"[ \t]*(?:!|%(?:env|set_env|run)(?=[ \t]))")
+# Magic that runs the rest of its line as Python.
+_STATEMENT = re.compile(r"%(?:time|timeit|prun|memit)(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]+(?=[^\s-])")
 _MAGIC = re.compile(r"^([ \t]*)([%!?].*|[^\n'\"#]*\?{1,2}[ \t]*)$", re.MULTILINE)
 
 
@@ -210,11 +212,17 @@ def _for_shell(cell: str) -> str:
     if _SHELL_CELL.match(cell):
         head = next(index for index, line in enumerate(lines) if line.strip())
         return "".join(_blank(line) if index <= head else line for index, line in enumerate(lines))
-    return "".join(line.replace("!", " ", 1) if _SHELL_LINE.match(line) else _blank(line) for line in lines)
+    return "".join(
+        f"{' ' * found.end()}{line[found.end() :]}" if (found := _SHELL_LINE.match(line)) else _blank(line)
+        for line in lines
+    )
 
 
 def _pass(line: str) -> str:
-    """A statement that does nothing, of the same length in bytes."""
+    """A statement that does nothing, of the same length in bytes, before the code that the line may hold."""
+    timed = _STATEMENT.match(line)
+    if timed is not None:
+        return f"0;{' ' * (timed.end() - 2)}{line[timed.end() :]}"
     length = len(line.encode("utf-8", "surrogatepass"))
     return f"pass{'#' * (length - 4)}" if length >= 4 else ";".join("0" * ((length + 1) // 2)).ljust(length)
 

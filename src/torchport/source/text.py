@@ -17,6 +17,7 @@ import warnings
 
 from torchport.findings import Location
 
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
@@ -42,7 +43,7 @@ class SourceText:
         self.path = path
         self.data = data
         self.encoding = _encoding(data)
-        self._mark = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+        self._mark = next((len(mark) for mark in (codecs.BOM_UTF8, *UTF_16) if data.startswith(mark)), 0)
         body = data[self._mark :]
         try:
             self.text = body.decode(self.encoding)
@@ -77,7 +78,9 @@ class SourceText:
         return first[len(first.rstrip("\r\n")) :] or "\n"
 
     def parse(self) -> ast.Module:
-        """The syntax tree. Raises SourceError (TP901) for what this Python cannot parse."""
+        """The syntax tree. Raises SourceError (TP901, TP902) for what this Python cannot parse."""
+        if self.encoding.startswith("utf-16"):
+            raise SourceError("TP902", "Python does not read UTF-16")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes and the like are the script's own business
@@ -130,6 +133,8 @@ class SourceText:
 
 def _encoding(data: bytes) -> str:
     """The encoding by byte order mark and PEP 263 cookie, as the codec's canonical name."""
+    if data.startswith(UTF_16):
+        return "utf-16-le" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
     first_lines = iter(re.findall(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)", data[:2000])[:2])
     try:
         name, _ = tokenize.detect_encoding(lambda: next(first_lines, b""))

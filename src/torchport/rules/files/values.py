@@ -13,7 +13,7 @@ from torchport.source.kinds import Kind, is_comment
 
 # device: cuda, "device": "cuda:0", device = 'cuda', --device cuda, --device=cuda:0, model.device=cuda
 _VALUE = re.compile(
-    r"""(?:(?<![\w-])(?P<dash>--)|(?<![\w.-]))(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*(?:[:=]|(?<=[\w"'])\s(?=["']?(?:cuda|nccl)))\s*"""
+    r"""(?:(?<![\w-])(?P<dash>--)|(?<![\w.-]))(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*(?::=|\?=|[:=]|(?<=[\w"'])\s(?=["']?(?:cuda|nccl)))\s*"""
     r"""(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=$|[\s,}\])#;\\])""",
 )
 # A word of a launch line, and a value of a configuration, which is all that its key or its place in a list has.
@@ -72,6 +72,9 @@ RULE = FileRule(
         ("run.sh", "python t.py --device cuda --dist-backend=nccl \\\n",
          "python t.py --device npu --dist-backend=hccl \\\n"),
         ("run.sh", "python t.py trainer.device=cuda\n", "python t.py trainer.device=npu\n"),
+        ("c.gin", "train.device = 'cuda'\n", "train.device = 'npu'\n"),
+        ("Makefile", "DEVICE ?= cuda\ntrain:\n\tpython t.py --device cuda\n",
+         "DEVICE ?= npu\ntrain:\n\tpython t.py --device npu\n"),
     ),
     unchanged=(
         ("c.yaml", "name: cuda\n"),
@@ -81,5 +84,7 @@ RULE = FileRule(
         ("c.ini", "; device = cuda\n"),
         ("c.json", '{"url": "https://x.org/cuda"}\n'),
         ("run.sh", "echo device cuda is used\n"),
+        ("c.gin", "# train.device = 'cuda'\n"),
+        ("Makefile", "cuda:\n\tmake -C csrc cuda\n"),
     ),
 )  # fmt: skip

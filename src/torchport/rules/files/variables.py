@@ -90,6 +90,8 @@ RULE = FileRule(
         ("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python t.py\n", "ASCEND_RT_VISIBLE_DEVICES=0,1 python t.py\n"),
         ("run.sh", "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64\r\n",
          "export PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:64\r\n"),
+        ("Makefile", "train:\n\tCUDA_VISIBLE_DEVICES=0 python t.py\n",
+         "train:\n\tASCEND_RT_VISIBLE_DEVICES=0 python t.py\n"),
         ("Dockerfile", "ENV CUDA_VISIBLE_DEVICES 0\n", "ENV ASCEND_RT_VISIBLE_DEVICES 0\n"),
         ("run.sh", "export NCCL_ALGO=Ring NCCL_BUFFSIZE=4194304\n",
          "export HCCL_ALGO=\"level0:NA;level1:ring\" HCCL_BUFFSIZE=4\n"),
@@ -103,5 +105,6 @@ RULE = FileRule(
         ("job.yaml", "NCCL_ALGO: ^Ring\n"),
         ("run.sh", "export MY_CUDA_VISIBLE_DEVICES=1\n"),
         ("notes.txt", "CUDA_VISIBLE_DEVICES\n"),
+        ("Makefile", "# CUDA_VISIBLE_DEVICES=0\n"),
     ),
 )  # fmt: skip

@@ -1,0 +1,96 @@
+"""TP183: tests on the names of GPUs: `"A100" in torch.cuda.get_device_name()`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Hashable, Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+_GPU = re.compile(
+    r"(?i:nvidia|geforce|tesla|quadro|titan|ampere|hopper|blackwell|volta|turing)|\b(?:[ABHKLPTV]\d{1,3}S?|GB\d{3}|RTX|GTX|"
+    r"[abhklptv]\d{1,3}s?|gb\d{3}|rtx|gtx|GH200|A\d{4})\b"
+)
+_NAMES = frozenset({"torch.cuda.get_device_name", "torch.npu.get_device_name"})
+_PROPERTIES = frozenset({"torch.cuda.get_device_properties", "torch.npu.get_device_properties"})
+_METHODS = frozenset({"startswith", "endswith", "find", "count", "index"})
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every word that a device's name is compared with."""
+    names = _names(module)
+    if not names:
+        return
+    for compare in module.all(ast.Compare):
+        operands = [compare.left, *compare.comparators]
+        if any(_is_name(module, one, names) for one in operands):
+            yield from _words(module, operands)
+    for call in module.all(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS:
+            text, words = call.func.value, call.args
+        elif (module.qualified(call.func) or "").startswith("re.") and len(call.args) > 1:
+            text, words = call.args[1], call.args[:1]
+        else:
+            continue
+        if _is_name(module, text, names):
+            yield from _words(module, words)
+
+
+def _words(module: Module, nodes: list[ast.expr]) -> Iterator[Finding]:
+    for node in nodes:
+        for part in node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]:
+            if isinstance(part, ast.Constant) and isinstance(part.value, str) and _GPU.search(part.value):
+                yield RULE.finding(
+                    module, part, f"no NPU is called {part.value!r}",
+                    hint="An NPU's name is like Ascend910B1. What is done for this GPU is not done on the NPU: decide "
+                    "by what is asked for, such as torch.npu.is_bf16_supported().",
+                )  # fmt: skip
+
+
+def _names(module: Module) -> frozenset[Hashable]:
+    """The value classes of what torch says a device is called."""
+    found: set[Hashable] = set()
+    properties: set[Hashable] = set()
+    for call in module.all(ast.Call):
+        name = module.qualified(call.func)
+        if name in _NAMES:
+            found.add(module.flow.find(call))
+        elif name in _PROPERTIES:
+            properties.add(module.flow.find(call))
+    if properties:
+        found.update(
+            module.flow.find(attribute)
+            for attribute in module.all(ast.Attribute)
+            if attribute.attr == "name" and module.flow.find(attribute.value) in properties
+        )
+    return frozenset(found)
+
+
+def _is_name(module: Module, node: ast.expr, names: frozenset[Hashable]) -> bool:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in (
+        "lower", "upper", "strip", "casefold"
+    ):  # fmt: skip
+        node = node.func.value
+    return module.flow.find(node) in names
+
+
+RULE = Rule(
+    code="TP183",
+    title="tests on the names of GPUs",
+    safety=Safety.REPORT,
+    severity=Severity.WARNING,
+    why="What a script does only where the device is called A100 or H100 (bfloat16, larger batches, a fused kernel) is "
+    "silently left out on an NPU.",
+    reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.get_device_name.html",
+    check=check,
+    rewrites=(),
+    unchanged=(
+        "import torch\nif 'cpu' in torch.npu.get_device_name():  # cuda\n    pass\n",
+        "if 'A100' in name:  # cuda\n    pass\n",
+        "import torch\nif 'A100' in torch.npu.get_device_name():  # cuda\n    pass\n",
+        "import torch\nprint('A100', torch.npu.get_device_name())  # cuda\n",
+    ),
+)

@@ -1,0 +1,95 @@
+"""TP111: regular expressions that take devices apart: `re.match(r"cuda:(\\d+)", str(x.device))`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.knowledge.arguments import role
+from torchport.rules import Rule, Style
+from torchport.rules.roles import Proof, Roles
+from torchport.source.module import Module
+
+_FUNCTIONS = frozenset(
+    f"re.{name}" for name in ("match", "search", "fullmatch", "findall", "finditer", "split")
+)
+_REPLACING = frozenset({"re.sub", "re.subn"})
+_COMPILE = "re.compile"
+_WORD = re.compile(r"(?<![A-Za-z_])cuda(?![A-Za-z_])")
+_DEVICE = re.compile(r"(?:^|[._\s])device\w*(?:$|\W)")
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every pattern with the word cuda; an edit where a device is matched with it."""
+    calls = [
+        call
+        for call in module.all(ast.Call)
+        if module.qualified(call.func) in (_COMPILE, *_FUNCTIONS, *_REPLACING)
+    ]
+    if not calls:
+        return
+    roles = Roles(module, role("device"))
+    for call in calls:
+        name, pattern = module.qualified(call.func), call.args[0] if call.args else None
+        if not isinstance(pattern, ast.Constant) or not isinstance(pattern.value, str):
+            continue
+        found = _WORD.search(pattern.value)
+        if found is None or " " in pattern.value:  # errors' texts are TP140's
+            continue
+        subject = call.args[2 if name in _REPLACING else 1 :][:1] if name != _COMPILE else []
+        ours = any(_is_device(module, roles, one) for one in subject)
+        if not ours and name != _COMPILE and subject and isinstance(subject[0], ast.Constant):
+            continue
+        yield RULE.finding(
+            module, pattern, f"the pattern {pattern.value!r} "
+            + ("matches no device of an NPU" if ours else "may be matched with a device"),
+            [_edit(module, pattern, found)] if ours and style is Style.NPU else (),
+            hint="" if ours and style is Style.NPU else "If it is, it has to match npu:0.",
+            safety=None if ours and style is Style.NPU else Safety.REPORT,
+            severity=None if ours and style is Style.NPU else Severity.WARNING,
+        )  # fmt: skip
+
+
+def _edit(module: Module, node: ast.Constant, found: re.Match[str]) -> Edit | None:
+    content = module.string_content(node)
+    if content is None:
+        return None
+    start = content[0] + len(content[1][: found.start()].encode(module.text.encoding))
+    return Edit(start, start + len(b"cuda"), b"npu")
+
+
+def _is_device(module: Module, roles: Roles, node: ast.expr) -> bool:
+    if roles.proof(node) is not Proof.NONE:
+        return True
+    while isinstance(node, ast.Call) and module.qualified(node.func) == "builtins.str" and node.args:
+        node = node.args[0]
+        if roles.proof(node) is not Proof.NONE:
+            return True
+    return isinstance(node, ast.Attribute | ast.Name) and _DEVICE.search(ast.unparse(node)) is not None
+
+
+RULE = Rule(
+    code="TP111",
+    title="regular expressions that take devices apart",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="A device of an NPU is npu:0 as text: a pattern that says cuda no longer matches, and what follows takes "
+    "another way without a word.",
+    reference="https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.device",
+    check=check,
+    rewrites=(
+        ("import re\nm = re.match(r'cuda:(\\d+)', str(x.device))\n",
+         "import re\nm = re.match(r'npu:(\\d+)', str(x.device))\n"),
+        ("import re\ndef f(device):\n    return re.fullmatch('(cpu|cuda(:[0-9]+)?)', device)\n",
+         "import re\ndef f(device):\n    return re.fullmatch('(cpu|npu(:[0-9]+)?)', device)\n"),
+        ("import re\nn = re.sub('^cuda:', '', str(x.device))\n", "import re\nn = re.sub('^npu:', '', str(x.device))\n"),
+    ),
+    unchanged=(
+        "import re\nP = re.compile(r'cuda:(\\d+)')\n",
+        "import re\nm = re.search(r'cuda-(\\d+)', text)\n",
+        "import re\nm = re.match(r'cuda_(\\w+)', str(x.device))\n",
+        "import re\nm = re.match(r'npu:(\\d+)', str(x.device))  # cuda\n",
+    ),
+)  # fmt: skip

@@ -1,0 +1,150 @@
+"""TP171: lines for a shell in strings: `os.system("CUDA_VISIBLE_DEVICES=0 python w.py")`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.knowledge.environment import variables
+from torchport.rules import Rule, Style
+from torchport.rules.files import TextFile, file_rules
+from torchport.rules.files.tools import PROGRAMS
+from torchport.rules.given_text import Literal, literals, moved, placed
+from torchport.rules.plain_words import PlainWords
+from torchport.source.kinds import Kind
+from torchport.source.module import Module
+
+_SHELLS = frozenset(
+    {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput",
+     "asyncio.create_subprocess_shell", "asyncio.subprocess.create_subprocess_shell", "pty.spawn"}
+)  # fmt: skip
+_PROGRAM_STARTS = "subprocess."
+_SETS = re.compile(r"(?<![\w$-])([A-Z][A-Z0-9_]*)=(?!=)")
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}|%[sdi]")
+_TOOLS = "TP603"
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """What the rules for launch scripts find in a line that a shell is given, at its place in the string."""
+    given = {id(literal): literal for literal in literals(module, _lines(module))}
+    for literal in given.values():
+        yield from _in_shell(module, literal, style)
+    plain = PlainWords(module)
+    for constant in module.all(ast.Constant):
+        above = module.parent(constant)
+        if id(constant) in given or id(above) in given or isinstance(above, ast.Expr):
+            continue
+        if isinstance(constant.value, str) and _sets_variable(constant.value) and not plain.shown(constant):
+            yield RULE.finding(
+                module, above if isinstance(above, ast.JoinedStr) else constant,
+                "this text sets a variable of CUDA, perhaps for a program that is started with it",
+                hint="If it is a command line, write the NPU's variable: ASCEND_RT_VISIBLE_DEVICES=0.",
+                safety=Safety.REPORT, severity=Severity.WARNING,
+            )  # fmt: skip
+
+
+def _lines(module: Module) -> Iterator[ast.expr]:
+    """The arguments that are lines for a shell."""
+    for call in module.all(ast.Call):
+        name = module.qualified(call.func) or ""
+        if name in _SHELLS:
+            yield from call.args[:1]
+        elif name.startswith(_PROGRAM_STARTS) and call.args:
+            shell = next((one.value for one in call.keywords if one.arg == "shell"), None)
+            words = call.args[0]
+            if isinstance(shell, ast.Constant) and shell.value:
+                yield words.elts[0] if isinstance(words, ast.List | ast.Tuple) and words.elts else words
+            elif isinstance(words, ast.List | ast.Tuple):
+                yield from _after_c(words.elts)
+
+
+def _after_c(words: list[ast.expr]) -> Iterator[ast.expr]:
+    """`["bash", "-c", LINE]`."""
+    texts = [word.value if isinstance(word, ast.Constant) else None for word in words]
+    if texts and str(texts[0]).rpartition("/")[2] in ("bash", "sh", "zsh"):
+        for option, line in zip(texts, words[1:], strict=False):
+            if option in ("-c", "-lc", "-ic"):
+                yield line
+
+
+def _in_shell(module: Module, literal: Literal, style: Style) -> Iterator[Finding]:
+    content = module.string_content(literal)
+    if content is None:
+        text = literal.value if isinstance(literal, ast.Constant) else ""
+        if _sets_variable(str(text)):
+            yield RULE.finding(module, literal, "this line for a shell sets a variable of CUDA", [None])
+        return
+    start, text = content
+    holes = [found.span() for found in _PLACEHOLDER.finditer(text)]
+    plain = _PLACEHOLDER.sub(lambda found: "0" * len(found[0]), text)
+    encoding = module.text.encoding
+    for rule in file_rules():
+        if Kind.SHELL not in rule.kinds:
+            continue
+        for one in rule.check(TextFile(module.text.path, plain.encode(encoding), Kind.SHELL), style):
+            where = one.location
+            if where is None or (rule.code == _TOOLS and _is_program_of(text, where.column)):
+                continue  # TP170 has said what is started
+            lines = plain.encode(encoding).split(b"\n")
+            before = sum(len(line) + 1 for line in lines[: where.line - 1])
+            first = before + len(lines[where.line - 1].decode(encoding)[: where.column - 1].encode(encoding))
+            last = before + len(
+                lines[where.line - 1].decode(encoding)[: where.end_column - 1].encode(encoding)
+            )
+            open_ = _over(one.fix, holes, text, encoding)
+            fix = [] if rule.code == _TOOLS or open_ else list(one.fix)
+            message = "this is CUDA's, with a part that is known when it runs" if open_ else one.message
+            finding = RULE.finding(
+                module, literal, message, moved(fix, start), hint=one.hint,
+                severity=one.severity if fix or one.severity is not Severity.INFO or not one.fix else Severity.WARNING,
+                safety=one.safety if fix else Safety.REPORT,
+            )  # fmt: skip
+            yield placed(module, finding, start + first, start + max(last, first))
+
+
+def _is_program_of(text: str, column: int) -> bool:
+    return any(pattern.match(text) for pattern, _, _ in PROGRAMS) and column == 1
+
+
+def _over(edits: tuple[Edit, ...], holes: list[tuple[int, int]], text: str, encoding: str) -> bool:
+    """Whether an edit replaces what is only known when the program runs."""
+    spans = [(len(text[:first].encode(encoding)), len(text[:last].encode(encoding))) for first, last in holes]
+    return any(edit.start < last and first < edit.end for edit in edits for first, last in spans)
+
+
+def _sets_variable(text: str) -> bool:
+    return any(found[1] in variables() and variables()[found[1]].npu for found in _SETS.finditer(text))
+
+
+RULE = Rule(
+    code="TP171",
+    title="lines for a shell in strings",
+    safety=Safety.REVIEW,
+    severity=Severity.INFO,
+    why="What a script gives to a shell starts a process of its own, to which the same applies as to a launch script: "
+    "with CUDA_VISIBLE_DEVICES it would use the wrong NPUs silently.",
+    reference="https://github.com/Ascend/pytorch",
+    check=check,
+    rewrites=(
+        ("import os\nos.system('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
+         "import os\nos.system('ASCEND_RT_VISIBLE_DEVICES=0 python w.py')\n"),
+        ("import subprocess\nline = f'CUDA_VISIBLE_DEVICES={i} python w.py --device cuda'\n"
+         "subprocess.run(line, shell=True)\n",
+         "import subprocess\nline = f'ASCEND_RT_VISIBLE_DEVICES={i} python w.py --device npu'\n"
+         "subprocess.run(line, shell=True)\n"),
+        ("import subprocess\nsubprocess.Popen(['bash', '-c', 'export CUDA_LAUNCH_BLOCKING=1; ./w'])\n",
+         "import subprocess\nsubprocess.Popen(['bash', '-c', 'export ASCEND_LAUNCH_BLOCKING=1; ./w'])\n"),
+        ("import os\nos.system('CUDA_VISIBLE_DEVICES=%d python w.py' % i)\n",
+         "import os\nos.system('ASCEND_RT_VISIBLE_DEVICES=%d python w.py' % i)\n"),
+    ),
+    unchanged=(
+        "print('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
+        "'''CUDA_VISIBLE_DEVICES=0 python w.py'''\n",
+        "import os\nos.system('cd csrc && nvcc -c k.cu')\n",
+        "import subprocess\nsubprocess.run(['echo', 'CUDA_VISIBLE_DEVICES=0'])\n",
+        "line = 'CUDA_VISIBLE_DEVICES=0 python w.py'\nsend(line)\n",
+        "import os\nos.system(f'python w.py --device=cuda:{i}')\n",
+    ),
+)  # fmt: skip
