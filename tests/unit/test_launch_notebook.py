@@ -21,7 +21,7 @@ def notebook(*sources: str) -> bytes:
 
 
 FIRST = "!nvidia-smi\n%matplotlib inline\nx = 1\n"
-SECOND = "y = 'ö'\nif x:\n    %time f()\n"
+SECOND = "y = 'ö'\nif x:\n    %env A=1\n    %time x += 1\n"
 THIRD = "%%bash\nls\n"
 
 
@@ -30,9 +30,9 @@ def test_a_script_line_for_line() -> None:
     text = as_script(data).decode()
     space: dict[str, object] = {}
     exec(compile(text, "nb", "exec"), space)
-    assert (space["x"], space["y"], space["z"]) == (1, "ö", 1)
+    assert (space["x"], space["y"], space["z"]) == (2, "ö", 2)  # what is timed is run, once
     lines = text.split("\n")
-    for line, where in {3: "cell 1, line 3", 4: "cell 2, line 1", 6: "cell 2, line 3"}.items():
+    for line, where in {3: "cell 1, line 3", 4: "cell 2, line 1", 7: "cell 2, line 4"}.items():
         assert place(data, line) == where
     last = next(number for number, line in enumerate(lines, 1) if line == "z = x")
     assert place(data, last) == "cell 4, line 1"
@@ -43,7 +43,7 @@ def test_what_is_left_out_is_told() -> None:
     assert said == [
         "cell 1, line 1: left out, it is IPython's: !nvidia-smi",
         "cell 1, line 2: left out, it is IPython's: %matplotlib inline",
-        "cell 2, line 3: left out, it is IPython's: %time f()",
+        "cell 2, line 3: left out, it is IPython's: %env A=1",
         "cell 3: left out, it is not Python: %%bash",
     ]
 

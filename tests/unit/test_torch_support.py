@@ -21,7 +21,7 @@ def found(tmp_path: Path, text: str) -> list[tuple[str, int]]:
     return [
         (one.code, one.location.line)
         for one in result.findings
-        if one.code.startswith("TP7") and one.location
+        if one.code.startswith("TP70") and one.location
     ]
 
 

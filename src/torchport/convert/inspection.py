@@ -101,7 +101,7 @@ def _of_interest() -> re.Pattern[bytes]:
     words = (
         r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel|nn\.parallel|lightning"
     )
-    words += r"|load_library|MULTI_GPU"
+    words += r"|load_library|MULTI_GPU|channels_last"
     files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres|PYBIND11_MODULE|TORCH_LIBRARY"
     return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from torchport.convert.inspection import bug, inspect_with
 from torchport.convert.source import Conversion, applied, problem_of
 from torchport.findings import Edit, Finding, Location, Safety, Severity
-from torchport.rules import Style, torch_support
+from torchport.rules import Style, stops, torch_support
 from torchport.rules.custom import CustomRules
 from torchport.rules.distribute import distribution_rules, loader
 from torchport.rules.distribute.program import Program
@@ -45,6 +45,7 @@ class Extras:
             yield self.custom.check
         if self.support and torch_support.NAMES_TORCH.search(data):
             yield torch_support.check
+            yield stops.check
         if path == self.main:
             yield self._distribute
         elif self.main:

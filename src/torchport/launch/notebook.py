@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from torchport.errors import TorchportError
-from torchport.source.notebook import Notebook
+from torchport.source.notebook import Notebook, is_timed
 from torchport.source.text import SourceError
 
 
@@ -66,7 +66,7 @@ def cells(data: bytes) -> list[Cell]:
         left_out = tuple(
             (index, before.strip())
             for index, (before, after) in enumerate(zip(text.split("\n"), code.split("\n"), strict=True), 1)
-            if before.strip() and before != after
+            if before.strip() and before != after and not is_timed(before)
         )
         code += "" if code.endswith("\n") else "\n"
         found.append(Cell(number, code, line, left_out))

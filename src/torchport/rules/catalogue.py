@@ -11,6 +11,7 @@ from torchport.rules import rules
 from torchport.rules.custom import CUSTOM
 from torchport.rules.distribute import distribution_rules
 from torchport.rules.files import file_rules
+from torchport.rules.stops import stop_rules
 from torchport.rules.torch_support import SUPPORT
 
 
@@ -35,7 +36,7 @@ def catalogue() -> Mapping[str, Entry]:
         Entry(
             rule.code, rule.title, rule.safety.value, rule.why, rule.reference, rule.rewrites, rule.unchanged
         )
-        for rule in (*rules(), *distribution_rules(), CUSTOM, *SUPPORT)
+        for rule in (*rules(), *distribution_rules(), CUSTOM, *SUPPORT, *stop_rules())
     ]
     entries += [
         Entry(

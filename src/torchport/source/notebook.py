@@ -134,6 +134,11 @@ class Notebook:
         return character if self._offsets is None else self._offsets[character]
 
 
+def is_timed(line: str) -> bool:
+    """Whether a line measures Python, which is then a part of the code: `%time f()`."""
+    return _STATEMENT.match(line.lstrip(" \t")) is not None
+
+
 def _byte_offsets(text: str) -> list[int]:
     return [0, *itertools.accumulate(len(char.encode("utf-8", "surrogatepass")) for char in text)]
 

@@ -1,0 +1,91 @@
+"""TP720: memory formats other than the contiguous one, which torch_npu does not make."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Edit, Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+FORMATS = frozenset({"torch.channels_last", "torch.channels_last_3d"})
+# What takes a format and leaves it unused (torch_npu 2.13.0), and what only asks.
+_TAKES_ANY = frozenset(
+    {"clone", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
+     "resize_", "is_contiguous", "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"}
+)  # fmt: skip
+_CONTIGUOUS = "contiguous_format"
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every such format that an operator may be given."""
+    nodes: list[ast.Attribute | ast.Name] = [*module.all(ast.Attribute), *module.all(ast.Name)]
+    for node in nodes:
+        name = module.qualified(node) if isinstance(node.ctx, ast.Load) else None
+        if name not in FORMATS or _is_harmless(module, node):
+            continue
+        direct = isinstance(module.parent(node), ast.keyword)
+        yield RULE.finding(
+            module, node, f"torch_npu makes no tensor in the order {name}", [_edit(module, node, style)],
+            hint="" if direct else "The value is used elsewhere: check that nothing is decided by it.",
+            safety=None if direct else Safety.REVIEW, severity=None if direct else Severity.WARNING,
+        )  # fmt: skip
+
+
+def _is_harmless(module: Module, node: ast.expr) -> bool:
+    """Whether it is only compared, given to what does not mind, or chosen where there is no NPU."""
+    above = module.parent(node)
+    call = module.parent(above) if isinstance(above, ast.keyword) else above
+    if isinstance(above, ast.Compare | ast.MatchValue):
+        return True
+    if isinstance(call, ast.IfExp) and "npu" in ast.unparse(call.test):
+        return True
+    if not isinstance(call, ast.Call):
+        return False
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+    return last in _TAKES_ANY
+
+
+def _edit(module: Module, node: ast.Attribute | ast.Name, style: Style) -> Edit | None:
+    if not isinstance(node, ast.Attribute):
+        return None
+    if style is Style.NPU:
+        return module.attribute_edit(node, _CONTIGUOUS)
+    torch = module.source(node.value)
+    start, end = module.text.span(node)
+    text = f'({torch}.{_CONTIGUOUS} if hasattr({torch}, "npu") else {torch}.{node.attr})'
+    return Edit(start, end, text.encode(module.text.encoding))
+
+
+RULE = Rule(
+    code="TP720",
+    title="memory formats that torch_npu does not make",
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
+    why="On an NPU x.to(memory_format=torch.channels_last) fails, as contiguous() and empty() with it do: `Only "
+    "contiguous_format or preserve_format is supported`. A format is an order in memory and changes no value; CANN "
+    "chooses its own inside of operators. In the agnostic style CUDA keeps it.",
+    reference="https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.memory_format",
+    check=check,
+    rewrites=(
+        ("import torch\nx = x.cuda().to(memory_format=torch.channels_last)\n",
+         "import torch\nx = x.npu().to(memory_format=torch.contiguous_format)\n"),
+        ("import torch\nmodel = model.to('cuda', memory_format=torch.channels_last)\n",
+         "import torch\nmodel = model.to('npu', memory_format=torch.contiguous_format)\n"),
+        ("import torch\nfmt = torch.channels_last if nhwc else torch.contiguous_format\n"
+         "x = x.contiguous(memory_format=fmt)\n",
+         "import torch\nfmt = torch.contiguous_format if nhwc else torch.contiguous_format\n"
+         "x = x.contiguous(memory_format=fmt)\n"),
+        ("import torch\nx = x.contiguous(memory_format=torch.channels_last_3d)\n",
+         "import torch\nx = x.contiguous(memory_format=torch.contiguous_format)\n"),
+    ),
+    unchanged=(
+        "import torch\nx = x.clone(memory_format=torch.channels_last)\n",
+        "import torch\nok = x.is_contiguous(memory_format=torch.channels_last)\n",
+        "import torch\ny = torch.empty_like(x, memory_format=torch.channels_last)\n",
+        "import torch\nif fmt == torch.channels_last:\n    pass\n",
+        "import torch\nx = x.to(memory_format=torch.preserve_format)  # channels_last\n",
+        "channels_last = 1\nuse(memory_format=channels_last)\n",
+    ),
+)  # fmt: skip

@@ -1,0 +1,57 @@
+"""TP731: float64 that is float32 on an NPU."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.rules.stops.seen_values import DTYPES, seen
+from torchport.source.module import Module
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every cast to float64 of what is seen to be on a device."""
+    for call in module.all(ast.Call):
+        if (
+            isinstance(call.func, ast.Attribute)
+            and _casts(module, call)
+            and seen(module, call.func.value).on_device
+        ):
+            yield RULE.finding(
+                module, call, "torch_npu makes float32 of what is cast to float64 on the NPU",
+                hint="Cast before the tensor is moved, x.double().npu(), for what an NPU computes in float64 (not "
+                "products); or compute this part on the CPU.",
+            )  # fmt: skip
+
+
+def _casts(module: Module, call: ast.Call) -> bool:
+    """Whether the call names float64 and nothing else, no device."""
+    assert isinstance(call.func, ast.Attribute)
+    if call.func.attr == "double":
+        return not call.args
+    given = [*call.args, *(word.value for word in call.keywords if word.arg == "dtype")]
+    return (
+        call.func.attr in ("to", "type")
+        and len(given) == 1
+        and all(word.arg != "device" for word in call.keywords)
+        and DTYPES.get(module.qualified(given[0]) or "") == "float64"
+    )
+
+
+RULE = Rule(
+    code="TP731",
+    title="float64 that is float32 (analyze)",
+    safety=Safety.REPORT,
+    severity=Severity.WARNING,
+    why="x.double() and x.to(torch.float64) of a tensor on an NPU give float32 with torch_npu 2.13.0, which warns once "
+    "(`Device do not support double dtype now`). A tensor that is made or moved in float64 keeps it.",
+    reference="https://docs.pytorch.org/docs/stable/generated/torch.Tensor.double.html",
+    check=check,
+    rewrites=(),
+    unchanged=(
+        "import torch\nx = torch.ones(2, device=d).double()\n",
+        "import torch\nx = y.double()\n",
+    ),
+)

@@ -1,0 +1,53 @@
+"""TP728: derivatives forward over reverse: `torch.func.hessian`, `jvp(grad(f))`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+_SPACES = ("torch.func.", "functorch.", "torch._functorch.eager_transforms.")
+_HESSIAN = frozenset(f"{space}hessian" for space in _SPACES)
+_FORWARD = frozenset(f"{space}{name}" for space in _SPACES for name in ("jvp", "jacfwd", "linearize"))
+_REVERSE = frozenset(
+    f"{space}{name}" for space in _SPACES for name in ("grad", "jacrev", "vjp", "grad_and_value")
+)
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every derivative that is taken forward through one that is taken in reverse."""
+    for call in module.all(ast.Call):
+        name = module.qualified(call.func)
+        if name in _HESSIAN or (name in _FORWARD and call.args and _is_reverse(module, call.args[0])):
+            yield RULE.finding(
+                module, call, "derivatives forward over reverse may be 0 on an NPU, without an error",
+                hint="Take both in reverse, torch.func.jacrev(torch.func.jacrev(f)), or use torch.autograd.functional. "
+                "`torchport run` computes them right.",
+            )  # fmt: skip
+
+
+def _is_reverse(module: Module, node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        values = [binding.value for binding in module.names.bindings(node)]
+        return any(isinstance(one, ast.Call) and module.qualified(one.func) in _REVERSE for one in values)
+    return isinstance(node, ast.Call) and module.qualified(node.func) in _REVERSE
+
+
+RULE = Rule(
+    code="TP728",
+    title="derivatives forward over reverse (analyze)",
+    safety=Safety.REPORT,
+    severity=Severity.WARNING,
+    why="The backward of torch_npu 2.13.0's matmul and linear has no forward derivative: where an operand of a product "
+    "has other than two dimensions, the part of the second derivative that goes through it is silently 0.",
+    reference="https://docs.pytorch.org/docs/stable/generated/torch.func.hessian.html",
+    check=check,
+    rewrites=(),
+    unchanged=(
+        "import torch\nh = torch.func.hessian(f)(x)\n",
+        "import torch\nh = torch.func.jacrev(torch.func.jacrev(f))(x)\n",
+    ),
+)

@@ -1,0 +1,51 @@
+"""TP726: quantised tensors between host and NPU, and float8."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from torchport.findings import Finding, Safety, Severity
+from torchport.rules import Rule, Style
+from torchport.source.module import Module
+
+_MAKES = frozenset(
+    {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.quantize_per_tensor_dynamic"}
+)
+_MOVES = frozenset({"cuda", "npu", "cpu", "to"})
+_FLOAT8 = frozenset(f"torch.float8_{kind}" for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0fnu"))
+
+
+def check(module: Module, style: Style) -> Iterator[Finding]:
+    """A finding for every move of a quantised tensor, and for every float8."""
+    roots = {module.flow.find(call) for call in module.all(ast.Call) if module.qualified(call.func) in _MAKES}
+    for call in module.all(ast.Call) if roots else ():
+        owner = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES else None
+        if owner is not None and module.flow.find(owner) in roots:
+            yield RULE.finding(
+                module, call, "torch_npu does not move a quantised tensor between the host and an NPU",
+                hint="Quantise where it is used, or move x.int_repr() with its scale and zero point.",
+            )  # fmt: skip
+    for attribute in module.all(ast.Attribute):
+        if module.qualified(attribute) in _FLOAT8:
+            yield RULE.finding(
+                module, attribute, f"a 910B has no {attribute.attr}",
+                hint="Use bfloat16, or int8 with torch_npu.npu_quant_matmul; Ascend 950 has float8.",
+            )  # fmt: skip
+
+
+RULE = Rule(
+    code="TP726",
+    title="quantised tensors and float8 (analyze)",
+    safety=Safety.REPORT,
+    severity=Severity.WARNING,
+    why="torch_npu quantises and dequantises on the NPU, but cannot copy what is quantised (`Could not run "
+    "'aten::empty_quantized'`). CANN casts to float8 on newer chips alone.",
+    reference="https://docs.pytorch.org/docs/stable/quantization.html",
+    check=check,
+    rewrites=(),
+    unchanged=(
+        "import torch\nq = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)\nq = q.cuda() if 0 else q\n",
+        "import torch\nx = x.to(torch.float8_e4m3fn)\n",
+    ),
+)
