@@ -128,3 +128,33 @@ def test_needs_a_script_and_consent(tmp_path: Path) -> None:
             [*command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 2 and says in done.stderr
+
+
+UNUSUAL = """\
+import torch
+
+x = torch.randn(2, 3, 4, 4, device="cuda")
+y = x.to(memory_format=torch.channels_last)
+z = torch.nn.functional.gelu(torch.randn(2, 4, 4, 3, device="cuda").permute(0, 3, 1, 2))
+s = torch.eye(3).to_sparse().cuda()
+p = torch.sparse.mm(s, torch.ones(3, 3, device="cuda"))
+fine = torch.nn.functional.gelu(x), s + s, x.permute(0, 2, 3, 1).relu(), x.clone(memory_format=torch.channels_last)
+"""
+
+
+def test_how_tensors_lie_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(UNUSUAL)
+    code, result, _ = analyze(tmp_path)
+    found = [one for one in result["findings"] if one["code"] == "TP717"]
+    assert [(one["location"]["line"], one["message"].split()[0]) for one in found] == [
+        (4, "aten::_to_copy"), (5, "aten::gelu"), (7, "aten::_sparse_addmm"),
+    ]  # fmt: skip
+    assert code == 1 and not [one for one in result["findings"] if one["code"] == "TP716"]
+
+
+def test_a_run_without_a_device_is_an_alarm(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\nx = torch.ones(3) * 2\n")
+    code, result, _ = analyze(tmp_path)
+    assert code == 1
+    (finding,) = [one for one in result["findings"] if one["code"].startswith("TP71")]
+    assert finding["code"] == "TP716" and "no operator on a CUDA device" in finding["message"]

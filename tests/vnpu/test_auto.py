@@ -166,3 +166,26 @@ def test_without_an_npu_import_torch_says_so(tmp_path: Path) -> None:
     )
     assert (ended.returncode, ended.stdout) == (1, "here\n")
     assert "There is no NPU backend" in ended.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("devices", "said"), [("0", False), ("0,1", True)])
+def test_data_parallel_on_several_devices_is_said(devices: str, said: bool, tmp_path: Path) -> None:
+    script = (
+        "import torch\nm = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())\nm(torch.ones(4, 2).cuda())\n"
+    )
+    (tmp_path / "train.py").write_text(script)
+    ended = run("--device-list", devices, tmp_path / "train.py")
+    assert ended.returncode == 0, ended.stderr
+    assert ("torch.nn.DataParallel on 2 NPUs" in ended.stderr) is said
+    assert ("--device-list 0" in ended.stderr and "--nproc" in ended.stderr) is said
+
+
+def test_memory_formats_are_written_down(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import torch\nx = torch.ones(1, 2, 3, 4).cuda().to(memory_format=torch.channels_last)\n"
+    )
+    ended = run(tmp_path / "a.py")
+    assert ended.returncode == 0, ended.stderr
+    assert (
+        "a.py:2  memory_format=torch.channels_last -> memory_format=torch.contiguous_format" in ended.stderr
+    )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchport.analyze import layouts
 from torchport.analyze.project import analyze_tree
 from torchport.convert.project import summary
 from torchport.errors import TorchportError
@@ -44,9 +45,17 @@ def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
         )
     static = analyze_tree(script)
     seen = _watched(script, arguments, steps)
-    rows = [_judged(row, script.parent) for row in seen["rows"] if row["operator"] not in _PLUMBING]
+    rows = [
+        _judged(row, script.parent)
+        for row in seen["rows"]
+        if row["operator"] not in _PLUMBING or layouts.refuses(row["operator"], row["layout"])
+    ]
     ignored = settings_of(script).ignore
-    found = [finding for finding in (*_ending(seen), *_findings(rows)) if finding.code not in ignored]
+    found = [
+        finding
+        for finding in (*_ending(seen), *_unused(seen, rows), *_findings(rows))
+        if finding.code not in ignored
+    ]
     findings = (*static.findings, *found)
     data = {
         **static.data,
@@ -96,7 +105,8 @@ def _judged(row: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     operator = support.judge(_ON_THE_NPU.get(row["operator"], row["operator"]))
     dtype = row["dtypes"][0]  # of the first tensor, as the limits were measured
     path = row["path"] and os.path.relpath(row["path"], folder)
-    return {**row, "path": path, "how": operator.with_dtype(dtype).value}
+    refused = layouts.refuses(row["operator"], row["layout"])
+    return {**row, "path": path, "how": How.REFUSED if refused else operator.with_dtype(dtype).value}
 
 
 def _ending(seen: Mapping[str, Any]) -> Iterator[Finding]:
@@ -112,18 +122,32 @@ def _ending(seen: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
+def _unused(seen: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    if not rows:
+        yield _finding(
+            "TP716",
+            Severity.WARNING,
+            None,
+            f"the script ran no operator on a CUDA device in {seen['steps']} steps: nothing is known of its operators",
+            "Give it the arguments with which it uses the GPU, and look where it chooses its device.",
+        )
+
+
 def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     version = support.versions()[1]
-    said: set[tuple[str, str, int]] = set()
+    said: set[tuple[str, str, int, str]] = set()
     for row in rows:
         name, how = row["operator"], How(row["how"])
         place = Location(row["path"], row["line"], 1, row["line"], 1) if row["path"] else None
-        key = (name, row["path"], row["line"])
+        key = (name, row["path"], row["line"], row["layout"])
         if how in (How.NATIVE, How.COMPOSITE) or key in said:
             continue
         said.add(key)
         full, evidence = name if "::" in name else f"aten::{name}", dict(row)
-        if how is How.REFUSED:
+        if layouts.refuses(name, row["layout"]):
+            message = f"{full} does not {layouts.what(row['layout'])} on the NPU ({row['phase']})"
+            yield _finding("TP717", Severity.ERROR, place, message, layouts.hint(row["layout"]), evidence)
+        elif how is How.REFUSED:
             message = f"{full} does not take {row['dtypes'][0]} on the NPU ({row['phase']})"
             hint = "Convert to float32 before the call, or compute this part on the CPU."
             yield _finding("TP712", Severity.ERROR, place, message, hint, evidence)

@@ -12,11 +12,12 @@ import importlib
 import pkgutil
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from torchport.analyze import layouts
 from torchport.findings import Result
 from torchport.knowledge.arguments import role
 from torchport.on_import import after_import
@@ -48,7 +49,7 @@ class Watch:
         self._first: Any = None
         self._phase = FORWARD
         self._ours: dict[str, bool] = {}
-        self._calls: dict[tuple[str, str, str, str], Counter[tuple[str, int]]] = {}
+        self._calls: dict[tuple[str, str, str, str, str], Counter[tuple[str, int]]] = {}
         self.steps = 0
         self.precision = ""
         self._mode = _mode(torch, self._note)
@@ -76,7 +77,7 @@ class Watch:
     def data(self) -> dict[str, Any]:
         """What was seen; the rows in the order of their first calls."""
         rows = []
-        for (phase, name, dtypes, place), calls in self._calls.items():
+        for (phase, name, dtypes, place, layout), calls in self._calls.items():
             path, _, line = place.rpartition(":")
             shapes: dict[int, list[str]] = {}
             for (shape, step), _ in calls.items():
@@ -86,6 +87,7 @@ class Watch:
                     "operator": name,
                     "phase": phase,
                     "dtypes": dtypes.split(),
+                    "layout": layout,
                     "path": path,
                     "line": int(line or 0),
                     "calls": sum(calls.values()),
@@ -140,7 +142,7 @@ class Watch:
 
     # -- what is called ------------------------------------------------------------------------------------------
 
-    def _note(self, function: Any, inputs: list[Any], result: Any) -> None:
+    def _note(self, function: Any, inputs: list[Any], options: Mapping[str, Any], result: Any) -> None:
         if not any(map(self._is_marked, inputs)):
             return
         self._mark(result)
@@ -149,8 +151,20 @@ class Watch:
         dtypes = " ".join(dict.fromkeys(str(one.dtype).removeprefix("torch.") for one in inputs))
         place = self._place() if self._phase == FORWARD else ""
         shape = " ".join("x".join(map(str, one.shape)) or "scalar" for one in inputs[:6])
-        key = (self._phase, name, dtypes, place)
+        key = (self._phase, name, dtypes, place, self._layout(inputs, options))
         self._calls.setdefault(key, Counter())[shape, self.steps] += 1
+
+    def _layout(self, inputs: list[Any], options: Mapping[str, Any]) -> str:
+        """How the tensors lie in memory, or are asked to, where it is not the usual way."""
+        torch = self._torch
+        orders = (torch.channels_last, torch.channels_last_3d)
+        if options.get("memory_format") in orders:
+            return layouts.MADE_CHANNELS_LAST
+        if any(one.layout is not torch.strided for one in inputs):
+            return layouts.SPARSE
+        first = inputs[0]
+        last = first.dim() == 4 and first.is_contiguous(memory_format=orders[0])
+        return layouts.CHANNELS_LAST if last and not first.is_contiguous() else ""
 
     def _place(self) -> str:
         """The innermost line of the script's own code, as "path:line"; empty for none."""
@@ -208,8 +222,9 @@ def _factories() -> tuple[str, ...]:
     return (*reference.TAKE_DEVICE["torch"], *role("device").factories["torch"])
 
 
-def _mode(torch: Any, note: Callable[[Any, list[Any], Any], None]) -> Any:
-    """A dispatch mode that tells `note` of each operator after it ran: the function, its tensors, its result."""
+def _mode(torch: Any, note: Callable[[Any, list[Any], Mapping[str, Any], Any], None]) -> Any:
+    """A dispatch mode that tells `note` of each operator after it ran: the function, its tensors, its keywords, its
+    result."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     leaves = torch.utils._pytree.tree_leaves
@@ -220,7 +235,7 @@ def _mode(torch: Any, note: Callable[[Any, list[Any], Any], None]) -> Any:
             result = function(*args, **kwargs)
             inputs = [one for one in leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
             if inputs:
-                note(function, inputs, result)
+                note(function, inputs, kwargs, result)
             return result
 
     return Mode()

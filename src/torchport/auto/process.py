@@ -12,7 +12,16 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from torchport import audit, standins, vnpu
-from torchport.auto import compilers, distributed, loading, npu_faults, precision, profiling
+from torchport.auto import (
+    compilers,
+    data_parallel,
+    distributed,
+    loading,
+    memory_formats,
+    npu_faults,
+    precision,
+    profiling,
+)
 from torchport.auto.cuda import Cuda
 from torchport.auto.devices import Devices
 from torchport.auto.environment import translate
@@ -62,12 +71,14 @@ class Process:
         fallbacks = count_fallbacks(torch, log)
         patches.on_undo(fallbacks._destroy)
         npu_faults.patch(torch, patches)  # before devices: what they hand on is the NPU's name
+        memory_formats.patch(torch, patches, log)
         Devices(torch, patches, log).patch()
         profiling.patch(torch, patches, log)  # before torch.cuda: nvtx is a part of it
         Cuda(torch, patches, log).patch()
         loading.patch(torch, patches)
         precision.patch(torch, patches, log)
         distributed.patch(torch, patches, log)
+        data_parallel.patch(torch, patches, log)
         compilers.patch(torch, patches, log)
         # A script may set CUDA_VISIBLE_DEVICES until it first uses the device.
         for name in ("_lazy_init", "device_count", "is_available"):

@@ -198,6 +198,34 @@ def check_sparse_adam():
         assert kept._values().tolist() == [0, 0] and kept.is_coalesced() is coalesced
 
 
+def check_memory_formats():
+    images, last = torch.randn(2, 3, 6, 5), torch.channels_last
+    copies = (
+        images.cuda().to(memory_format=last),
+        images.cuda().contiguous(memory_format=last),
+        images.to("cuda", memory_format=last),
+        images.cuda(memory_format=last),
+        images.cuda().float(memory_format=last),
+    )
+    for copy in copies:
+        assert copy.is_cuda and copy.is_contiguous() and torch.equal(copy.cpu(), images)
+    host = images.cuda().cpu(memory_format=last)
+    assert host.is_contiguous(memory_format=last) and torch.equal(host, images)
+    assert images.to(memory_format=last).is_contiguous(memory_format=last)
+    assert torch.empty(2, 3, 4, 4, memory_format=last).is_contiguous(memory_format=last)
+    assert torch.empty(2, 3, 4, 4, device="cuda", memory_format=last).is_cuda
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.GELU("tanh"))
+    expected = model(images)
+    ported = model.cuda().to(memory_format=last)(images.to(memory_format=last).cuda())
+    torch.testing.assert_close(ported.cpu(), expected, rtol=1e-3, atol=1e-3)
+    permuted = images.cuda().permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    expected = torch.nn.functional.gelu(images, approximate="tanh")
+    torch.testing.assert_close(
+        torch.nn.functional.gelu(permuted, approximate="tanh").cpu(), expected, rtol=1e-3, atol=1e-3
+    )
+    assert "gelu" in torch.fx.symbolic_trace(model).code.lower() or len(torch.fx.symbolic_trace(model).graph.nodes) == 4
+
+
 def check_forward_over_reverse():
     def curvature(x, weight):
         return torch.func.hessian(lambda x: (torch.nn.functional.linear(x, weight) ** 3).sum())(x)

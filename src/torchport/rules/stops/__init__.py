@@ -1,8 +1,7 @@
 """Rules for what stops on torch_npu although nothing in it names CUDA; `analyze` runs them.
 
-Each states what the unmodified torch_npu was seen to refuse, or to compute otherwise, and `tests/vnpu/test_what_stops.py`
-tries each of them there, with what works beside it. One rule is one module in this folder with a `RULE`, found by
-scanning.
+Each states what the unmodified torch_npu was seen to refuse, or to compute otherwise; `tests/vnpu/test_what_stops.py`
+tries each of them there, with what works beside it. One rule is one module here with a `RULE`, found by scanning.
 """
 
 from __future__ import annotations
