@@ -1,0 +1,75 @@
+"""Run the scripts that fail, through `torchport run` on the virtual NPU, and keep what a user would see.
+
+    python tests/vnpu/diagnose/provoke.py FOLDER [NAME ...]
+
+writes FOLDER/NAME.txt, stdout and stderr together as a shell's `> log 2>&1` has them. The head of a script says what is
+wrong with it (`# cause:`, a row of knowledge/errors), how it is started (`# run:`, words for `torchport run`; `# python`
+for plain python without the virtual NPU) and with which variables (`# env:`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from torchport import vnpu
+
+HERE = Path(__file__).parent
+SCRIPTS = HERE / "scripts"
+SECONDS = 110
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Script:
+    """One script that fails: the row that says why, the command line behind `python -m torchport`, variables."""
+
+    path: Path
+    cause: str
+    words: tuple[str, ...]
+    variables: dict[str, str]
+
+    def run(self) -> subprocess.CompletedProcess[bytes]:
+        """The script's end, both streams as one; it starts in a folder of its own."""
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if self.words[0] == "-m":
+            environment |= {"TORCHPORT_BACKEND": vnpu.Kind.VNPU}
+        return subprocess.run(
+            [sys.executable, *self.words],
+            env=environment | {"OMP_NUM_THREADS": "1"} | self.variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS,
+            check=False,
+        )
+
+
+def scripts() -> dict[str, Script]:
+    """All scripts by name."""
+    return {path.stem: _script(path) for path in sorted(SCRIPTS.glob("*.py"))}
+
+
+def _script(path: Path) -> Script:
+    head = dict(re.findall(r"^# (cause|run|env|python)(?::|$) ?(.*)$", path.read_text("utf-8"), re.MULTILINE))
+    words = [str(path) if word == "SCRIPT" else word for word in head.get("run", "SCRIPT").split()]
+    command = [str(path)] if "python" in head else ["-m", "torchport", "run", *words]
+    variables = dict(pair.split("=", 1) for pair in head.get("env", "").split())
+    return Script(path, head["cause"], tuple(command), variables)
+
+
+def main(folder: str, *names: str) -> None:
+    """Write FOLDER/NAME.txt for each script."""
+    found = scripts()
+    for name in names or found:
+        ended = found[name].run()
+        text = f"{ended.stdout.decode(errors='replace')}"
+        Path(folder, f"{name}.txt").write_text(text, encoding="utf-8")
+        print(f"{name}: exit status {ended.returncode}, {len(text.splitlines())} lines", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
