@@ -22,7 +22,7 @@ from torchport import vnpu
 from torchport.knowledge import support
 from torchport.knowledge.api import Status, apis
 from torchport.knowledge.environment import variables as environment_variables
-from torchport.knowledge.errors import FACES, kinds
+from torchport.knowledge.errors.answers import FACES, kinds
 from torchport.knowledge.libraries import libraries
 from torchport.knowledge.support import How
 from torchport.rules.catalogue import catalogue

@@ -1,4 +1,4 @@
-"""`errors.toml`: what can go wrong on the virtual NPU, and in which codes and words it is told."""
+"""`knowledge/errors.toml`: what can go wrong on the virtual NPU, and in which codes and words it is told."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Kind:
 @functools.cache
 def kinds() -> tuple[Kind, ...]:
     """All kinds of the file. Raises ValueError for a table that breaks the schema in `errors.toml`."""
-    return read(tomllib.loads(resources.files(__package__).joinpath("errors.toml").read_text("utf-8")))
+    return read(
+        tomllib.loads(resources.files("torchport.knowledge").joinpath("errors.toml").read_text("utf-8"))
+    )
 
 
 def read(table: Mapping[str, Any]) -> tuple[Kind, ...]:

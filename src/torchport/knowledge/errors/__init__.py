@@ -1,0 +1,81 @@
+"""What lines of a log mean: one TOML file per family, one table per row.
+
+    words     texts of which one stands in the line, as they are written (no pattern)
+    pattern   a regular expression that the line has to match too; nothing in it repeats without a bound, so that it
+              takes linear time on any text
+    role      see `Role`; "cause" where it is missing
+    cause     what has happened and why, for someone who has never seen the line
+    fix       what to do about it
+    next      a command that shows more, or does it; "" where there is nothing to do
+    sample    a line that matches this row and no other
+    source    where cause and fix are known from
+
+`answers` is the other side: the codes and words in which the virtual NPU itself tells what has failed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+_NEEDED = {"words", "cause", "fix", "next", "sample", "source"}
+
+
+class Role(enum.StrEnum):
+    """What a line says about the failure, in the order in which one explains another."""
+
+    CAUSE = "cause"  # this is what went wrong
+    CODE = "code"  # a general code: a line beside it may say what it means here
+    SCRIPT = "script"  # the script raised an exception that no other row knows
+    OUTCOME = "outcome"  # how a process ended, seen from outside: something has made it end so
+    PEER = "peer"  # another rank failed or is late; on its own it is all that is known
+    EFFECT = "effect"  # follows from an error that stands elsewhere
+    NOTICE = "notice"  # looks like an error and is none
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One row; `name` is FAMILY.NAME."""
+
+    name: str
+    words: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+    role: Role
+    cause: str
+    fix: str
+    next: str
+    sample: str
+    source: str
+
+    def matches(self, line: str) -> bool:
+        """Whether the row speaks of this line, which holds one of its words."""
+        return self.pattern is None or self.pattern.search(line) is not None
+
+
+@functools.cache
+def rows() -> Mapping[str, Row]:
+    """All rows by name. Raises ValueError for a row that breaks the schema above."""
+    found: dict[str, Row] = {}
+    for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            family = file.name.removesuffix(".toml")
+            for name, row in tomllib.loads(file.read_text("utf-8")).items():
+                found[f"{family}.{name}"] = read(f"{family}.{name}", row)
+    return found
+
+
+def read(name: str, row: Mapping[str, Any]) -> Row:
+    """The row of a parsed table; see `rows`."""
+    if not _NEEDED <= set(row) <= _NEEDED | {"pattern", "role"}:
+        raise ValueError(f"knowledge/errors: {name} has keys {sorted(row)}")
+    if not row["words"] or not all(len(word) >= 4 for word in row["words"]):
+        raise ValueError(f"knowledge/errors: {name} needs words of 4 letters or more")
+    pattern = re.compile(row["pattern"]) if "pattern" in row else None
+    texts = {key: row[key] for key in ("cause", "fix", "next", "sample", "source")}
+    return Row(name, tuple(row["words"]), pattern, Role(row.get("role", Role.CAUSE)), **texts)
