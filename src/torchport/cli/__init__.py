@@ -44,10 +44,10 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 EXIT_CODES = {
     0: "done, or clean",
-    1: "findings; the port does not hold, or the runs do not agree",
+    1: "findings; the port does not hold, the runs do not agree, or a cause is named",
     USAGE: "usage or configuration: a wrong argument, a missing or damaged file, no device",
     INTERNAL_ERROR: "a bug in torchport",
-    UNDECIDED: "undecided (`port`, `compare`)",
+    UNDECIDED: "undecided (`port`, `compare`), or a failure that is not known (`diagnose`)",
     INTERRUPTED: "Ctrl-C; 128 + n for another signal n; `run` ends as the script does",
 }
 

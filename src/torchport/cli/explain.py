@@ -1,4 +1,4 @@
-"""Explain a finding's code, an API, an operator, an environment variable or a package.
+"""Explain a finding's code, an API, an operator, an environment variable, a package or an error.
 
 examples:
   torchport explain TP120
@@ -7,6 +7,7 @@ examples:
   torchport explain aten::_linalg_svd      the same for one operator
   torchport explain NCCL_DEBUG
   torchport explain flash_attn
+  torchport explain memory.device-full     a cause that `torchport diagnose` names
   torchport explain                        list all codes
 """
 
@@ -22,6 +23,7 @@ from torchport.errors import TorchportError
 from torchport.knowledge import support
 from torchport.knowledge.api import Status, apis, find
 from torchport.knowledge.environment import variables
+from torchport.knowledge.errors import rows
 from torchport.knowledge.libraries import libraries
 from torchport.knowledge.support import How
 from torchport.report.operators import WORDS
@@ -29,7 +31,7 @@ from torchport.rules.catalogue import Entry, catalogue
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("word", nargs="?", metavar="CODE|API|VARIABLE|PACKAGE", help="what to explain")
+    parser.add_argument("word", nargs="?", metavar="CODE|API|VARIABLE|PACKAGE|ERROR", help="what to explain")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,6 +80,16 @@ def explain(word: str) -> dict[str, Any]:
             "note": library.note,
             "text": "\n".join(lines),
         }
+    if (error := rows().get(word)) is not None:
+        text = f"{word}: {error.cause}\n  fix   {error.fix}"
+        text += f"\n  next  {error.next}" if error.next else ""
+        return {
+            "error": word,
+            "cause": error.cause,
+            "fix": error.fix,
+            "next": error.next,
+            "text": f"{text}\n  as in {error.sample}\n  known from {error.source}",
+        }
     rules = [entry for entry in catalogue().values() if re.search(rf"\b{_last(word)}\b", entry.title)]
     about = [f"  {entry.code}: {entry.title}" for entry in rules if len(_last(word)) > 2]
     if (facts := _of_torch(word)) is not None:
@@ -88,7 +100,7 @@ def explain(word: str) -> dict[str, Any]:
             "rules": [entry.code for entry in rules],
             "text": "\n".join([f"{word}:", *about]),
         }
-    known = [*catalogue(), *apis(), *variables(), *libraries(), *support.apis()]
+    known = [*catalogue(), *apis(), *variables(), *libraries(), *support.apis(), *rows()]
     close = difflib.get_close_matches(word, known, n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "`torchport explain` lists the codes."
     raise TorchportError(f"nothing is known about {word!r}", hint=hint)

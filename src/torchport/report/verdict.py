@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from torchport.findings import Result, Severity
+from torchport.report.diagnosis import answer
 from torchport.report.wording import count, kind, sentence
 
 _PYTHON = re.compile(r"python[\d.]*")
@@ -41,6 +42,8 @@ def render_verdict(result: Result) -> str:
 
 def judge(result: Result) -> tuple[str, str, str]:
     """ "good", "open" or "bad", one sentence that answers the question, and one that says on what grounds."""
+    if result.command == "diagnose":
+        return answer(result)
     return _run(result) if is_run(result) else _static(result.data.get("summary", {}))
 
 

@@ -16,6 +16,7 @@ from torchport import __version__
 from torchport.findings import Result
 from torchport.report.html.changes import changes
 from torchport.report.html.comparison import comparison
+from torchport.report.html.diagnosis import diagnosis
 from torchport.report.html.evidence import differences, power, quantities
 from torchport.report.html.findings import findings
 from torchport.report.html.left import files, modules
@@ -27,13 +28,13 @@ from torchport.report.wording import count
 
 # Each gives a section, or nothing where the result does not have what it shows.
 _SECTIONS: tuple[Callable[[Result], str], ...] = (
-    verdict, numbers, next_steps, differences, comparison, quantities, power,
+    verdict, diagnosis, numbers, next_steps, differences, comparison, quantities, power,
     runs, modules, files, findings, operators, residue, changes,
 )  # fmt: skip
 
 
 def page(result: Result) -> str:
-    """The page for what analyze, convert, port or compare left."""
+    """The page for what analyze, convert, port, compare or diagnose left."""
     label, title = heading(result)
     body = "\n".join(filter(None, (section(result) for section in _SECTIONS)))
     style, script = (f"\n{_file(name)}" for name in ("page.css", "page.js"))

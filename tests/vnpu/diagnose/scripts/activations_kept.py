@@ -1,4 +1,5 @@
 # cause: memory.device-full
+# env: VNPU_HOST_LIMIT=1TiB
 import torch
 
 kept = []

@@ -1,0 +1,91 @@
+"""What a log says went wrong, for a terminal; and the same in three sentences for a page."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torchport.findings import Finding, Result
+from torchport.report.columns import hanging
+from torchport.report.terminal import Painter, use_color
+from torchport.report.wording import count, printable, sentence
+
+_MARGIN = 14  # columns of the words on the left
+_CAUSES = ("TP801", "TP804")
+
+
+def render_diagnosis(result: Result, *, color: bool | None = None, width: int | None = None) -> str:
+    """The cause with its proof, what to do and the next command; then what followed, and what is harmless."""
+    paint = Painter(use_color(sys.stdout) if color is None else color)
+    columns = width or min(shutil.get_terminal_size((100, 24)).columns, 120)
+    lines = [paint(f"{sentence(answer(result)[1])}", "1")]
+    for finding in result.findings:
+        for word, text in _facts(finding):
+            lines += hanging(f"  {word:<{_MARGIN - 2}}", printable(text), columns)
+    lines.append(_read(result.data))
+    return "\n".join(lines) + "\n"
+
+
+def short_diagnosis(result: Result) -> list[str]:
+    """The cause in at most three lines, for the end of a script's own output; none where no cause is known."""
+    if result.data["answer"] != "cause":
+        return []
+    first = result.findings[0]
+    at = f" ({first.evidence['at']})" if first.evidence.get("at") else ""
+    lines = [f"{first.message}{at}", first.hint]
+    return [printable(line) for line in lines if line] + [f"torchport explain {first.evidence['row']}"]
+
+
+def answer(result: Result) -> tuple[str, str, str]:
+    """ "good", "open" or "bad", what the log says in one sentence, and on what grounds."""
+    word = result.data["answer"]
+    if word == "clean":
+        return "good", "No failure is known by any of these lines", ""
+    first = result.findings[0]
+    if word == "unknown":
+        return "open", "The run failed, and nothing is known about why", first.hint
+    return "bad", first.message, f"Confidence {first.evidence['confidence']}: {first.evidence['why']}."
+
+
+def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
+    """What is said of one finding, each with the word before it."""
+    evidence = finding.evidence
+    if finding.code not in _CAUSES:
+        where = finding.location
+        place = f"{where.path}:{where.line}: " if where else ""
+        word = {"TP802": "then", "TP803": "harmless"}.get(finding.code, "not read")
+        yield word, f"{place}{finding.message}{_seen(evidence)}"
+        return
+    for line in evidence["proof"]:
+        yield "proof", f"{line['file']}:{line['line']}: {line['text']}"
+    if evidence.get("at"):
+        yield "raised at", evidence["at"]
+    if evidence.get("ranks"):
+        yield "on rank", ", ".join(evidence["ranks"])
+    if finding.code == "TP801":
+        yield "confidence", f"{evidence['confidence']}: {evidence['why']}"
+    if finding.hint:
+        yield "fix", finding.hint
+    if evidence.get("official"):
+        yield "CANN says", evidence["official"]
+    if evidence.get("next"):
+        yield "next", evidence["next"]
+    if finding.code == "TP801":
+        yield "more", f"torchport explain {evidence['row']}"
+
+
+def _seen(evidence: Mapping[str, Any]) -> str:
+    parts = []
+    if int(evidence.get("seen", 1)) > 1:
+        parts.append(f"{evidence['seen']} times")
+    if evidence.get("ranks"):
+        parts.append(f"rank {', '.join(evidence['ranks'])}")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _read(data: Mapping[str, Any]) -> str:
+    stopped = "; reading was interrupted" if data["interrupted"] else ""
+    limited = "; the rest of what is longer than --limit was not read" if data["limited"] else ""
+    return f"read: {count(data['logs'], 'file')}, {count(data['lines'], 'line')}{stopped}{limited}"

@@ -1,0 +1,156 @@
+"""knowledge/errors: each row's sample matches it alone, and no text makes a pattern slow."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from torchport.diagnose import diagnose_text
+from torchport.diagnose.matching import Matcher
+from torchport.diagnose.reading import LONGEST
+from torchport.knowledge.errors import Role, official, read, rows
+from torchport.knowledge.errors.answers import kinds
+
+MIB = 1 << 20
+
+
+def matched(line: str) -> set[str]:
+    block = f"{line}\n".encode()
+    return {hit.row.name for hit in Matcher().hits(block, block.split(b"\n"))}
+
+
+@pytest.mark.parametrize("name", rows())
+def test_a_sample_matches_its_row_alone(name: str) -> None:
+    assert matched(rows()[name].sample) == {name}
+
+
+def test_what_a_row_says() -> None:
+    for row in rows().values():
+        assert row.cause.endswith("."), row.name
+        assert row.fix.endswith("."), row.name
+        assert row.source, row.name
+        assert row.next or row.role in (Role.NOTICE, Role.OUTCOME), row.name
+
+
+def test_a_row_that_breaks_the_schema_is_refused() -> None:
+    row = {"words": ["some words"], "cause": "", "fix": "", "next": "", "sample": "", "source": ""}
+    read("a.b", row)
+    for broken in (
+        {**row, "wrods": []},
+        {**row, "words": []},
+        {**row, "words": ["abc"]},
+        {"words": ["some words"]},
+    ):
+        with pytest.raises(ValueError, match=r"a\.b"):
+            read("a.b", broken)
+
+
+@pytest.mark.parametrize("name", [name for name, row in rows().items() if row.pattern])
+def test_a_pattern_takes_linear_time(name: str) -> None:
+    row = rows()[name]
+    assert row.pattern is not None
+    unbounded = re.sub(r"\\.|\[(?:\\.|[^\]])*\]", "c", row.pattern.pattern).replace("(?", "")
+    assert ".*" not in unbounded and ".+" not in unbounded and ")*" not in unbounded and ")+" not in unbounded
+    pieces = [*row.words, row.sample, row.sample[: len(row.sample) // 2], "a", " ", "'", "\\", "0"]
+    for piece in pieces:
+        for line in (piece * LONGEST, f"{piece} " * LONGEST, f"{row.sample[:-1]}{piece * LONGEST}"):
+            start = time.process_time()
+            row.pattern.search(line[:LONGEST])
+            assert time.process_time() - start < 0.05, (name, piece)
+
+
+def texts() -> dict[str, bytes]:
+    """A few MiB each of what logs are made of."""
+    draw = random.Random(1)
+    words = " ".join(row.cause for row in rows().values()).split()
+    return {
+        "training": b"".join(
+            b"2025-06-25 10:45:%02d,586 | INFO | step %d | lm loss %.4f | %.1f samples/s\n"
+            % (at % 60, at, draw.random() * 9, draw.random() * 400)
+            for at in range(40_000)
+        ),
+        "frames": b"".join(
+            b"frame #%d: <unknown function> + 0x%x (0x%x in /env/lib/libtorch_cpu.so)\n"
+            % (at % 40, draw.getrandbits(24), draw.getrandbits(40))
+            for at in range(40_000)
+        ),
+        "errors": b"".join(
+            b"RuntimeError: error code is %d, device not found, timed out\n" % draw.randrange(10**6)
+            for _ in range(40_000)
+        ),
+        "words of the rows": b"".join(
+            " ".join(draw.choices(words, k=14)).encode() + b"\n" for _ in range(20_000)
+        ),
+    }
+
+
+def test_all_rows_together_take_less_than_50_ms_a_megabyte() -> None:
+    for name, text in texts().items():
+        spent = []
+        for _ in range(5):
+            matcher, start = Matcher(), time.process_time()
+            for at in range(0, len(text), MIB):
+                block = text[at : at + MIB]
+                list(matcher.hits(block, block.split(b"\n")))
+            spent.append((time.process_time() - start) / (len(text) / MIB))
+        # The last are all rows' own words without order, which no log is; that it is bounded is what counts.
+        assert min(spent) < (0.2 if name == "words of the rows" else 0.05), name
+
+
+PROGRAM = """
+import resource, subprocess, sys, time
+log = b"".join(b"2025-06-25 10:45:%02d,586 | INFO | step %d | loss %.4f\\n" % (at % 60, at, 1 / (at + 1)) for at in range(20000))
+process = subprocess.Popen([sys.executable, "-m", "torchport", "diagnose", "-"], stdin=subprocess.PIPE)
+for _ in range(100 * 2**20 // len(log) + 1):
+    process.stdin.write(log)
+process.stdin.write(b"torch.OutOfMemoryError: NPU out of memory. Tried to allocate 2.00 GiB\\n")
+process.stdin.close()
+assert process.wait() == 1
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print("\\n", used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
+
+
+def test_100_megabytes_take_5_seconds_and_200_mebibytes() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert "memory.device-full" in ended.stdout
+    seconds, kibibytes = map(float, ended.stdout.split()[-2:])
+    assert seconds < 5
+    assert kibibytes < 200 * 1024
+
+
+def test_what_the_virtual_npu_says_is_known() -> None:
+    """One concept, two tables: the codes and words that it answers with, and what they mean."""
+    for kind in kinds():
+        answer = kind.answers["runtime"]
+        text = (
+            f"RuntimeError: NPU function error: aclrtFoo, error code is {answer.code}\n"
+            "[ERROR] 2026-11-23-04:59:13 (PID:1, Device:0, RankID:-1) ERR00100 PTA call acl api failed.\n"
+            f"[PID: 1] 2026-11-23-04:59:13.991.255 {answer.report}: {answer.text} [virtual NPU]\n"
+        )
+        assert diagnose_text(text).data["answer"] == "cause", kind.name
+
+
+def test_official_words_come_from_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "conf/error_manager"
+    folder.mkdir(parents=True)
+    (folder / "error_code.json").write_text(
+        '{"error_info_list": [{"ErrCode": "EI0099", "ErrMessage": "The moon is\\nin the way"}, {"other": 1}]}'
+    )
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
+    official.reports.cache_clear()
+    assert official.words_for("x EI0099: y") == "EI0099: The moon is in the way"
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path / "none"))
+    official.reports.cache_clear()
+    assert official.words_for("x EI0099: y") == ""
+    official.reports.cache_clear()
+    assert "vector core" in official.words_for("error code is 507035"), "of the wheel"
+    assert official.words_for("error code is 999999") == ""
