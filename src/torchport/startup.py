@@ -1,6 +1,7 @@
 """What Python runs at each start under `torchport run`, `port` and in an environment with `torchport vnpu enable`: wait
 for torch, then activate the NPU; with TORCHPORT_AUTO=1 patch torch for CUDA scripts, with TORCHPORT_RECORD record, with
-TORCHPORT_FAILURES=1 end with 1 after a failure on the NPU that nobody has seen; wait for torchvision, too."""
+TORCHPORT_FAILURES=1 end with 1 after a failure on the NPU that nobody has seen, with TORCHPORT_DIAGNOSE=1 say why the
+script failed; wait for torchvision, too."""
 
 import os
 
@@ -27,6 +28,10 @@ def _watch() -> None:
 def activate_with_torch() -> None:
     """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
     mend_when_imported()
+    if os.environ.get("TORCHPORT_DIAGNOSE") == "1":
+        from torchport.diagnose.at_exit import say_at_exit
+
+        say_at_exit()
     if os.environ.get("TORCHPORT_FAILURES") == "1":
         before_import(("torch", "torch_npu"), _watch)
     patched = os.environ.get("TORCHPORT_AUTO") == "1"

@@ -20,8 +20,9 @@ Behind SCRIPT, options of torchport's stay torchport's, and all other words go t
 refused. A launcher (torchrun, accelerate, deepspeed) is that of the environment in which torchport is installed.
 
 CUDA calls are redirected while the script runs (`torchport.auto`). At its end stderr says what was redirected, what ran
-on the CPU and what could not be done; -q leaves that out. Ends with the script's own exit status, or with torchrun's;
-with 1 where that is 0 but an operator of the virtual NPU has failed and the script has not waited for it.
+on the CPU and what could not be done, and why the script failed where that is known (`torchport diagnose`); -q leaves
+that out. Ends with the script's own exit status, or with torchrun's; with 1 where that is 0 but an operator of the
+virtual NPU has failed and the script has not waited for it.
 
 With --record the script runs on the GPU where there is one (--on says otherwise), in place and with its own output; its
 random numbers are those of a port. The folder gets loss and weights and the batches of the first 20 steps.
@@ -202,13 +203,16 @@ def _checking(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]:
+    always = {"TORCHPORT_FAILURES": "1", "PYTHONPATH": _started(python_path)}
+    if not arguments.quiet:
+        always["TORCHPORT_DIAGNOSE"] = "1"
     if arguments.as_is:
         if arguments.audit:
             raise TorchportError(
                 "--as-is redirects nothing that --audit could write down", hint="Drop one of them."
             )
-        return {"TORCHPORT_AUTO": "0", "TORCHPORT_FAILURES": "1", "PYTHONPATH": _started(python_path)}
-    changes = {"TORCHPORT_AUTO": "1", "TORCHPORT_FAILURES": "1", "PYTHONPATH": _started(python_path)}
+        return {**always, "TORCHPORT_AUTO": "0"}
+    changes = {**always, "TORCHPORT_AUTO": "1"}
     if arguments.quiet:
         changes["TORCHPORT_SUMMARY"] = "0"
     if arguments.audit:

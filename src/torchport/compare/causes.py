@@ -1,4 +1,7 @@
-"""Why a run failed that should not have: what its last words say, and what would help."""
+"""Why an original fails on the CPU of this machine: what its last words say, and what would help.
+
+These are the reasons of a machine without a GPU; what goes wrong on an NPU is in knowledge/errors.
+"""
 
 from __future__ import annotations
 
@@ -60,22 +63,15 @@ ORIGINAL = (
         "Give arguments for a smaller batch or model, or run it on a larger machine.",
     ),
 )
-PORT = (
-    Cause(
-        r"Only contiguous_format or preserve_format is supported",
-        "torch_npu has no channels_last",
-        "Leave out memory_format=torch.channels_last where tensors or modules are moved to the NPU.",
-    ),
-)
 # Words of the virtual NPU where it, and not the hardware, has a gap.
 VIRTUAL_GAP = re.compile(
     r"[^\n.]*\b[Tt]he virtual NPU (?:does not|lacks|has no)[^\n]*|[^\n]*virtual NPU[^\n]*(?:not implement|lacks)[^\n]*"
 )
 
 
-def cause(text: str, table: tuple[Cause, ...] = ORIGINAL) -> tuple[str, str]:
+def cause(text: str) -> tuple[str, str]:
     """The cause and the remedy for the last words `text` of a run; empty where they say nothing known."""
-    for row in table:
+    for row in ORIGINAL:
         match = re.search(row.pattern, text)
         if match is not None:
             return (

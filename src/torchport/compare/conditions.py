@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from torchport.compare import causes
+from torchport.diagnose import diagnose_text
 from torchport.findings import Finding, Location, Safety, Severity
 from torchport.record.recording import OPTIMIZER, Process, Recording
 
@@ -73,7 +74,7 @@ def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
         yield error(
             "TP310",
             f"the port ended with {ended_how(port)} {_reached(port)}{_cause(port)}",
-            causes.cause(_words(port), causes.PORT)[1],
+            _remedy(port),
             location=_error_place(port),
             stderr=port.last_messages,
         )
@@ -253,6 +254,15 @@ def _failed_reference(reference: Recording) -> Finding:
 def _words(recording: Recording) -> str:
     errors = [event["error"] for event in recording.of_kind("error")]
     return "\n".join([*errors, *recording.last_messages])
+
+
+def _remedy(port: Recording) -> str:
+    """What the rows of knowledge/errors say of the port's last words; "" where no row knows them."""
+    result = diagnose_text(_words(port))
+    if result.data["answer"] != "cause" or result.data["row"] == "script.exception":
+        return ""
+    first = result.findings[0]
+    return f"{first.message[:1].upper()}{first.message[1:]} {first.hint} (torchport explain {result.data['row']})"
 
 
 def _same_end(reference: Recording, port: Recording) -> bool:

@@ -2,8 +2,8 @@
 
 `reading` gives the bytes of any file or pipe as whole lines, `matching` finds the lines that a row of
 `knowledge/errors` speaks of, `raised` the exceptions that none does, `moments` when and on which rank a line was
-written, `judging` which of them came first, and `results` says it as findings. Nothing of the user's is imported or
-run, and neither torch nor numpy is needed.
+written, `judging` which of them came first, and `results` says it as findings; `at_exit` says it in a script that
+fails. Nothing of the user's is imported or run, and neither torch nor numpy is needed.
 """
 
 from torchport.diagnose.results import diagnose, diagnose_text

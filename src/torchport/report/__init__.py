@@ -1,7 +1,7 @@
 """Format findings. Nothing else in torchport does."""
 
 from torchport.report.comparison import render_comparison
-from torchport.report.diagnosis import render_diagnosis, short_diagnosis
+from torchport.report.diagnosis import render_diagnosis
 from torchport.report.operators import render_operators
 from torchport.report.port import render_compare, render_port
 from torchport.report.terminal import printable, render
@@ -16,5 +16,4 @@ __all__ = [
     "render_operators",
     "render_port",
     "render_verdict",
-    "short_diagnosis",
 ]

@@ -28,16 +28,6 @@ def render_diagnosis(result: Result, *, color: bool | None = None, width: int | 
     return "\n".join(lines) + "\n"
 
 
-def short_diagnosis(result: Result) -> list[str]:
-    """The cause in at most three lines, for the end of a script's own output; none where no cause is known."""
-    if result.data["answer"] != "cause":
-        return []
-    first = result.findings[0]
-    at = f" ({first.evidence['at']})" if first.evidence.get("at") else ""
-    lines = [f"{first.message}{at}", first.hint]
-    return [printable(line) for line in lines if line] + [f"torchport explain {first.evidence['row']}"]
-
-
 def answer(result: Result) -> tuple[str, str, str]:
     """ "good", "open" or "bad", what the log says in one sentence, and on what grounds."""
     word = result.data["answer"]

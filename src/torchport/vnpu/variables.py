@@ -66,6 +66,11 @@ VARIABLES = (
         "1 = a Python that would end with 0 ends with 1 if an operator of the virtual NPU has failed unseen",
     ),
     Variable(
+        "TORCHPORT_DIAGNOSE",
+        "",
+        "1 = a script that an exception ends says the cause at its end, on stderr; `torchport run` sets it",
+    ),
+    Variable(
         "TORCHPORT_CUDA_CAPABILITY",
         "",
         "what a redirected script is told, such as 8.0; unset = 8.0 for chips with bfloat16, 7.0 for others",
