@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchport import cli, cuda_builds, vnpu
+from torchport.doctor import distributed, environment, libraries
 from torchport.errors import TorchportError
 from torchport.vnpu import backend, cann, persistence, wheels
 from torchport.vnpu.probe import Probe
@@ -24,10 +25,18 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, wheels.SUPPORTED))
     monkeypatch.setattr(persistence, "pth_file", lambda: tmp_path / persistence.FILE_NAME)
     monkeypatch.setattr(cuda_builds, "pth_file", lambda: tmp_path / cuda_builds.FILE_NAME)
-    monkeypatch.setattr("torchport.cli.doctor.installed", lambda name: False)
-    monkeypatch.setattr("torchport.cli.doctor.probe", lambda _: Probe(True, "Ascend910B1", 8, ""))
+    monkeypatch.setattr("torchport.doctor.trial.installed", lambda name: False)
+    for name in (
+        *environment._NUMBERS,
+        *distributed.VARIABLES,
+        "RANK_TABLE_FILE",
+        "ASCEND_RT_VISIBLE_DEVICES",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("torchport.doctor.trial.probe", lambda _: Probe(True, "Ascend910B1", 8, ""))
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/libascendcl.so").touch()
+    for name in libraries.NAMES:
+        (tmp_path / "lib" / name).touch()
     rows = [
         {"name": "aclnnAdd", "tier": 1, "status": "implemented", "family": "pointwise", "reason": ""}
         | {"checks": "code", "unconfirmed": {"self": "u16"}},
@@ -46,7 +55,7 @@ def checks(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
 def test_healthy_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor"]) == 0
     output = capsys.readouterr().out
-    assert "ok    trial       1+1 on npu:0 of 8 (Ascend910B1)" in output
+    assert "ok    trial          1+1 on npu:0 of 8 (Ascend910B1)" in output
     assert "FAIL" not in output
 
 
@@ -105,7 +114,7 @@ def test_cann_goes_with_torch_npu_s_of_its_own(
 ) -> None:
     monkeypatch.setattr(vnpu, "detect", lambda: vnpu.Backend(vnpu.Kind.CANN, "CANN is there."))
     monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, "2.9.0"))
-    monkeypatch.setattr("torchport.cli.doctor.probe", lambda _: Probe(False, "", 0, "no driver"))
+    monkeypatch.setattr("torchport.doctor.trial.probe", lambda _: Probe(False, "", 0, "no driver"))
     assert cli.main(["doctor", "--json"]) == 1
     found = checks(capsys)
     assert (found["torch_npu"]["passed"], found["trial"]["passed"]) == (True, False)
@@ -116,7 +125,7 @@ def test_cann_goes_with_torch_npu_s_of_its_own(
 def test_failing_trial_shows_the_end_of_its_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("torchport.cli.doctor.probe", lambda _: Probe(False, "", 0, "RuntimeError: broken"))
+    monkeypatch.setattr("torchport.doctor.trial.probe", lambda _: Probe(False, "", 0, "RuntimeError: broken"))
     assert cli.main(["doctor"]) == 1
     assert "RuntimeError: broken" in capsys.readouterr().out
     assert cli.main(["doctor", "--no-probe"]) == 0
@@ -153,8 +162,8 @@ def test_torchvision_is_imported(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("torchport.cli.doctor.installed", lambda name: name == "torchvision")
-    monkeypatch.setattr("torchport.cli.doctor.ended", lambda words, variables, timeout: (output, status))
+    monkeypatch.setattr("torchport.doctor.trial.installed", lambda name: name == "torchvision")
+    monkeypatch.setattr("torchport.doctor.trial.ended", lambda words, variables, timeout: (output, status))
     monkeypatch.setattr(cuda_builds, "broken", lambda name: library)
     assert cli.main(["doctor", "--json"]) == int(status != 0)
     check = checks(capsys)["torchvision"]

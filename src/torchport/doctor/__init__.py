@@ -1,0 +1,43 @@
+"""What is on this machine, what is wrong with it for an NPU, and the command that mends it.
+
+One file per subject, each with a function `checks(machine)`; `examine` calls them in order. They look at files and
+variables only, import nothing of torch's or the user's, and change nothing. The trial of the device is apart, in
+`trial`, as it takes as long as importing torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchport.doctor import (
+    build,
+    cann,
+    devices,
+    distributed,
+    environment,
+    host,
+    libraries,
+    packages,
+    trial,
+)
+from torchport.doctor.check import Check, Machine
+
+__all__ = ["Check", "Machine", "examine"]
+
+
+def examine(machine: Machine, probe_timeout: float | None, *, for_build: bool = False) -> Iterator[Check]:
+    """All checks in order of need; the trial, of at most `probe_timeout` seconds, where all it needs is there.
+
+    `for_build`: also what compiling needs.
+    """
+    yield from host.checks(machine)
+    needed = [*packages.checks(machine), *devices.checks(machine)]
+    yield from needed
+    for subject in (cann, libraries, environment, distributed):
+        yield from subject.checks(machine)
+    if for_build:
+        yield from build.checks(machine)
+    if probe_timeout is not None:
+        yield from trial.packages(probe_timeout)
+        if all(check.passed for check in needed):
+            yield trial.trial(probe_timeout, machine.kind)
