@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check models ports distributed kills exits libraries conformance upstream mutation verdict blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check mistakes models ports distributed kills exits libraries conformance upstream mutation verdict blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -51,6 +51,9 @@ test: setup lint types ## every check and test that CI runs
 
 install-check: setup ## `pip install` of this checkout into an environment of its own, compiled as users do it (minutes)
 	$(BIN)/python -m pytest tests/vnpu/test_installation.py -m slow -o faulthandler_timeout=0
+
+mistakes: setup ## 40 scripts that fail as users' do, and what is said of them (8 minutes)
+	$(BIN)/python -m pytest $(WORKERS) tests/vnpu/diagnose -m "slow or not slow"
 
 models: setup ## the comparisons of whole models that are too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/models -m slow

@@ -38,6 +38,18 @@ def test_what_a_row_says() -> None:
         assert row.next or row.role in (Role.NOTICE, Role.OUTCOME), row.name
 
 
+def test_what_we_say_is_no_failure() -> None:
+    """A log of `torchport run` has our words in it."""
+    for row in rows().values():
+        for text in (
+            row.cause,
+            row.fix,
+            f"torchport: {row.cause} (/job/a.py:3)",
+            f"  torchport explain {row.name}",
+        ):
+            assert diagnose_text(text).data["answer"] == "clean", (row.name, matched(text))
+
+
 def test_a_row_that_breaks_the_schema_is_refused() -> None:
     row = {"words": ["some words"], "cause": "", "fix": "", "next": "", "sample": "", "source": ""}
     read("a.b", row)

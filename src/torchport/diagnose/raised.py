@@ -56,7 +56,7 @@ class _Traceback:
             body = line[len(self.prefix) :]
         if match := _FRAME.match(body):
             path = match.group(1)
-            if not self.place or not any(word in path for word in _NOT_THEIRS):
+            if not any(word in path for word in _NOT_THEIRS):
                 self.place = f"{path.decode('utf-8', 'replace')}:{match.group(2).decode()}"
             return None
         return None if not body.strip() or body[:1].isspace() else body.rstrip()

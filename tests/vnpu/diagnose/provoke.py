@@ -35,7 +35,13 @@ class Script:
     def run(self) -> subprocess.CompletedProcess[bytes]:
         """The script's end, both streams as one; it starts in a folder of its own."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        if self.words[0] == "-m":
+        if self.words[0] != "-m":  # as in a shell that knows of neither CANN nor the virtual NPU
+            environment = {
+                name: value
+                for name, value in environment.items()
+                if name not in ("LD_LIBRARY_PATH", "ASCEND_HOME_PATH")
+            }
+        else:
             environment |= {"TORCHPORT_BACKEND": vnpu.Kind.VNPU}
         return subprocess.run(
             [sys.executable, *self.words],
