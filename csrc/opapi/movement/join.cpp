@@ -111,15 +111,11 @@ void split(const at::Tensor &self, const Ints &lengths, int64_t dim, Operands &o
     for (size_t i = 0; i < out.size(); start += lengths[i++]) out[i].copy_(self.narrow(dim, start, lengths[i]));
 }
 
-void flips(const Operand &out, const Operand &self, const Ints &dims, DTypes dtypes) {
-    dtype(self, dtypes);
+void flips_once(const Operand &out, const Operand &self, const Ints &dims) {
+    dtype(self, kAll);
     same_dtype(out, self);
     same_shape(out, self);
     for (const int64_t dim : dims) dimension(dim, self);
-}
-
-void flips_once(const Operand &out, const Operand &self, const Ints &dims) {
-    flips(out, self, dims, kAll);
     std::vector<int64_t> places;
     for (const int64_t dim : dims) places.push_back(at::maybe_wrap_dim(dim, self.dim()));
     std::ranges::sort(places);
@@ -128,9 +124,20 @@ void flips_once(const Operand &out, const Operand &self, const Ints &dims) {
 }
 
 void rolls(const Operand &out, const Operand &self, const Ints &shifts, const Ints &dims) {
-    flips(out, self, dims, kAll | kUnsigned);
-    if (shifts.size() != dims.size() && !(dims.empty() && shifts.size() == 1))
+    dtype(self, kAll | kUnsigned);
+    same_dtype(out, self);
+    same_shape(out, self);
+    // (ops-math: aclnn_roll.cpp, CheckArraySize and what follows it)
+    if (dims.empty() && shifts.size() != 1)
+        fail(FaultKind::InvalidArgument,
+             "The size of shifts must be 1 if the size of dims is 0: parameter shifts has {} values", shifts.size());
+    if (!dims.empty() && shifts.size() != dims.size())
         fail(FaultKind::InvalidArgument, "parameter shifts has {} values, dims has {}", shifts.size(), dims.size());
+    if (self.numel() == 0) return;
+    if (self.dim() == 0 && !dims.empty())
+        fail(FaultKind::InvalidArgument, "parameter dims has {} values, allowed are none where x has no dimensions",
+             dims.size());
+    for (const int64_t dim : dims) dimension(dim, self);
 }
 
 void repeats_to(const Operand &out, const Operand &self, const Ints &repeats) {
@@ -322,7 +329,7 @@ OP(aclnnStack, stacks(tensors, dim, out), at::stack_out(out, tensors.tensors(), 
 OP(aclnnSplitWithSize, splits(self, splitSize, dim, out), split(self, splitSize, dim, out))
 OP(aclnnFlip, flips_once(out, self, dims), flip(out, self, dims))
 // Through a temporary of the output's size: ATen has no kernel that writes into an output.
-OP(aclnnRoll, rolls(out, x, shifts, dims), out.copy_(at::roll(x, shifts, dims)))
+OP(aclnnRoll, rolls(out, x, shifts, dims), if (x.numel() != 0) out.copy_(at::roll(x, shifts, dims)))
 OP(aclnnRepeat, repeats_to(out, self, repeats), repeat(out, self))
 OP(aclnnRepeatInterleave, repeats_each(out, self, repeats, outputSize), out.copy_(each(self.flatten(), repeats, 0)))
 OP(aclnnRepeatInterleaveWithDim, repeats_by(out, self, repeats, dim, outputSize), out.copy_(each(self, repeats, dim)))

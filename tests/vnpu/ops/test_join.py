@@ -149,3 +149,16 @@ def test_refused() -> None:
     assert "repeats has 1 values" in refused("aclnnRepeat", x, [2], x)
     assert "dim is 2" in refused("aclnnFlip", x, [2], x)
     assert "shifts has 2 values, dims has 1" in refused("aclnnRoll", x, [1, 1], [0], x)
+    assert "must be 1 if the size of dims is 0" in refused("aclnnRoll", x, [], [], x)
+    assert "dim is 2" in refused("aclnnRoll", x, [1], [2], x)
+    number = torch.ones((), device=DEVICE)
+    assert "allowed are none" in refused("aclnnRoll", number, [1], [0], number)
+
+
+def test_what_rolls_all_the_same() -> None:
+    """(ops-math: aclnn_roll.cpp)"""
+    number, out = torch.tensor(3.0, device=DEVICE), torch.zeros((), device=DEVICE)
+    run("aclnnRoll", number, [1], [], out)
+    assert out.item() == 3
+    empty = torch.ones(0, 3, device=DEVICE)
+    run("aclnnRoll", empty, [1], [7], empty)  # where there is nothing, no dimension is wrong
