@@ -39,7 +39,7 @@ void pads(const Operand &out, const Operand &self, const Ints &padding, int64_t 
     rank(self, {sides + 1, sides + 2});
     if (static_cast<int64_t>(padding.size()) != 2 * sides)
         fail(FaultKind::InvalidArgument, "parameter padding has {} values, expected {}", padding.size(), 2 * sides);
-    for (int64_t i = self.dim() - sides - (self.dim() == sides + 2 ? 1 : 0); i < self.dim(); ++i)
+    for (int64_t i = self.dim() - sides - 1; i < self.dim(); ++i)
         if (self.size(i) == 0)
             fail(FaultKind::InvalidArgument, "parameter self is {}: only its batch may be empty", describe(self));
     shape(out, padded(self, padding, mode));

@@ -66,3 +66,16 @@ def test_integers_in_channels_last_order(mode):
     last = x.npu().movedim(1, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 1)
     expected = torch.nn.functional.pad(x.double(), (1, 2, 0, 1), mode=mode).long()
     assert torch.equal(torch.nn.functional.pad(last, (1, 2, 0, 1), mode=mode).cpu(), expected)
+
+
+@pytest.mark.parametrize("kind", ["Reflection", "Replication"])
+@pytest.mark.parametrize("sides", [1, 2, 3])
+def test_only_a_batch_may_be_empty(kind: str, sides: int) -> None:
+    """(ops-math: aclnn_reflection_pad1d.cpp and its neighbours)"""
+    name, spatial, padding = f"aclnn{kind}Pad{sides}d", (3,) * sides, [1] * (2 * sides)
+    for before, status in (((0, 2), 0), ((2, 0), INVALID_ARGUMENT), ((2,), 0), ((0,), INVALID_ARGUMENT)):
+        x = torch.ones(*before, *spatial, device=DEVICE)
+        out = torch.ones(*before, *(5 for _ in spatial), device=DEVICE)
+        code, message = first_phase(name, x, padding, out)
+        assert code == status
+        assert "only its batch may be empty" in message or status == 0
