@@ -1,4 +1,6 @@
 // Activation functions and their gradients.
+#include <cmath>
+
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
@@ -82,9 +84,9 @@ void halved(const Operand &self, int64_t dim, const Operand &out) {
 // Whether numbers are in order (ops-nn: aclnn_softshrink.cpp, aclnn_celu.cpp, aclnn_leaky_relu_backward.cpp,
 // aclnn_elu_backward.cpp and their neighbours).
 void shrinks(const ScalarArgument &lambd) {
-    if (lambd.to<float>() < 0)
+    if (lambd.to<double>() < 0)
         fail(FaultKind::InvalidArgument, "lambd should be greater or equal to 0: parameter {} is {}", lambd.parameter(),
-             lambd.to<float>());
+             lambd.to<double>());
 }
 
 void divides(const ScalarArgument &alpha) {
@@ -98,6 +100,25 @@ void told_by_result(const char *what, const ScalarArgument &slope, bool is_resul
         fail(FaultKind::InvalidArgument,
              "In-place {} which is not supported: parameter {} is {}, and the input is not there any more", what,
              slope.parameter(), slope.to<double>());
+}
+
+// Past an infinite threshold there is nothing, and past one that is no number neither: comparisons with it are false
+// (ops-nn: softshrink.h, soft_shrink_grad.h). ATen refuses both, and thresholds that half precision cannot hold.
+void softshrink(at::Tensor &out, const at::Tensor &self, const ScalarArgument &lambd) {
+    const at::Scalar limit = lambd.as(at::kFloat);
+    if (std::isfinite(limit.toDouble()))
+        return rounded(out, [&](at::Tensor &target) { at::softshrink_out(target, widened(self), limit); });
+    out.copy_(at::where(self.isnan(), self, at::zeros({}, self.options())));
+}
+
+void softshrink_backward(at::Tensor &grad_input, const at::Tensor &grad, const at::Tensor &self,
+                         const ScalarArgument &lambda) {
+    const at::Scalar limit = lambda.as(at::kFloat);
+    if (std::isfinite(limit.toDouble()))
+        return rounded(grad_input, [&](at::Tensor &target) {
+            at::softshrink_backward_out(target, widened(grad), widened(self), limit);
+        });
+    grad_input.copy_(at::where(self.isnan(), grad, at::zeros({}, grad.options())));
 }
 
 // One weight for all, or one for each channel (dimension 1).
@@ -237,9 +258,9 @@ GRADIENT(aclnnHardswishBackward, self, out, give(out, at::hardswish_backward(wid
 GRADIENT(aclnnHardswishBackwardV2, self, out, give(out, at::hardswish_backward(widened(gradOutput), widened(self))))
 ACTIVATION(aclnnHardshrink, unary, at::hardshrink_out(out, self, lambd))
 GRADIENT(aclnnHardshrinkBackward, self, gradInput, at::hardshrink_backward_out(gradInput, gradOutput, self, lambd))
-OP(aclnnSoftshrink, unary(self, out); shrinks(lambd), at::softshrink_out(out, self, lambd))
+OP(aclnnSoftshrink, unary(self, out); shrinks(lambd), softshrink(out, self, lambd))
 OP(aclnnSoftshrinkBackward, backward(gradOutput, self, gradInput);
-   shrinks(lambda), at::softshrink_backward_out(gradInput, gradOutput, self, lambda))
+   shrinks(lambda), softshrink_backward(gradInput, gradOutput, self, lambda))
 
 OP(aclnnGlu, halved(self, dim, out), at::glu_out(out, self, dim))
 OP(aclnnGluBackward, halved(self, dim, gradOut); same_shape(out, self), rounded(out, [&](at::Tensor &target) {

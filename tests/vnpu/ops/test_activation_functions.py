@@ -168,3 +168,19 @@ def test_first_phase_refuses():
         status, message = aclnn.first_phase(name, *arguments)
         assert status == aclnn.INVALID_ARGUMENT
         assert text in message
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_soft_thresholds_that_nothing_passes(dtype):
+    """CANN refuses a negative one only (ops-nn: aclnn_softshrink.cpp, aclnn_softshrink_backward.cpp)."""
+    x = torch.tensor([-3.0, -0.25, 0.0, 2.0, float("inf"), float("nan")], dtype=dtype).npu().requires_grad_()
+    for threshold in (float("inf"), float("nan")):
+        out = functional.softshrink(x, threshold)
+        (gradient,) = torch.autograd.grad(out, x, torch.ones_like(out))
+        assert out[:5].tolist() == [0] * 5 and out[5].isnan()
+        assert gradient.tolist() == [0, 0, 0, 0, 0, 1]
+    out = functional.softshrink(x, 1e5)  # more than float16 holds
+    assert out.tolist()[:5] == [0, 0, 0, 0, float("inf")]
+    status, message = aclnn.first_phase("aclnnSoftshrink", x.detach(), -0.5, x.detach())
+    assert status == aclnn.INVALID_ARGUMENT
+    assert "lambd should be greater or equal to 0" in message
