@@ -17,6 +17,24 @@ void same(const Operand &in, const Operand &out, DTypes dtypes) {
     promotes(out, {&in});
 }
 
+// Integers, which ATen does not round to tens or hundreds. The cores round int32 to the nearest, to the even one
+// between two (ops-math: round_dag.h); the AI CPU, which has int64, divides and multiplies as integers do, towards 0
+// (ops-math: round_aicpu.cpp).
+void round_integers(at::Tensor &out, const at::Tensor &self, int64_t decimals) {
+    if (decimals >= 0) return void(out.copy_(self));
+    const bool wide = self.scalar_type() == at::kLong;
+    if (decimals < (wide ? -18 : -9)) return void(out.zero_());
+    int64_t step = 1;
+    for (int64_t i = decimals; i < 0; ++i) step *= 10;
+    if (wide) return void(out.copy_(self.div(step, "trunc").mul_(step)));
+    out.copy_(self.to(at::kDouble).div_(step).round_().mul_(step).clamp_(INT32_MIN, INT32_MAX));
+}
+
+void round_at(at::Tensor &out, const at::Tensor &self, int64_t decimals) {
+    if (!self.is_floating_point()) return round_integers(out, self, decimals);
+    at::round_out(out, self, decimals);
+}
+
 void to_float(const Operand &in, const Operand &out, DTypes dtypes) {
     same(in, out, dtypes);
     dtype(out, kFloats | kComplex);
@@ -147,8 +165,8 @@ UNARY_INPLACE(aclnnInplaceTan, selfRef, kFloats | kComplex, at::tan_out)
 UNARY_INPLACE(aclnnInplaceTanh, selfRef, kNative, at::tanh_out)
 
 OP(aclnnRoundDecimals, same(self, out, kFloats | at::kInt | at::kLong),
-   kept(out, self, [&](at::Tensor &result) { at::round_out(result, self, decimals); }))
-OP(aclnnInplaceRoundDecimals, dtype(selfRef, kFloats | at::kInt | at::kLong), at::round_out(selfRef, selfRef, decimals))
+   kept(out, self, [&](at::Tensor &result) { round_at(result, self, decimals); }))
+OP(aclnnInplaceRoundDecimals, dtype(selfRef, kFloats | at::kInt | at::kLong), round_at(selfRef, selfRef, decimals))
 OP(aclnnNanToNum, same(self, out, kNative | kIntsAndBool),
    kept(out, self, [&](at::Tensor &result) { at::nan_to_num_out(result, self, nan, posinf, neginf); }))
 OP(aclnnInplaceNanToNum, dtype(selfRef, kNative | kIntsAndBool),

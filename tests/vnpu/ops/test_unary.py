@@ -139,6 +139,24 @@ def test_rounding_to_decimals() -> None:
     check(torch.round, half)  # half to even
 
 
+def test_rounding_integers_to_decimals() -> None:
+    """The cores round int32 to even (ops-math: round_dag.h); the AI CPU divides int64 as integers are divided
+    (ops-math: round_aicpu.cpp)."""
+    values = [-26, -25, -4, 0, 34, 35, 36, 45, 2**31 - 1]
+    for dtype in (torch.int32, torch.int64):
+        x = torch.tensor(values, dtype=dtype, device=DEVICE)
+        for decimals in (0, 3):
+            assert torch.round(x, decimals=decimals).tolist() == values
+        assert torch.round(x, decimals=-19).tolist() == [0] * 9
+    narrow = torch.tensor(values[:-1], dtype=torch.int32, device=DEVICE)
+    assert torch.round(narrow, decimals=-1).tolist() == [-30, -20, 0, 0, 30, 40, 40, 40]
+    assert torch.round_(narrow, decimals=-2).tolist() == [0] * 8
+    wide = torch.tensor([*values, 10**18 + 7], dtype=torch.int64, device=DEVICE)
+    assert torch.round(wide, decimals=-1).tolist() == [
+        -20, -20, 0, 0, 30, 30, 30, 40, 2147483640, 10**18
+    ]  # fmt: skip
+
+
 def test_logit() -> None:
     check(lambda t: torch.logit(t, eps=0.2), random(30, low=0, high=1), grad=False, ulps=4)
     check(lambda t: torch.logit(t), random(30, low=0.2, high=0.8), grad=False, ulps=8)
