@@ -186,8 +186,11 @@ void renormalises(const Operand &out, const Operand &self, const ScalarArgument 
         fail(FaultKind::InvalidArgument, "parameter maxNorm is {}, allowed are 0 and more", limit.to<double>());
 }
 
-// With p = 0 the norm is the number of elements that are not 0; ATen refuses it.
+// With p = 0 the norm is the number of elements that are not 0; ATen refuses it. CANN refuses a negative p or limit
+// only: with one that is no number, the smaller of norm and limit is none either (ops-nn: renorm_dag.h).
 void renormalise(at::Tensor &out, const at::Tensor &self, const at::Scalar &p, int64_t dim, const at::Scalar &limit) {
+    if (std::isnan(p.toDouble()) || std::isnan(limit.toDouble()))
+        return void(out.fill_(std::numeric_limits<double>::quiet_NaN()));
     if (p.toDouble() > 0) return void(out.copy_(at::renorm(widened(self), p, dim, limit)));
     at::DimVector others;
     for (int64_t i = 0; i < self.dim(); ++i)
@@ -258,4 +261,4 @@ OP(aclnnHistc, histogram(out, self, bins), out.copy_(at::histc(self.to(at::kFloa
 OP(aclnnBincount, counts(out, self, weights, minlength), out.copy_(at::bincount(self, weights.maybe(), out.size(0))))
 OP(aclnnRenorm, renormalises(out, self, p, dim, maxNorm), renormalise(out, self, p.get(), dim, maxNorm.get()))
 OP(aclnnInplaceRenorm, renormalises(selfRef, selfRef, p, dim, maxNorm),
-   selfRef.copy_(at::renorm(widened(selfRef), p, dim, maxNorm)))
+   renormalise(selfRef, selfRef, p.get(), dim, maxNorm.get()))

@@ -183,9 +183,19 @@ def test_renorm_of_how_many_are_not_zero() -> None:
         return x * torch.where(count > 2, 2 / count, 1.0)
 
     check(lambda x: torch.renorm(x, 0, 0, 2.0), x, reference=reference, ulps=4, grad=False)
+    check(lambda x: x.renorm_(0, 0, 2.0), x, reference=reference, ulps=4, grad=False)
     out = torch.empty(2, 2, device=DEVICE)
     assert first_phase("aclnnRenorm", out, 0, 0, 1.0, out)[0] == 0
     assert first_phase("aclnnRenorm", out, -1, 0, 1.0, out)[0] == INVALID_ARGUMENT
+
+
+def test_renorm_to_what_is_no_number() -> None:
+    """CANN refuses a negative limit only (ops-nn: aclnn_renorm.cpp)."""
+    x = torch.ones(2, 3, device=DEVICE)
+    assert torch.renorm(x, 2, 0, float("nan")).isnan().all()
+    assert torch.renorm(x, float("nan"), 0, 1.0).isnan().all()
+    assert torch.equal(torch.renorm(x, 2, 0, float("inf")), x)
+    assert first_phase("aclnnRenorm", x, 2, 0, -1.0, x)[0] == INVALID_ARGUMENT
 
 
 def test_by_c_name() -> None:
