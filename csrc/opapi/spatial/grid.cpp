@@ -1,4 +1,6 @@
 // Sampling at the points of a grid, grids of affine maps, and sliding windows as columns.
+#include <algorithm>
+
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
@@ -25,6 +27,22 @@ void sampler_check(const Operand &input, const Operand &grid, const Operand &out
     std::vector<int64_t> sizes{input.size(0), input.size(1)};
     sizes.insert(sizes.end(), grid.sizes().begin() + 1, grid.sizes().end() - 1);
     shape(out, sizes);
+}
+
+// (ops-cv: aclnn_grid_sampler2d.cpp, aclnn_grid_sampler3d.cpp, aclnn_grid_sampler2d_backward.cpp; not the gradient of
+// volumes, and of a volume not its depth)
+void has_rows_and_columns(const Operand &input) {
+    if (input.size(-1) == 0 || input.size(-2) == 0)
+        fail(FaultKind::InvalidArgument,
+             "expect input to have non-empty spatial dimensions: parameter input is {}, whose height and width may not "
+             "be 0",
+             describe(input));
+}
+
+// CANN starts nothing where there is nothing to sample: the output stays as it is, which torch_npu does not fill.
+bool nothing(const at::Tensor &input) {
+    const at::IntArrayRef spatial = input.sizes().slice(2);
+    return std::find(spatial.begin(), spatial.end(), 0) != spatial.end();
 }
 
 void masked(const Bools &mask, Operand &input_grad, const Operand &input, Operand &grid_grad, const Operand &grid) {
@@ -84,19 +102,21 @@ void columns_check(const Operand &image, const Operand &columns, const Ints &ker
 }  // namespace vnpu::opapi
 
 #define SAMPLER(NAME, SPATIAL, FUNCTION)                                               \
-    OP(NAME, sampler_check(input, grid, out, SPATIAL, interpolationMode, paddingMode), \
-       give(out, FUNCTION(widened(input), widened(grid), interpolationMode, paddingMode, alignCorners)))
-#define SAMPLER_BACKWARD(NAME, SPATIAL, FUNCTION)                                                             \
-    OP(NAME, sampler_check(input, grid, gradOutput, SPATIAL, interpolationMode, paddingMode);                 \
-       masked(outputMask, inputGrad, input, gridGrad, grid),                                                  \
-       give_both(inputGrad, gridGrad,                                                                         \
-                 FUNCTION(widened(gradOutput), widened(input), widened(grid), interpolationMode, paddingMode, \
-                          alignCorners, outputMask.mask<2>())))
+    OP(NAME, sampler_check(input, grid, out, SPATIAL, interpolationMode, paddingMode); \
+       has_rows_and_columns(input),                                                    \
+       if (!nothing(input))                                                            \
+           give(out, FUNCTION(widened(input), widened(grid), interpolationMode, paddingMode, alignCorners)))
+#define SAMPLER_BACKWARD(NAME, SPATIAL, LIMITS, FUNCTION)                                                             \
+    OP(NAME, sampler_check(input, grid, gradOutput, SPATIAL, interpolationMode, paddingMode); LIMITS;                 \
+       masked(outputMask, inputGrad, input, gridGrad, grid),                                                          \
+       if (!nothing(input)) give_both(inputGrad, gridGrad,                                                            \
+                                      FUNCTION(widened(gradOutput), widened(input), widened(grid), interpolationMode, \
+                                               paddingMode, alignCorners, outputMask.mask<2>())))
 
 SAMPLER(aclnnGridSampler2D, 2, at::grid_sampler_2d)
-SAMPLER_BACKWARD(aclnnGridSampler2DBackward, 2, at::grid_sampler_2d_backward)
+SAMPLER_BACKWARD(aclnnGridSampler2DBackward, 2, has_rows_and_columns(input), at::grid_sampler_2d_backward)
 SAMPLER(aclnnGridSampler3D, 3, at::grid_sampler_3d)
-SAMPLER_BACKWARD(aclnnGridSampler3DBackward, 3, at::grid_sampler_3d_backward)
+SAMPLER_BACKWARD(aclnnGridSampler3DBackward, 3, (void)0, at::grid_sampler_3d_backward)
 OP(aclnnAffineGrid, affine_check(theta, size, out),
    give(out, at::affine_grid_generator(widened(theta), size, alignCorners)))
 OP(aclnnIm2col, columns_check(self, out, kernelSize, dilation, padding, stride);

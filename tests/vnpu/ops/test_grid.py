@@ -69,6 +69,35 @@ def test_columns_that_overlap_are_added_up_in_fp32_and_rounded_once():
     )
 
 
+def test_where_there_is_nothing_to_sample():
+    """(ops-cv: aclnn_grid_sampler2d.cpp, aclnn_grid_sampler3d.cpp and their gradients)"""
+
+    def zeros(*shape):
+        return torch.zeros(*shape, device="npu")
+
+    def status(image, points):
+        spatial = len(image) - 2
+        grid, out = zeros(*points, spatial), zeros(*image[:2], *points[1:])
+        forward = aclnn.first_phase(f"aclnnGridSampler{spatial}D", zeros(*image), grid, 0, 0, False, out)
+        backward = aclnn.first_phase(
+            f"aclnnGridSampler{spatial}DBackward", out, zeros(*image), grid, 0, 0, False, [True, True],
+            zeros(*image), zeros(*grid.shape),
+        )  # fmt: skip
+        return forward, backward
+
+    words = "expect input to have non-empty spatial dimensions"
+    for image, points in (((2, 3, 5, 0), (2, 4, 4)), ((2, 3, 0, 5), (2, 4, 4))):
+        for code, message in status(image, points):
+            assert code == aclnn.INVALID_ARGUMENT and words in message
+    for image in ((1, 2, 3, 4, 0), (1, 2, 3, 0, 4)):
+        (code, message), (backward, _) = status(image, (1, 2, 2, 2))
+        assert code == aclnn.INVALID_ARGUMENT and words in message and backward == 0
+    assert status((2, 0, 5, 5), (2, 4, 4)) == status((1, 2, 0, 4, 4), (1, 2, 2, 2)) == ((0, ""), (0, ""))
+    out = torch.ones(1, 2, 2, 2, 2, device="npu")
+    aclnn.run("aclnnGridSampler3D", zeros(1, 2, 0, 4, 4), zeros(1, 2, 2, 2, 3), 0, 0, False, out)
+    assert out.cpu().eq(1).all()  # as it was
+
+
 def test_first_phase_refuses():
     def zeros(*shape):
         return torch.zeros(*shape, device="npu")
