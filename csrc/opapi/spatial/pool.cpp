@@ -174,6 +174,15 @@ void max_pool_backward(at::Tensor &grad_input, const at::Tensor &grad_output, co
 
 // --- average pooling ------------------------------------------------------------------------------------------
 
+// An image without batch has nothing that may be empty, one with a batch only that (ops-nn: aclnn_avgpool2d.cpp).
+void only_the_batch_is_empty(const Operand &self) {
+    for (int64_t i = self.dim() - 3; i < self.dim(); ++i)
+        if (self.size(i) == 0)
+            fail(FaultKind::InvalidArgument,
+                 "Expected tensor with optional 0 dim batch size for input: parameter {} is {}", self.parameter(),
+                 describe(self));
+}
+
 std::optional<int64_t> divisor(int64_t override) { return override == 0 ? std::nullopt : std::optional(override); }
 
 void adaptive(const Operand &self, const Ints &output_size, const Operand &out, std::initializer_list<int64_t> ranks) {
@@ -206,19 +215,21 @@ OP(aclnnMaxPool2dWithMask, undilated(dilation); pooled(self, out, WINDOW, ceilMo
 OP(aclnnMaxPool2dWithMaskBackward, undilated(dilation); pooled(self, gradOutput, WINDOW, ceilMode);
    mask_check(indices, gradOutput, WINDOW); network(gradInput);
    same_shape(gradInput, self), max_pool_backward(gradInput, gradOutput, indices, WINDOW))
-OP(aclnnAvgPool2d, pooled(self, out, window("kernelSize", kernelSize, strides, paddings, {nullptr}), ceilMode),
-   rounded(out, [&](at::Tensor &target) {
+OP(aclnnAvgPool2d, pooled(self, out, window("kernelSize", kernelSize, strides, paddings, {nullptr}), ceilMode);
+   only_the_batch_is_empty(self), rounded(out, [&](at::Tensor &target) {
        at::avg_pool2d_out(target, widened(self), kernelSize, strides, paddings, ceilMode, countIncludePad,
                           divisor(divisorOverride));
    }))
 OP(aclnnAvgPool2dBackward,
    pooled(self, gradOutput, window("kernelSize", kernelSize, stride, padding, {nullptr}), ceilMode);
-   same_shape(gradInput, self), rounded(gradInput, [&](at::Tensor &target) {
+   same_shape(gradInput, self), if (self.numel() != 0) rounded(gradInput, [&](at::Tensor &target) {
        at::avg_pool2d_backward_out(target, widened(gradOutput), widened(self), kernelSize, stride, padding, ceilMode,
                                    countIncludePad, divisor(divisorOverride));
    }))
 OP(aclnnAdaptiveAvgPool2d, gives_something(outputSize);
-   adaptive(self, outputSize, out, {3, 4}),
-   rounded(out, [&](at::Tensor &target) { at::adaptive_avg_pool2d_out(target, widened(self), outputSize); }))
+   adaptive(self, outputSize, out, {3, 4}),  // the mean of nothing is not written, as CANN starts no kernel for it
+   if (self.numel() != 0)
+       rounded(out, [&](at::Tensor &target) { at::adaptive_avg_pool2d_out(target, widened(self), outputSize); }))
 OP(aclnnAdaptiveAvgPool2dBackward, adaptive_backward(gradOutput, self, out, {3, 4}),
-   give(out, at::_adaptive_avg_pool2d_backward(widened(gradOutput), widened(self))))
+   if (self.numel() != 0 && gradOutput.numel() != 0)
+       give(out, at::_adaptive_avg_pool2d_backward(widened(gradOutput), widened(self))))

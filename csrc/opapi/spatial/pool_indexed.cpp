@@ -93,6 +93,16 @@ void not_empty(const Operand &self) {
             describe(self));
 }
 
+// Only the first dimension may be empty (ops-nn: aclnn_adaptive_max_pool2d.cpp, aclnn_adaptive_max_pool3d.cpp).
+void has_maxima(const Operand &self) {
+    for (int64_t i = 1; i < self.dim(); ++i)
+        if (self.size(i) == 0)
+            fail(
+                FaultKind::InvalidArgument,
+                "expected input to have non-empty spatial dimensions: parameter {} is {} with dimension {} being empty",
+                self.parameter(), describe(self), i);
+}
+
 void indexed(const Operand &indices, const Operand &values) {
     dtype(indices, {at::kInt, at::kLong});
     same_shape(indices, values);
@@ -154,13 +164,14 @@ void spread(const Operand &grad) {
        network(gradInput); same_shape(gradInput, self), const Window w = WINDOW(SPATIAL);                         \
        give(gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), w.kernel, w.stride, \
                                 w.padding, w.dilation, ceilMode, long_indices(indices))))
-#define ADAPTIVE_MAX_POOL(NAME, SPATIAL, FUNCTION)                                        \
-    OP(NAME, gives_something(outputSize); adaptive(self, outputSize, outputOut, SPATIAL); \
+#define ADAPTIVE_MAX_POOL(NAME, SPATIAL, FUNCTION)                                                          \
+    OP(NAME, gives_something(outputSize); adaptive(self, outputSize, outputOut, SPATIAL); has_maxima(self); \
        indexed(indicesOut, outputOut), give_both(outputOut, indicesOut, FUNCTION(self.contiguous(), outputSize)))
 #define ADAPTIVE_MAX_POOL_BACKWARD(NAME, SPATIAL, FUNCTION)           \
     OP(NAME, adaptive_backward(gradOutput, self, gradInput, SPATIAL); \
        indexed(indices, gradOutput),                                  \
-       give(gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), long_indices(indices))))
+       if (self.numel() != 0 && gradOutput.numel() != 0) give(        \
+           gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), long_indices(indices))))
 
 MAX_POOL(aclnnMaxPool2dWithIndices, kPlane, at::max_pool2d_with_indices)
 MAX_POOL_BACKWARD(aclnnMaxPool2dWithIndicesBackward, kPlane, undilated(dilation), at::max_pool2d_with_indices_backward)

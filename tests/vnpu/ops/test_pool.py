@@ -170,3 +170,36 @@ def test_the_gradient_of_means_over_parts(chip, answers):
     """Not of float64 on a 910B, not at all on a 910A (ops-nn: aclnn_adaptive_avg_pool3d_backward.cpp)."""
     ended = python(SPREAD, VNPU_SOC=chip)
     assert ended.stdout.split() == [str(answer) for answer in answers], ended.stderr
+
+
+def test_pooling_of_nothing():
+    """What CANN's first phases say of empty dimensions (ops-nn: aclnn_avgpool2d.cpp, aclnn_adaptive_max_pool2d.cpp,
+    aclnn_adaptive_max_pool3d.cpp, aclnn_adaptive_avg_pool2d.cpp)."""
+
+    def zeros(*shape, dtype=torch.float32):
+        return torch.zeros(*shape, dtype=dtype, device="npu")
+
+    def average(*shape):
+        out = zeros(*shape[:-2], *(size // 2 + 1 for size in shape[-2:]))
+        return aclnn.first_phase(
+            "aclnnAvgPool2d", zeros(*shape), [2, 2], [2, 2], [1, 1], False, True, 0, 0, out
+        )
+
+    def most(*shape, spatial=2):
+        size = [2] * spatial
+        out, indices = zeros(*shape[:-spatial], *size), zeros(*shape[:-spatial], *size, dtype=torch.int64)
+        indices = indices.int() if spatial == 3 else indices
+        return aclnn.first_phase(f"aclnnAdaptiveMaxPool{spatial}d", zeros(*shape), size, out, indices)
+
+    for code, message in (average(1, 3, 8, 0), average(1, 0, 8, 8), average(0, 8, 8)):
+        assert code == aclnn.INVALID_ARGUMENT
+        assert "Expected tensor with optional 0 dim batch size" in message
+    assert average(0, 3, 8, 8) == average(1, 3, 8, 8) == average(3, 8, 8) == (0, "")
+    for code, message in (most(1, 4, 4, 0), most(1, 0, 4, 4), most(1, 2, 4, 0, 4, spatial=3)):
+        assert code == aclnn.INVALID_ARGUMENT
+        assert "expected input to have non-empty spatial dimensions" in message
+    assert most(0, 4, 4, 4) == most(0, 4, 4) == most(0, 4, 4, 4, 4, spatial=3) == (0, "")
+    out = torch.ones(1, 8, 5, 7, device="npu")
+    aclnn.run("aclnnAdaptiveAvgPool2d", zeros(1, 8, 8, 0), [5, 7], out)  # no kernel is started
+    assert out.cpu().eq(1).all()
+    assert functional.adaptive_avg_pool2d(zeros(0, 8, 4, 4), 2).shape == (0, 8, 2, 2)
