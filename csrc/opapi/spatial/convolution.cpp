@@ -152,6 +152,24 @@ void convolve(at::Tensor &output, const at::Tensor &input, const at::Tensor &wei
     output.copy_(g.transposed ? cropped(result, g) : result);
 }
 
+// A forward pass of nothing gives nothing (ops-nn: aclnn_convolution.cpp, CheckShape, CheckEmptyTensor, ConvXdChecker).
+void of_something(const Operand &input, const Operand &weight, const Operand &output, bool transposed) {
+    for (int64_t i = 2; i < weight.dim(); ++i)
+        if (weight.size(i) == 0)
+            fail(FaultKind::InvalidArgument, "shape[{}] of filter must be greater than 0: parameter {} is {}", i,
+                 weight.parameter(), describe(weight));
+    if (transposed && input.size(1) == 0)
+        fail(FaultKind::InvalidArgument,
+             "When transposed is true, shape[1] of this parameter must be greater than 0: parameter {} is {}",
+             input.parameter(), describe(input));
+    if ((input.numel() == 0 || weight.numel() == 0) && output.numel() != 0)
+        fail(
+            FaultKind::InvalidArgument,
+            "if x or filter is an empty tensor, output must be an empty tensor: parameter {} is {}, {} is {}, {} is {}",
+            input.parameter(), describe(input), weight.parameter(), describe(weight), output.parameter(),
+            describe(output));
+}
+
 void bias_check(const Operand &bias, const Operand &output) {
     if (!bias.defined()) return;
     network(bias);
@@ -235,7 +253,8 @@ Geometry depthwise(const Operand &self, const Operand &weight, const Ints &strid
              weight.dim() == 4 || (weight.dim() == 3 && !transposed))
 #define BACKWARD geometry(weight, stride, padding, dilation, transposed, outputPadding, groups, weight.dim() == 4)
 
-OP(aclnnConvolution, optional(bias); network(output); check(input, weight, output, FORWARD); bias_check(bias, output);
+OP(aclnnConvolution, optional(bias); network(output); check(input, weight, output, FORWARD);
+   of_something(input, weight, output, transposed); bias_check(bias, output);
    reach(input, weight, output, FORWARD, false), convolve(output, input, weight, bias, FORWARD))
 OP(aclnnConvolutionBackward, network(gradOutput); check(input, weight, gradOutput, BACKWARD);
    padded_outputs(weight, BACKWARD, outputPadding);
@@ -243,7 +262,7 @@ OP(aclnnConvolutionBackward, network(gradOutput); check(input, weight, gradOutpu
    reach(input, weight, gradOutput, BACKWARD, true),
    convolve_backward({gradInput, gradWeight, gradBias}, gradOutput, input, weight, BACKWARD, outputMask.mask<3>()))
 OP(aclnnConvDepthwise2d, rank(self, {4}); optional(bias); network(out);
-   check(self, weight, out, depthwise(self, weight, stride, padding, dilation));
+   check(self, weight, out, depthwise(self, weight, stride, padding, dilation)); of_something(self, weight, out, false);
    bias_check(bias, out), convolve(out, self, weight, bias, depthwise(self, weight, stride, padding, dilation)))
 OP(aclnnConvTbc, tbc_check(self, weight, bias, pad, output),
    give(output, at::conv_tbc(widened(self), widened(weight), widened(bias), pad)))

@@ -171,6 +171,48 @@ def test_transposed_padding_on_four_sides():
         assert torch.allclose(ours.cpu().double(), theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_of_nothing_comes_nothing(spatial, transposed):
+    """(ops-nn: aclnn_convolution.cpp, CheckShape, CheckEmptyTensor and ConvXdChecker)"""
+
+    def status(x, w, out, padding=0):
+        ones = [1] * spatial
+        x, w, out = (torch.zeros(t, device="npu") for t in (x, w, out))
+        return aclnn.first_phase(
+            "aclnnConvolution",
+            x,
+            w,
+            None,
+            ones,
+            [padding] * spatial,
+            ones,
+            transposed,
+            [0] * spatial,
+            1,
+            out,
+            0,
+        )
+
+    plane = (4,) * (spatial - 1)
+    x, w, out = (2, 3, *plane, 4), (3, 3, *(1 for _ in plane), 1), (2, 3, *plane, 4)
+    assert status(x, w, out) == status((0, *x[1:]), w, (0, *out[1:])) == (0, "")
+    window = (*w[:-1], 0)
+    code, message = status(x, window, (*out[:-1], 3 if transposed else 5))
+    assert code == aclnn.INVALID_ARGUMENT
+    assert f"shape[{spatial + 1}] of filter must be greater than 0" in message
+    code, message = status((2, 0, *x[2:]), (*((0, 3) if transposed else (3, 0)), *w[2:]), out)
+    assert code == aclnn.INVALID_ARGUMENT
+    if transposed:
+        assert "shape[1] of this parameter must be greater than 0" in message
+        return
+    assert "output must be an empty tensor" in message
+    padded = (2, 3, *(size + 2 for size in plane), 2)
+    code, message = status((*x[:-1], 0), w, padded, padding=1)
+    assert code == aclnn.INVALID_ARGUMENT
+    assert "output must be an empty tensor" in message
+
+
 def test_first_phase_refuses():
     def zeros(*shape, dtype=torch.float32):
         return torch.zeros(*shape, dtype=dtype, device="npu")
