@@ -45,6 +45,9 @@ CHANGES: dict[type, tuple[Callable[[Any], Any], ...]] = {
     float: (lambda f: -1.0, lambda f: 0.0, lambda f: float("inf"), lambda f: float("nan")),
     str: (lambda s: "", lambda s: s + "x"),
 }
+# torch_npu 2.13 takes as many sizes from a list as it expects, without asking how many there are (op-plugin:
+# max_pool3d_output_size), and dies: before CANN is called.
+READS_PAST_A_LIST = frozenset(("nn.functional.adaptive_max_pool3d",))
 # What only the values in a tensor tell. Hardware hides the first; a write past the end destroys other tensors there.
 OF_VALUES = re.compile(
     "hardware hides this|[Ii]ndex -?[0-9]+ is out of bounds|tried to access index|'target' is out of range"
@@ -54,7 +57,7 @@ OF_VALUES = re.compile(
 
 def inputs(op: OpInfo) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Arguments on the CPU."""
-    if op.error_inputs_func is not None:
+    if op.error_inputs_func is not None and op.name not in READS_PAST_A_LIST:
         for wrong in op.error_inputs("cpu"):
             sample = wrong.sample_input
             yield (sample.input, *sample.args), sample.kwargs
