@@ -30,10 +30,15 @@ void ctc_check(const Operand &log_probs, const Operand &targets, const Ints &inp
         if (length < 0 || length > log_probs.size(0))
             fail(FaultKind::InvalidArgument, "parameter inputLengths has the value {}, allowed is 0 to {}", length,
                  log_probs.size(0));
-    const int64_t room = targets.dim() > 1 ? targets.size(1) : targets.numel();
+    // (ops-nn: aclnn_ctc_loss.cpp, CheckTargetAndOutShapeParameterValue, and aclnn_ctc_loss_backward.cpp)
+    rank(targets, {1, 2});
+    if (targets.dim() == 2 && targets.size(0) != batch)
+        fail(FaultKind::InvalidArgument, "parameter targets is {}, expected [{}, ...], one row for each sequence",
+             describe(targets), batch);
+    const int64_t room = targets.size(-1);
     const int64_t used = targets.dim() > 1 ? *std::max_element(target_lengths.begin(), target_lengths.end())
                                            : std::accumulate(target_lengths.begin(), target_lengths.end(), int64_t{0});
-    if (used > room)
+    if (used > room || (targets.dim() == 1 && used != room))
         fail(FaultKind::InvalidArgument, "parameter targetLengths asks for {} labels, targets has {}", used, room);
 }
 

@@ -231,6 +231,33 @@ def test_distances_of_integers():
         assert "should be either floating point" in message
 
 
+def test_ctc_loss_refuses_labels_that_are_not_those_of_the_sequences():
+    """(ops-nn: aclnn_ctc_loss.cpp, CheckTargetAndOutShapeParameterValue, and aclnn_ctc_loss_backward.cpp)"""
+
+    def status(*shape):
+        targets = torch.ones(shape, dtype=torch.int64, device="npu")
+        steps, alpha = torch.zeros(5, 2, 4, device="npu"), torch.zeros(2, 5, 8, device="npu")
+        loss = torch.zeros(2, device="npu")
+        shared = (targets, [5, 5], [3, 2])
+        forward = aclnn.first_phase("aclnnCtcLoss", steps, *shared, 0, False, loss, alpha)
+        backward = aclnn.first_phase(
+            "aclnnCtcLossBackward", loss, steps, *shared, loss, alpha, 0, False, steps.clone()
+        )
+        return forward, backward
+
+    assert status(2, 3) == status(2, 4) == status(5) == ((0, ""), (0, ""))
+    for shape, text in (
+        ((0, 3), "expected [2, ...], one row for each sequence"),
+        ((3, 3), "expected [2, ...], one row for each sequence"),
+        ((2, 2), "asks for 3 labels, targets has 2"),
+        ((6,), "asks for 5 labels, targets has 6"),
+        ((1, 2, 3), "targets has 3 dimensions"),
+    ):
+        for code, message in status(*shape):
+            assert code == aclnn.INVALID_ARGUMENT
+            assert text in message
+
+
 def test_ctc_loss_with_more_room_than_states():
     """CANN aligns what passes from forward to backward."""
     probs = random(4, 2, 5).float().log_softmax(-1)
