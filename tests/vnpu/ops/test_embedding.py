@@ -1,6 +1,7 @@
 """Rows of a table, and its gradient."""
 
 import aclnn
+import forked
 import pytest
 import torch
 from oracle import check, layouts, random
@@ -103,3 +104,23 @@ def test_bags_refuse():
         code, message = status(indices, offsets, mode, weights)
         assert code == aclnn.INVALID_ARGUMENT and "only supported with mode='sum'" in message
     assert status(indices, offsets, 0, ones) == (0, "")
+
+
+NO_ROWS = """
+import torch
+bag = torch.nn.functional.embedding_bag
+nothing = torch.tensor([], dtype=torch.int64).npu()
+assert bag(nothing, torch.zeros(0, 5).npu(), nothing[:0].new_zeros(2)).tolist() == [[0] * 5] * 2
+bag(torch.tensor([3, 1]).npu(), torch.zeros(0, 5).npu(), torch.tensor([0, 1]).npu())
+torch.npu.synchronize()
+"""
+
+
+def test_bags_of_a_table_without_rows():
+    """In a process of its own, which the error costs its NPU. Hardware starts no kernel (ops-nn:
+    aclnn_embedding_bag.cpp)."""
+    child = forked.python(NO_ROWS)
+    assert child.returncode != 0
+    assert "aclnnEmbeddingBag failed" in child.stderr
+    assert "index 3 is out of bounds for dimension 0 of the table, which has no rows" in child.stderr
+    assert "hardware hides this" in child.stderr
