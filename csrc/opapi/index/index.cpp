@@ -287,9 +287,16 @@ void put(at::Tensor &self, const Operands &indices, const at::Tensor &values, bo
         at::_index_put_impl_(self, subscripts(indices), values, false, unsafe);
 }
 
+// A number as the row that CANN takes it for: ATen wants self and source to have as many dimensions.
+at::Tensor row(const at::Tensor &tensor) { return tensor.dim() == 0 ? tensor.view({1}) : tensor; }
+
+void index_copy(at::Tensor &to, int64_t dim, const at::Tensor &index, const at::Tensor &source) {
+    row(to).index_copy_(dim, row(wide(index)), row(source));
+}
+
 void index_add(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::Tensor &index, const at::Tensor &source,
                const at::Scalar &alpha) {
-    accumulate(out, self, [&](at::Tensor &to) { to.index_add_(dim, index, as_of(source, to), alpha); });
+    accumulate(out, self, [&](at::Tensor &to) { row(to).index_add_(dim, row(index), row(as_of(source, to)), alpha); });
 }
 
 void selects(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
@@ -314,7 +321,16 @@ void slices(const Operand &out, const Operand &self, int64_t dim, const Operand 
     dimension(dim, self);
     at::DimVector sizes(self.sizes().begin(), self.sizes().end());
     if (self.dim() > 0) sizes[static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()))] = index.numel();
-    if (self.dim() > 0 || source.dim() > 0) shape(source, self.dim() > 0 ? at::IntArrayRef(sizes) : source.sizes());
+    // One number is a slice of a row or of a number (ops-nn: aclnn_index_add.cpp, aclnn_index_copy.cpp).
+    if (self.dim() < 2 && source.dim() == 0) {
+        if (index.numel() != 1)
+            fail(FaultKind::InvalidArgument,
+                 "When source is scalar, index should have one element: parameter index has {} elements",
+                 index.numel());
+        return;
+    }
+    if (self.dim() == 0) sizes.push_back(index.numel());
+    shape(source, sizes);
 }
 
 void fills(const Operand &out, const Operand &self, int64_t dim) {
@@ -322,6 +338,20 @@ void fills(const Operand &out, const Operand &self, int64_t dim) {
     same_dtype(out, self);
     same_shape(out, self);
     dimension(dim, self);
+}
+
+// CANN knows these indices beforehand (ops-nn: aclnn_index_fill_tensor.cpp).
+void fills_at(const Operand &self, int64_t dim, const Ints &index) {
+    if (self.numel() == 0) return;
+    const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
+    for (const int64_t place : index)
+        if (place < -size || place >= size)
+            fail(FaultKind::InvalidArgument,
+                 "parameter index has the value {}, which is out of range: it should be smaller than {}", place, size);
+}
+
+void fill_at(at::Tensor &out, int64_t dim, const at::Tensor &index, const at::Scalar &value) {
+    if (out.numel() != 0) out.index_fill_(dim, index, value);
 }
 
 void takes(const Operand &out, const Operand &self, const Operand &index) {
@@ -441,16 +471,16 @@ OP(aclnnIndexAdd, (slices(out, self, dim, index, source), require(alpha)),
 OP(aclnnIndexAddV2, (slices(out, self, dim, index, source), require(alpha)),
    index_add(out, self, dim, index, source, alpha))
 OP(aclnnIndexCopy, slices(outRef, selfRef, dim, index, source),
-   (outRef.copy_(selfRef), outRef.index_copy_(dim, wide(index), source)))
-OP(aclnnInplaceIndexCopy, slices(selfRef, selfRef, dim, index, source), selfRef.index_copy_(dim, wide(index), source))
+   (outRef.copy_(selfRef), index_copy(outRef, dim, index, source)))
+OP(aclnnInplaceIndexCopy, slices(selfRef, selfRef, dim, index, source), index_copy(selfRef, dim, index, source))
 OP(aclnnIndexFill, (fills(out, self, dim), dtype(index, kIndex), rank(index, {0, 1}), require(value)),
-   (out.copy_(self), out.index_fill_(dim, wide(index), value.as(out.scalar_type()))))
+   (out.copy_(self), fill_at(out, dim, wide(index), value.as(out.scalar_type()))))
 OP(aclnnInplaceIndexFill, (fills(selfRef, selfRef, dim), dtype(index, kIndex), rank(index, {0, 1}), require(value)),
-   selfRef.index_fill_(dim, wide(index), value.as(selfRef.scalar_type())))
-OP(aclnnIndexFillTensor, (fills(out, self, dim), require(value)),
-   (out.copy_(self), out.index_fill_(dim, at::tensor(at::IntArrayRef(index)), value.as(out.scalar_type()))))
-OP(aclnnInplaceIndexFillTensor, (fills(selfRef, selfRef, dim), require(value)),
-   selfRef.index_fill_(dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
+   fill_at(selfRef, dim, wide(index), value.as(selfRef.scalar_type())))
+OP(aclnnIndexFillTensor, (fills(out, self, dim), fills_at(self, dim, index), require(value)),
+   (out.copy_(self), fill_at(out, dim, at::tensor(at::IntArrayRef(index)), value.as(out.scalar_type()))))
+OP(aclnnInplaceIndexFillTensor, (fills(selfRef, selfRef, dim), fills_at(selfRef, dim, index), require(value)),
+   fill_at(selfRef, dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
 
 OP(aclnnGather, gathers(out, self, dim, index),
    reading(index, 0, length(self, dim),

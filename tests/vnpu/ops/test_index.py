@@ -270,3 +270,31 @@ def test_refused() -> None:
     assert "mask has dtype float32" in refused("aclnnInplaceMaskedFillScalar", x, x, 1.0)
     assert "up to 6 are needed" in refused("aclnnMaskedSelect", x, x > 0, torch.empty(2, device=DEVICE))
     assert "source has 3 elements, expected 4" in refused("aclnnInplacePut", x, index, x[0], False)
+    number, none = torch.ones((), device=DEVICE), index[0, :0]
+    one = "When source is scalar, index should have one element"
+    assert one in refused("aclnnIndexAdd", number, 0, none, number, 1, number)
+    assert one in refused("aclnnInplaceIndexCopy", number, 0, none, number)
+    assert one in refused("aclnnInplaceIndexCopy", x[0], 0, index[0], number)
+    assert "index has the value 3, which is out of range" in refused(
+        "aclnnInplaceIndexFillTensor", x, 1, [0, 3], 2.0
+    )
+
+
+def test_slices_of_numbers_and_of_nothing() -> None:
+    """(ops-nn: aclnn_index_add.cpp, aclnn_index_copy.cpp, aclnn_index_fill.cpp, aclnn_index_fill_tensor.cpp)"""
+    number, first = torch.tensor(2.0, device=DEVICE), torch.zeros(1, dtype=torch.int64, device=DEVICE)
+    out = torch.zeros((), device=DEVICE)
+    for source in (number, number.reshape(1)):
+        run("aclnnIndexAdd", number, 0, first, source, 1, out)
+        assert out.item() == 4
+        run("aclnnInplaceIndexCopy", out, 0, first, source)
+        assert out.item() == 2
+    line = torch.zeros(3, device=DEVICE)
+    run("aclnnIndexAdd", line, 0, first + 1, number, 2, line)
+    run("aclnnInplaceIndexCopy", line, 0, first, number)
+    assert line.tolist() == [2, 4, 0]
+    run("aclnnIndexAdd", number, 0, first[:0], line[:0], 1, out)
+    assert out.item() == 2
+    empty = torch.zeros(0, 2, device=DEVICE)
+    run("aclnnInplaceIndexFill", empty, 0, first, 3.0)  # where there is nothing, no place is wrong
+    run("aclnnInplaceIndexFillTensor", empty, 0, [5], 3.0)
