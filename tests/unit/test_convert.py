@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -284,3 +285,16 @@ def test_example_script_converts_without_residue() -> None:
     assert b".cuda" not in conversion.output
     assert b'"cuda' not in conversion.output
     assert conversion.output.count(b"import torch_npu") == 1
+
+
+def test_the_time_for_a_line_grows_with_its_length() -> None:
+    """Not with its square: a line of a million characters is converted, too."""
+
+    def seconds(calls: int) -> float:
+        data = b"import torch\n" + b"; ".join(b"x%d = y.cuda()" % n for n in range(calls))
+        begin = time.process_time()
+        assert convert_source(data, "a.py").output.count(b".npu()") == calls
+        return time.process_time() - begin
+
+    seconds(10)  # imports and caches
+    assert seconds(4_000) < 8 * seconds(1_000)

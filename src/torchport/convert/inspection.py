@@ -258,10 +258,24 @@ def _is_ignored(file: Module | TextFile, finding: Finding, codes: frozenset[str]
         return True
     if finding.location is None or not file.text.lines:
         return False
-    found = _IGNORE.search(file.text.lines[finding.location.line - 1])
-    if found is None:
+    lines = _exempt(file.text)
+    if finding.location.line not in lines:
         return False
-    return found[1] is None or finding.code in {code.strip() for code in found[1].split(",")}
+    exempt = lines[finding.location.line]
+    return exempt is None or finding.code in exempt
+
+
+@functools.lru_cache(maxsize=2)  # every finding of a file asks, and a line may have thousands
+def _exempt(text: SourceText) -> dict[int, frozenset[str] | None]:
+    """The lines that ask for silence, counted from 1, with the codes; None for all codes."""
+    marked = {
+        number: _IGNORE.search(line) for number, line in enumerate(text.lines, 1) if "torchport" in line
+    }
+    return {
+        number: None if found[1] is None else frozenset(code.strip() for code in found[1].split(","))
+        for number, found in marked.items()
+        if found is not None
+    }
 
 
 def _without_overlaps(findings: Iterable[Finding]) -> Iterator[Finding]:

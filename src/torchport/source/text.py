@@ -122,6 +122,8 @@ class SourceText:
         """The byte range as lines and columns for people."""
         line, line_start = self.line_at(start)
         end_line, end_start = self.line_at(end)
+        if self._ascii:  # a byte is a character: nothing of a line of a million of them has to be looked at
+            return Location(self.path, line, start - line_start + 1, end_line, end - end_start + 1)
         return Location(
             self.path,
             line,
