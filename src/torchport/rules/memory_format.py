@@ -37,7 +37,8 @@ def _is_harmless(module: Module, node: ast.expr) -> bool:
     """Whether it is only compared, given to what does not mind, or chosen where there is no NPU."""
     above = module.parent(node)
     call = module.parent(above) if isinstance(above, ast.keyword) else above
-    if isinstance(above, ast.Compare | ast.MatchValue):
+    outer = module.parent(above) if isinstance(above, ast.Tuple | ast.List | ast.Set) else above
+    if isinstance(outer, ast.Compare | ast.MatchValue):
         return True
     if isinstance(call, ast.IfExp) and "npu" in ast.unparse(call.test):
         return True
@@ -85,6 +86,7 @@ RULE = Rule(
         "import torch\nok = x.is_contiguous(memory_format=torch.channels_last)\n",
         "import torch\ny = torch.empty_like(x, memory_format=torch.channels_last)\n",
         "import torch\nif fmt == torch.channels_last:\n    pass\n",
+        "import torch\nif fmt in (torch.channels_last, torch.channels_last_3d):\n    pass\n",
         "import torch\nx = x.to(memory_format=torch.preserve_format)  # channels_last\n",
         "channels_last = 1\nuse(memory_format=channels_last)\n",
     ),
