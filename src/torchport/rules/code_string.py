@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style, rules
 from torchport.rules.given_text import Literal, literals, placed
+from torchport.rules.unexplained import RULE as UNEXPLAINED
 from torchport.source.module import Module
 from torchport.source.text import SourceError
 
@@ -72,7 +73,7 @@ def _inside(
         except (SourceError, RecursionError, MemoryError):
             continue
         for rule in rules():
-            if rule.after is not None or rule.code == RULE.code:
+            if rule.after is not None or rule.code in (RULE.code, UNEXPLAINED.code):
                 continue
             for one in rule.check(inner, style):
                 where = one.location

@@ -15,6 +15,7 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.api import apis, find
 from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style
+from torchport.rules.plain_words import PlainWords
 from torchport.rules.receivers import FLAGS, Definition
 from torchport.source.defined import CUDA, defined
 from torchport.source.module import Module
@@ -91,6 +92,7 @@ class _Seen:
 
     def __init__(self, module: Module) -> None:
         self._module = module
+        self._plain = PlainWords(module)
         own = module.project.defined
         self._defined: Mapping[str, str] = own or defined([(module.text.path, module.text.data)])
 
@@ -169,7 +171,9 @@ class _Seen:
         if isinstance(module.parent(around), ast.Expr):
             return
         word = re.sub(r"^-+", "", text).replace("-", "_")
-        if _TORCH.match(text):
+        if shown := self._plain.shown(around):
+            yield Mention(around, text, shown)
+        elif _TORCH.match(text):
             message = f"{text!r} names a thing of torch's in a text, which nothing here looks up"
             yield Mention(around, text, message=message)
         elif word in self._defined:
