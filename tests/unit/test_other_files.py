@@ -109,7 +109,7 @@ def test_a_class_of_an_installed_library_is_known_by_its_bases(
     monkeypatch.syspath_prepend(str(site))
     before = "import newlib\na = newlib.Net().cuda()\nb = newlib.Graph().cuda()\n"
     text, _ = converted(project(tmp_path / "in", {"train": before}), "train.py")
-    assert text == before.replace("Net().cuda", "Net().npu")
+    assert text == "import torch_npu\n" + before.replace("Net().cuda", "Net().npu")
     assert "newlib" not in sys.modules
 
 

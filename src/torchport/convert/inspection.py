@@ -145,20 +145,24 @@ def inspect_with(
 
 def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Finding]:
     found: list[Finding] = []
+    ignored: list[Finding] = []
     beside = cuda_branches(module)
     for rule in rules():
         if rule.after is not None and not _has_written(found, rule.after) and not rule.alone(module):
             continue
         found += _run(rule, module, style)
         if rule.after is None:
+            ignored += [finding for finding in found if _is_ignored(module, finding, ignore)]
             found = [finding for finding in found if not _is_ignored(module, finding, ignore)]
             found = [_unless_beside_npu(module, finding, beside) for finding in found]
-    return list(_without_overlaps(_spoken_once(found)))
+    return list(_without_overlaps(_spoken_once(found, ignored)))
 
 
-def _spoken_once(found: list[Finding]) -> Iterator[Finding]:
-    """The findings without those on names of which another one speaks."""
-    others = [one.location for one in found if one.code != UNEXPLAINED and one.location is not None]
+def _spoken_once(found: list[Finding], ignored: list[Finding]) -> Iterator[Finding]:
+    """The findings without those on names of which another one speaks, be it one that nobody wants to hear."""
+    others = [
+        one.location for one in (*found, *ignored) if one.code != UNEXPLAINED and one.location is not None
+    ]
     others.sort(key=lambda place: (place.line, place.column))
     for one in found:
         where = one.location

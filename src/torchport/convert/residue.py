@@ -8,7 +8,7 @@ import io
 import itertools
 import re
 import tokenize
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from torchport.convert.inspection import parsed
 from torchport.findings import Finding, Severity
@@ -21,6 +21,7 @@ from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
 
 _WORDS = "cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml"  # not ConvMLP
+_PLAIN = ("cuda", "nccl", "nvidia", "cudnn", "cublas", "nvcc", "nvtx", "nvml")
 # The word around a mention is limited: without limits this takes quadratic time on a line of a million dashes.
 _MENTION = re.compile(
     rf"(?<![\w.-])[\w.-]{{0,60}}?(?:{_WORDS})[\w.-]{{0,60}}"
@@ -69,7 +70,7 @@ def residue(
             said[line] = min(meaning, said.get(line, meaning), key=list(Meaning).index)
     found = [
         (number, match.start(), match[0])
-        for number, line in enumerate(text.lines, 1)
+        for number, line in _speaking(text)
         for match in itertools.islice(_MENTION.finditer(line), None if len(line) <= LONGEST_LINE else 1)
     ]
     rest = {number for number, _, _ in found if number not in said}
@@ -82,6 +83,17 @@ def residue(
     if (kind_of(path) or Kind.PYTHON) is Kind.PYTHON and any(one.meaning is Meaning.NAME for one in all_):
         all_ = _proved(all_, path, output, project)
     return tuple(all_)
+
+
+def _speaking(text: SourceText) -> Iterator[tuple[int, str]]:
+    """The lines that may hold a mention, with their numbers; most files have none."""
+    whole = text.text.lower()
+    words = [word for word in _PLAIN if word in whole]
+    if words:
+        for number, line in enumerate(text.lines, 1):
+            small = line.lower()
+            if any(word in small for word in words):
+                yield number, line
 
 
 def _proved(found: list[Mention], path: str, output: bytes, project: Definitions | None) -> list[Mention]:

@@ -236,20 +236,31 @@ class Receivers:
 
     def _defines(self, node: ast.ClassDef) -> bool:
         """Whether the class has the attribute: a method, a class variable, `self.<attribute> = ...`."""
-        for part in ast.walk(node):
-            match part:
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    if name == self._attribute and part in node.body:
-                        return True
-                case ast.Name(id=name, ctx=ast.Store()) if name == self._attribute:
-                    if self._module.names.scope_of(part).node is node and self._may_be_asked(part):
-                        return True
-                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
-                    if name == self._attribute and self._may_be_asked(part):
-                        return True
-                case _:
-                    pass
-        return False
+        return node in self._defining
+
+    @functools.cached_property
+    def _defining(self) -> set[ast.AST]:
+        """The classes of the file that define the attribute."""
+        module, found = self._module, set[ast.AST]()
+        functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
+            *module.all(ast.FunctionDef),
+            *module.all(ast.AsyncFunctionDef),
+        ]
+        for function in functions:
+            if function.name == self._attribute:
+                found.update(above for above in [module.parent(function)] if isinstance(above, ast.ClassDef))
+        for name in module.all(ast.Name):
+            if name.id == self._attribute and isinstance(name.ctx, ast.Store) and self._may_be_asked(name):
+                found.add(module.names.scope_of(name).node)
+        for attribute in module.all(ast.Attribute):
+            if attribute.attr != self._attribute or not isinstance(attribute.ctx, ast.Store):
+                continue
+            of_self = isinstance(attribute.value, ast.Name) and attribute.value.id == "self"
+            if of_self and self._may_be_asked(attribute):
+                found.update(
+                    above for above in module.names.ancestors(attribute) if isinstance(above, ast.ClassDef)
+                )
+        return found
 
     def _may_be_asked(self, target: ast.expr) -> bool:
         """Whether `self.cuda = value` can be what `x.cuda()` calls: `self.cuda = args.cuda` is a flag."""

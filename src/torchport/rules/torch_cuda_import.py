@@ -85,34 +85,38 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
                 targets[alias] = (importable(path), word)
         elif source.startswith("torch.cuda") or row is not None:
             yield _report(module, node, name, row)
+    uses = _spelled_uses(module, node, spelled)
     if targets:
-        yield RULE.finding(module, node, _summary(source, targets), _from_edits(module, node, targets))
-    yield from _check_spelled(module, node, spelled)
+        edits = _from_edits(module, node, targets, without=set(spelled) if uses is not None else set())
+        seen = bool(spelled) and uses is not None and module.project.is_imported(module.text.path)
+        safety = (
+            Safety.REVIEW if seen else None
+        )  # another file may import from this one what is written out now
+        yield RULE.finding(module, node, _summary(source, targets), [*edits, *(uses or [])], safety=safety)
+    elif uses is not None and len(spelled) == len(node.names):
+        names = ", ".join(alias.name for alias in spelled)
+        elsewhere = module.project.is_imported(module.text.path)
+        yield RULE.finding(
+            module, node, f"{names} of {node.module} are asked of the accelerator's module where they are used",
+            [*uses, _without(module, node)], safety=Safety.REVIEW if elsewhere else Safety.SAFE,
+            hint=f"Check that no other file imports {names} from this one." if elsewhere else "",
+        )  # fmt: skip
+    if uses is None or not (targets or len(spelled) == len(node.names)):
+        for alias in spelled:
+            yield _stays(module, node, f"{node.module}.{alias.name}")
 
 
-def _check_spelled(module: Module, node: ast.ImportFrom, spelled: dict[ast.alias, str]) -> Iterator[Finding]:
-    """Names that no import brings on any device: each use is written out, and the import goes."""
+def _spelled_uses(
+    module: Module, node: ast.ImportFrom, spelled: dict[ast.alias, str]
+) -> list[Edit | None] | None:
+    """Edits that write out names that no import brings on any device, where they are used; None where that fails."""
     edits: list[Edit | None] = []
     for alias, target in spelled.items():
         uses = _rename_uses(module, node, alias.asname or alias.name, target)
-        edits += [None] if uses is None else uses
-    if not spelled:
-        return
-    if (
-        len(spelled) < len(node.names)
-        or None in edits
-        or "torch" not in module.names.scopes[module.tree].bindings
-    ):
-        for alias in spelled:
-            yield _stays(module, node, f"{node.module}.{alias.name}")
-        return
-    names = ", ".join(alias.name for alias in spelled)
-    elsewhere = module.project.is_imported(module.text.path)
-    yield RULE.finding(
-        module, node, f"{names} of {node.module} are asked of the accelerator's module where they are used",
-        [*edits, _without(module, node)], safety=Safety.REVIEW if elsewhere else Safety.SAFE,
-        hint=f"Check that no other file imports {names} from this one." if elsewhere else "",
-    )  # fmt: skip
+        if uses is None or None in uses:
+            return None
+        edits += uses
+    return edits if "torch" in module.names.scopes[module.tree].bindings or not spelled else None
 
 
 def _without(module: Module, node: ast.ImportFrom) -> Edit:
@@ -152,8 +156,12 @@ def _summary(source: str, targets: dict[ast.alias, tuple[str, str]]) -> str:
 
 
 def _from_edits(
-    module: Module, node: ast.ImportFrom, targets: dict[ast.alias, tuple[str, str]]
+    module: Module,
+    node: ast.ImportFrom,
+    targets: dict[ast.alias, tuple[str, str]],
+    without: set[ast.alias],
 ) -> list[Edit | None]:
+    """Edits that import `targets` from where they are, and no longer the names in `without`."""
     paths = {path for path, _ in targets.values()}
     edits: list[Edit | None] = []
     uses: dict[ast.alias, list[Edit | None] | None] = {}
@@ -161,7 +169,7 @@ def _from_edits(
         renamed = word != alias.name and alias.asname is None
         uses[alias] = _rename_uses(module, node, alias.name, word) if renamed else None
         edits += uses[alias] or []
-    if len(paths) == 1 and (len(targets) == len(node.names) or paths == {node.module}):
+    if not without and len(paths) == 1 and (len(targets) == len(node.names) or paths == {node.module}):
         if paths != {node.module}:
             edits.append(module_edit(module, node, paths.pop()))
         for alias, (_, word) in targets.items():
@@ -170,7 +178,7 @@ def _from_edits(
                 new = word if alias.asname or uses[alias] is not None else f"{word} as {alias.name}"
                 edits.append(Edit(start, start + len(alias.name), new.encode()))
         return edits
-    return [*edits, _split(module, node, targets, uses)]
+    return [*edits, _split(module, node, targets, uses, without)]
 
 
 def module_edit(module: Module, node: ast.ImportFrom, new: str) -> Edit | None:
@@ -204,6 +212,7 @@ def _split(
     node: ast.ImportFrom,
     targets: dict[ast.alias, tuple[str, str]],
     uses: dict[ast.alias, list[Edit | None] | None],
+    without: set[ast.alias],
 ) -> Edit | None:
     """The statement as several, one per module, where its names no longer come from one."""
     start, end = module.text.span(node)
@@ -215,6 +224,8 @@ def _split(
         return None
     groups: dict[str, list[str]] = {}
     for alias in node.names:
+        if alias in without:
+            continue
         path, word = targets.get(alias, (node.module or "", alias.name))
         known_as = alias.asname or (alias.name if uses.get(alias) is None and word != alias.name else None)
         groups.setdefault(path, []).append(f"{word} as {known_as}" if known_as else word)

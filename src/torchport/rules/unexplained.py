@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -187,6 +188,7 @@ class _Seen:
             yield Mention(around, text, message=message, severity=Severity.INFO)
 
 
+@functools.cache
 def _has_rows(module: str) -> bool:
     """Whether the interface table speaks of names in a module of torch's."""
     return any(name.startswith(f"{module}.") for name in apis())

@@ -31,7 +31,8 @@ _NAMED = re.compile(rb"(?:^|[(,*\s])(" + _NAME + rb")[ \t]*(?=[,:=)\s]|$)", re.M
 _TUPLE = re.compile(rb"namedtuple\(\s*['\"]\w+['\"]\s*,\s*([^)]{0,2000})\)|dict\(([^()]{0,4000})\)")
 _GIVEN = re.compile(rb"(?<![\w.])(" + _NAME + rb")=(?!=)")  # Options(use_cuda=True)
 _LONGEST = 5_000
-_ANY = re.compile(_WORDS)
+_PLAIN = (b"cuda", b"nccl", b"nvidia", b"cudnn", b"cublas", b"nvcc", b"nvtx", b"nvml")
+_ANY = re.compile(b"|".join(_PLAIN))
 
 
 def defined(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:
@@ -41,26 +42,29 @@ def defined(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     given: dict[str, str] = {}
     for path, data in sources:
-        for start, end in _lines(data):
+        small = data.lower()
+        if not any(word in small for word in _PLAIN):
+            continue
+        for start, end in _lines(data, small):
             for match in _DEFINES.finditer(data, start, end):
                 name = next(part for part in match.groups() if part is not None)
                 _add(found, "defined in", name.strip(b" \t'\"-").replace(b"-", b"_"), path, data, start)
             for match in _GIVEN.finditer(data, start, end):
                 _add(given, "given as an argument in", match[1], path, data, start)
-        if not _ANY.search(data):
-            continue
         for pattern in (_SIGNATURE, _TUPLE):
             for match in pattern.finditer(data):
                 text = next(part for part in match.groups() if part is not None)
+                if not _ANY.search(text.lower()):
+                    continue
                 for inner in _NAMED.finditer(re.sub(rb"['\"]", b" ", text)):
                     _add(found, "defined in", inner[1], path, data, match.start())
     return {**given, **found}
 
 
-def _lines(data: bytes) -> Iterator[tuple[int, int]]:
+def _lines(data: bytes, small: bytes) -> Iterator[tuple[int, int]]:
     """Where the lines begin and end that say CUDA; without those that no person has written."""
     last = -1
-    for match in _ANY.finditer(data):
+    for match in _ANY.finditer(small):
         start, end = data.rfind(b"\n", 0, match.start()) + 1, data.find(b"\n", match.end())
         end = len(data) if end < 0 else end
         if start > last and end - start <= _LONGEST:

@@ -6,7 +6,7 @@ import ast
 import functools
 import re
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from torchport.findings import Edit
 from torchport.source.classes import Classes
@@ -50,9 +50,7 @@ class Module:
 
     def all(self, kind: type[Node]) -> Iterator[Node]:
         """Every node of exactly this type."""
-        for node in self._by_type.get(kind, []):
-            if isinstance(node, kind):
-                yield node
+        return iter(cast(list[Node], self._by_type.get(kind, [])))
 
     def qualified(self, node: ast.expr) -> str | None:
         """The dotted name of what an expression means (see `Names.qualified`)."""
