@@ -50,6 +50,13 @@ def test_rewrites(before: str, after: str) -> None:
     assert agnostic(f"{HEAD}{before}\n") == f"{HEAD}{line}{after}\n"
 
 
+def test_names_that_are_imported_and_names_that_are_written_out() -> None:
+    text = agnostic(f"{HEAD}from torch.cuda import is_available, Event\nis_available()\ne = Event()\n")
+    assert text.startswith(f"{HEAD}from torch.accelerator import is_available\n")
+    assert text.endswith(f"is_available()\ne = torch.get_device_module({ACCELERATOR}).Event()\n")
+    assert agnostic(text) == text
+
+
 @pytest.mark.parametrize(
     "text",
     [
