@@ -29,7 +29,10 @@ _ON_THE_NPU = {
     "mkldnn_rnn_layer_backward": "lstm.input",
 }
 # What only asks, views or moves; it says nothing about a port.
-_PLUMBING = frozenset({"detach", "alias", "lift_fresh", "_to_copy", "copy_", "is_same_size"})
+_PLUMBING = frozenset(
+    {"detach", "alias", "lift_fresh", "_to_copy", "copy_", "is_same_size", "sym_size", "sym_stride", "sym_numel",
+     "sym_storage_offset", "prim::layout", "prim::device", "prim::dtype"}
+)  # fmt: skip
 
 
 def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
