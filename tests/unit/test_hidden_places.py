@@ -51,6 +51,7 @@ def _at(text: str, finding: Finding) -> str:
         ("import os\nos.system('cd a && nvcc -c k.cu')\n", [("TP171", "nvcc")]),
         ("import os\nos.system(f'python t.py --device=cuda:{i}')\n", [("TP171", "cuda:{i}")]),
         ("import os\nos.system('CUDA_VISIBLE_DEVICES=0 python \\'a b\\'')\n", [("TP171", "'CUDA_VISIBLE_DEVICES=0 python \\'a b\\''")]),
+        ("line = 'export A=1 CUDA_VISIBLE_DEVICES=0 && x'\n", [("TP171", "'export A=1 CUDA_VISIBLE_DEVICES=0 && x'")]),
         ("lines = ['CUDA_VISIBLE_DEVICES=0 python a.py']\n", [("TP171", "'CUDA_VISIBLE_DEVICES=0 python a.py'")]),
         # names in strings
         ("names = ['torch.cuda.is_available']\n", [("TP181", "'torch.cuda.is_available'")]),
@@ -90,6 +91,7 @@ def test_a_finding_at_its_place(text: str, expected: list[tuple[str, str]]) -> N
         "send('import torch; torch.npu.init()')  # cuda\n",
         "eval('torch.npu.is_available()')  # cuda\n",
         "print('run it with CUDA_VISIBLE_DEVICES=0 python a.py')\n",
+        "text = 'For debugging consider passing CUDA_LAUNCH_BLOCKING=1'\n",
         "raise ValueError('set CUDA_VISIBLE_DEVICES=0')\n",
         "p.add_argument('--x', help='CUDA_VISIBLE_DEVICES=0 chooses')\n",
         "print('torch.cuda.is_available')\n",
@@ -194,3 +196,9 @@ def test_a_makefile_is_a_part_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("train:\n\tCUDA_VISIBLE_DEVICES=0 python t.py\n")
     (finding,) = analyze_tree(tmp_path).findings
     assert (finding.code, bool(finding.fix)) == ("TP601", True)
+
+
+def test_a_number_of_gpus_is_lightning_s_where_there_is_a_trainer() -> None:
+    assert said("trainer:\n  gpus: 8\n", "t.yaml") == [("TP607", "gpus")]
+    (note,) = convert_source(b"cluster:\n  gpus: 8\n", "t.yaml").findings
+    assert (note.code, note.severity) == ("TP607", Severity.INFO)

@@ -22,6 +22,7 @@ _SHELLS = frozenset(
 )  # fmt: skip
 _PROGRAM_STARTS = "subprocess."
 _SETS = re.compile(r"(?<![\w$-])([A-Z][A-Z0-9_]*)=(?!=)")
+_START = re.compile(r"\s*(?:(?:export|env|set)\s+)?(?:[A-Z][A-Z0-9_]*=\S*\s*)+")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|%[sdi]")
 _TOOLS = "TP603"
 
@@ -36,7 +37,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         above = module.parent(constant)
         if id(constant) in given or id(above) in given or isinstance(above, ast.Expr):
             continue
-        if isinstance(constant.value, str) and _sets_variable(constant.value) and not plain.shown(constant):
+        text = constant.value
+        if isinstance(text, str) and _starts_with_variable(text) and not plain.shown(constant):
             yield RULE.finding(
                 module, above if isinstance(above, ast.JoinedStr) else constant,
                 "this text sets a variable of CUDA, perhaps for a program that is started with it",
@@ -112,6 +114,12 @@ def _over(edits: tuple[Edit, ...], holes: list[tuple[int, int]], text: str, enco
     """Whether an edit replaces what is only known when the program runs."""
     spans = [(len(text[:first].encode(encoding)), len(text[:last].encode(encoding))) for first, last in holes]
     return any(edit.start < last and first < edit.end for edit in edits for first, last in spans)
+
+
+def _starts_with_variable(text: str) -> bool:
+    """Whether a text is a command line with a variable in front, not a sentence that names one."""
+    found = _START.match(text)
+    return found is not None and _sets_variable(found[0])
 
 
 def _sets_variable(text: str) -> bool:

@@ -21,18 +21,20 @@ _LIGHTNING = (
 _SETTINGS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(rf"(?<![\w.-])(?:\w+\.)*accelerator[\"']?\s*[:=]\s*[\"']?(gpu|cuda){_END}"),
      "lightning is asked for a GPU", _LIGHTNING),
-    (re.compile(r"(?<![\w.-])(?:\w+\.)*(n?_?gpus)[\"']?\s*[:=]\s*[\"']?(?:-?[1-9][\d, ]*|\[[\d, ]+\]|auto)"),
-     "a number of GPUs is asked for", "Where lightning's Trainer is given it: " + _LIGHTNING),
     (re.compile(r"(?<![\w.-])(enable_cuda_graph)[\"']?\s*[:=]\s*[\"']?[Tt]rue"),
      "CUDA graphs are asked for", "Set it to false: DeepSpeed captures no graph on an NPU."),
 )  # fmt: skip
+_COUNT = re.compile(
+    r"(?<![\w.-])(?:\w+\.)*(n?_?gpus)[\"']?\s*[:=]\s*[\"']?(?:-?[1-9][\d, ]*|\[[\d, ]+\]|auto)"
+)
+_TRAINER = re.compile(r"trainer|lightning|max_epochs", re.IGNORECASE)
 _DISTRIBUTED = re.compile(rf"(?<![\w.-])distributed_type[\"']?\s*[:=]\s*[\"']?(MULTI_GPU){_END}")
 _TARGET = re.compile(r"_target_[\"']?\s*:\s*[\"']?(torch\.cuda(?:\.\w+)+)")
 
 
 def check(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every such setting outside comments; an edit for accelerate's kind of launch."""
-    npu = style is Style.NPU
+    npu, trains = style is Style.NPU, _TRAINER.search(file.text.text) is not None
     for line in file.lines():
         if is_comment(line.text, file.kind):
             continue
@@ -47,6 +49,12 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
             yield RULE.finding(
                 file, line, found.span(1), f"{found[1]} is {target} on the NPU" if edit else f"{found[1]} is CUDA's",
                 edit, hint="The script has to import torch_npu before this is made.",
+            )  # fmt: skip
+        for found in _COUNT.finditer(line.text):
+            yield RULE.finding(
+                file, line, found.span(1), "a number of GPUs is asked for",
+                hint=f"Where lightning's Trainer is given it: {_LIGHTNING}",
+                severity=None if trains else Severity.INFO,
             )  # fmt: skip
         for pattern, message, hint in _SETTINGS:
             for found in pattern.finditer(line.text):
