@@ -15,6 +15,7 @@
 #include "ascendcl/call.h"
 #include "ascendcl/queue_thread.h"
 #include "device/abandoned.h"
+#include "device/injection.h"
 #include "device/machine.h"
 
 namespace vnpu::acl {

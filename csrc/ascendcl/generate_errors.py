@@ -17,6 +17,8 @@ from typing import Any
 
 FACES = ("runtime", "operator", "collective")
 OTHER_TABLES = {"codes", "defaults"}
+# The kinds of csrc/device/injection.h, which are none of FaultKind's enumerators.
+INJECTED = ("MemoryBroken", "LinkBroken", "KernelTimeout")
 
 
 def answer(name: str, face: str, row: dict[str, Any], table: dict[str, Any]) -> str:
@@ -43,11 +45,13 @@ def written(table: dict[str, Any]) -> str:
         if name.startswith("ACL_ERROR_")
     ]
     lines += [row(name, table) for name in kinds]
-    lines += ["const Row &row_of(FaultKind kind) {", "    switch (kind) {"]
+    lines += ["const Row &row_of(FaultKind kind) {"]
+    lines += [f"    if (kind == kind_of(Injected::{name})) return k{name};" for name in INJECTED]
+    lines += ["    switch (kind) {"]
     lines += [
         f"        case FaultKind::{name}:\n            return k{name};"
         for name in kinds
-        if name != "Internal"
+        if name not in (*INJECTED, "Internal")
     ]
     lines += ["    }", "    return kInternal;", "}", ""]
     return "\n".join(lines)

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "device/bytes.h"
+#include "device/injection.h"
 
 namespace vnpu {
 namespace {
@@ -66,6 +67,8 @@ Heap::~Heap() {
 
 uint64_t Heap::take(size_t size, Kind kind) {
     if (size == 0) fail(FaultKind::InvalidArgument, "An allocation of 0 bytes of device memory was asked for.");
+    if (kind != Kind::Reserved && injection::armed.load(std::memory_order_relaxed)) [[unlikely]]
+        injection::at_allocation();
     const std::lock_guard lock(mutex_);
     const uint64_t guard = checked_ && kind == Kind::Addressed ? kPage : 0;
     const uint64_t pages = size > capacity_ ? size : bytes::round_up(size, kPage, "size");

@@ -6,6 +6,7 @@
 
 #include "device/abandoned.h"
 #include "device/fault.h"
+#include "device/injection.h"
 #include "device/overflow.h"
 #include "device/trace.h"
 
@@ -38,6 +39,7 @@ Machine::Machine()
       mappings_(space_),
       devices_(static_cast<size_t>(settings_.devices)),
       active_(static_cast<size_t>(settings_.devices)) {
+    injection::arm(std::getenv("VNPU_FAULTS"));
     detail::saturates.store(!settings_.chip->inf_nan);
     pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
     if (const char *path = std::getenv("VNPU_TRACE"); path != nullptr && *path != '\0') Trace::open(path);

@@ -6,6 +6,7 @@
 #include "device/abandoned.h"
 #include "device/abort.h"
 #include "device/capture.h"
+#include "device/injection.h"
 #include "device/trace.h"
 #include "device/unseen.h"
 
@@ -74,6 +75,10 @@ bool Stream::run_here(Task &task) noexcept {
 }
 
 void Stream::submit(std::unique_ptr<Task> task, By by) {
+    if (injection::armed.load(std::memory_order_relaxed)) [[unlikely]] {
+        injection::at_launch();
+        by = By::Worker;  // what hangs must not hang who launches it
+    }
     if (capturing()) [[unlikely]] {
         if (capture(*this, task)) return;
     } else if (by == By::Either && run_here(*task)) {
@@ -166,6 +171,8 @@ void Stream::execute(Task &task) noexcept {
     if (failed_.load() && on_failure_.load() == OnFailure::Stop && !task.always()) return;
     std::optional<Fault> failure;
     try {
+        if (injection::armed.load(std::memory_order_relaxed)) [[unlikely]]
+            injection::at_task(task);
         task.run();
     } catch (const Fault &fault) {
         failure.emplace(task.failure(fault.kind()), fmt::format("{}: {}", task.name(), fault.what()));
@@ -205,9 +212,13 @@ bool Stream::drain(Deadline deadline) {
 
 void Stream::synchronize(Deadline deadline) {
     const uint64_t before = aborts(device_);
-    if (!drain(deadline))
+    if (injection::armed.load(std::memory_order_relaxed)) [[unlikely]]
+        injection::at_wait();
+    if (!drain(deadline)) {
+        injection::gave_up();
         fail(FaultKind::Timeout, "Stream {} of virtual NPU {} did not finish its tasks within the time-out.", id_,
              device_);
+    }
     if (aborts(device_) != before) fail_aborted(device_);
     const std::lock_guard lock(failure_mutex_);
     if (!failure_) return refuse_abandoned(device_);

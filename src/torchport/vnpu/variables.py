@@ -56,6 +56,13 @@ VARIABLES = (
         "1 = guard pages behind each block of device memory, a quarantine for freed ones, sizes to the byte; "
         "`torchport run --check-memory` sets it and turns torch_npu's caching off",
     ),
+    Variable(
+        "VNPU_FAULTS",
+        "",
+        "failures to provoke, between semicolons: oom@alloc:100, exception@op:aclnnAdd:3, timeout@op:aclnnMatmul, "
+        "hang@op:NAME, ecc@step:5, timeout@collective:7, linkdown@rank:1, slow@rank:1:200, slow@host:2 (milliseconds); "
+        "@rank:R behind one confines it to a rank",
+    ),
     Variable("VNPU_LIBRARIES", "", "folder of another build of the libraries, say with a sanitizer"),
     Variable("TORCHPORT_AUTO", "", "1 = redirect CUDA calls to the NPU in every Python (torchport.auto)"),
     Variable("TORCHPORT_AUDIT", "", "file that gets one JSON line per redirected place"),
