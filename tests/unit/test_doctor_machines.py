@@ -136,7 +136,21 @@ def test_what_hardware_needs_beside_its_node(made: Callable[..., Fake], tmp_path
 
 def test_little_shared_memory(made: Callable[..., Fake], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "shared_memory", lambda machine: 64 << 20)
-    assert "--shm-size" in failed(made())["shared memory"].fix
+    check = failed(made())["shared memory"]
+    assert "--shm-size" in check.fix
+    assert not check.stops, "scripts without workers run"
+
+
+def test_advice_does_not_make_a_machine_unhealthy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Check("good", True, "there"), Check("slow", False, "slow", "make it fast", advice=True)]
+    monkeypatch.setattr("torchport.cli.doctor.examine", lambda *_, **__: iter(rows))
+    assert cli.main(["doctor"]) == 0
+    assert "note  slow" in capsys.readouterr().out
+    rows.append(Check("bad", False, "not there", "get it"))
+    assert cli.main(["doctor"]) == 1
+    assert "FAIL  bad" in capsys.readouterr().out
 
 
 def test_a_port_that_is_taken(made: Callable[..., Fake], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ examples:
   torchport doctor --bundle report.tar.gz --log train.log      for a bug report; names and secrets are taken out
 
 Exit code 0: torchport can run on an NPU, virtual or real. 1: something is missing or wrong; each line says what to do.
+What only makes it slow or breaks some scripts is a note.
 Without --fix and --bundle nothing is changed or written.
 """
 
@@ -53,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, print, and answer 0 if everything passed, else 1."""
+    """Check, print, and answer 0 if nothing keeps training from running, else 1."""
     if arguments.log and not arguments.bundle:
         raise TorchportError(
             "--log goes into an archive", hint="Give --bundle FILE, or `torchport diagnose` it."
@@ -65,15 +66,19 @@ def run(arguments: argparse.Namespace) -> int:
     for check in examine(Machine(), timeout, for_build=arguments.build):
         checks.append(check)
         if not arguments.json:
-            print(f"{'ok  ' if check.passed else 'FAIL'}  {check.name:<14} {check.detail}", flush=True)
+            print(f"{_word(check)}  {check.name:<14} {check.detail}", flush=True)
             if not check.passed:
                 print(f"      {'':<14} -> {check.fix}", flush=True)
-    healthy = all(check.passed for check in checks)
+    healthy = not any(check.stops for check in checks)
     if arguments.json:
         print(json.dumps({"healthy": healthy, "checks": [dataclasses.asdict(c) for c in checks]}, indent=2))
     if arguments.bundle:
         _bundle(arguments.bundle, checks, arguments.log)
     return 0 if healthy else 1
+
+
+def _word(check: Check) -> str:
+    return "ok  " if check.passed else "note" if check.advice else "FAIL"
 
 
 def _bundle(path: Path, checks: list[Check], logs: list[Path]) -> None:

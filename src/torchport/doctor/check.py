@@ -15,12 +15,19 @@ from torchport.vnpu.backend import HOME
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """One line: `fix` says what to do, with the command, when not `passed`."""
+    """One line: `fix` says what to do, with the command, when not `passed`. Where it does not keep anything from
+    running, it is `advice`, and the machine is healthy all the same."""
 
     name: str
     passed: bool
     detail: str
     fix: str = ""
+    advice: bool = False
+
+    @property
+    def stops(self) -> bool:
+        """Whether training on an NPU does not work because of it."""
+        return not self.passed and not self.advice
 
 
 @dataclasses.dataclass(frozen=True)

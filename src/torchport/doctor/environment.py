@@ -90,7 +90,7 @@ def _slow(machine: Machine) -> Iterator[Check]:
     """Left from looking for a mistake: right results, at a fraction of the speed."""
     if machine.environ.get("ASCEND_LAUNCH_BLOCKING") == "1":
         detail = "ASCEND_LAUNCH_BLOCKING=1 makes every operator wait: for looking for a mistake only"
-        yield Check("ASCEND_LAUNCH_BLOCKING", False, detail, "unset ASCEND_LAUNCH_BLOCKING")
+        yield Check("ASCEND_LAUNCH_BLOCKING", False, detail, "unset ASCEND_LAUNCH_BLOCKING", advice=True)
     if machine.environ.get("ASCEND_GLOBAL_LOG_LEVEL") in ("0", "1"):
         detail = "ASCEND_GLOBAL_LOG_LEVEL writes every call of CANN into its log"
-        yield Check("ASCEND_GLOBAL_LOG_LEVEL", False, detail, "export ASCEND_GLOBAL_LOG_LEVEL=3")
+        yield Check("ASCEND_GLOBAL_LOG_LEVEL", False, detail, "export ASCEND_GLOBAL_LOG_LEVEL=3", advice=True)

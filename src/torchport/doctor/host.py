@@ -28,7 +28,7 @@ def checks(machine: Machine) -> Iterator[Check]:
         fix = "Start the container with `docker run --shm-size=16g` or `--ipc=host`; else use num_workers=0."
         small = shared < SHARED
         why = ": DataLoader workers hand batches over there" if small else ""
-        yield Check("shared memory", not small, f"{shared / GIB:.2f} GiB in /dev/shm{why}", fix)
+        yield Check("shared memory", not small, f"{shared / GIB:.2f} GiB in /dev/shm{why}", fix, advice=True)
     yield Check("python", True, f"{platform.python_version()} ({sys.executable})")
 
 
