@@ -291,12 +291,14 @@ void put(at::Tensor &self, const Operands &indices, const at::Tensor &values, bo
 at::Tensor row(const at::Tensor &tensor) { return tensor.dim() == 0 ? tensor.view({1}) : tensor; }
 
 void index_copy(at::Tensor &to, int64_t dim, const at::Tensor &index, const at::Tensor &source) {
-    row(to).index_copy_(dim, row(wide(index)), row(source));
+    if (to.numel() != 0) row(to).index_copy_(dim, row(wide(index)), row(source));
 }
 
 void index_add(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::Tensor &index, const at::Tensor &source,
                const at::Scalar &alpha) {
-    accumulate(out, self, [&](at::Tensor &to) { row(to).index_add_(dim, row(index), row(as_of(source, to)), alpha); });
+    accumulate(out, self, [&](at::Tensor &to) {
+        if (to.numel() != 0) row(to).index_add_(dim, row(index), row(as_of(source, to)), alpha);
+    });
 }
 
 void selects(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {

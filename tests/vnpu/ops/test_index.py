@@ -298,3 +298,5 @@ def test_slices_of_numbers_and_of_nothing() -> None:
     empty = torch.zeros(0, 2, device=DEVICE)
     run("aclnnInplaceIndexFill", empty, 0, first, 3.0)  # where there is nothing, no place is wrong
     run("aclnnInplaceIndexFillTensor", empty, 0, [5], 3.0)
+    run("aclnnInplaceIndexCopy", line[:0], 0, first, number)
+    run("aclnnIndexAdd", line[:0], 0, first, number, 1, line[:0])
