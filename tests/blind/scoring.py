@@ -19,6 +19,7 @@ from torchport.findings import Finding, Severity
 # Kept lines that do not match count only where something was done to them.
 MENTION = re.compile(r"cuda|nccl|nvidia|nvcc|cudnn|(?<![a-z])gpus?(?![a-z])", re.IGNORECASE)
 _TORCH = re.compile(r'(?m)^\s*"?(?:import|from) torch\b')
+_OF_NPU = re.compile("npu|hccl")  # needs torch_npu; a dispatch key or a variable of Ascend's does not
 # What a conversion may add to a project that it changes; in a notebook it stands before another line of a cell.
 _ADDED = re.compile(r"torch_npu|TORCH_NPU_\w+|^import os$|^\W*$")
 _IN_CELL = "import torch_npu\\n"
@@ -177,9 +178,14 @@ def markdown(rows: Mapping[str, Mapping[str, int]]) -> str:
 
 def _without_import(case: Case, outputs: Mapping[str, bytes]) -> list[Verdict]:
     """A wrong edit for each file that uses the NPU before torch_npu is imported."""
-    changed = {file.path for file in case.files if file.data() != outputs[file.path]}
     texts = {file.path: outputs[file.path].decode(file.encoding, "backslashreplace") for file in case.files}
     scripts = {path: text.lstrip("\ufeff") for path, text in texts.items() if path.endswith(".py")}
+    sources = {file.path: file.data().decode(file.encoding) for file in case.files}
+    changed = {
+        path
+        for path, text in texts.items()
+        if len(_OF_NPU.findall(text)) > len(_OF_NPU.findall(sources[path]))
+    }
     late = too_late(scripts, {path for path in changed if _TORCH.search(texts[path])})
     late += [path for path in changed if path.endswith(".ipynb") and "torch_npu" not in texts[path]
              and _TORCH.search(texts[path])]  # fmt: skip

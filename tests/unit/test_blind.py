@@ -193,6 +193,13 @@ def test_torch_npu_is_imported_before_its_use(main: str, net: str, where: str, l
     assert entry.too_late(sources, {"lib/net.py"}) == late
 
 
+@pytest.mark.parametrize(("key", "late"), [("PrivateUse1", 0), ("hccl", 1)])
+def test_what_names_no_device_needs_no_import(key: str, late: int) -> None:
+    (case,) = casefile.read(f"=== one: why\n--- a.py\n  import torch\n- f('CUDA')\n+ f('{key}')\n", "kind")
+    verdicts = scoring.judge(case, {"a.py": f"import torch\nf('{key}')\n".encode()}, [])
+    assert [one.word for one in verdicts] == [Word.RIGHT, Word.WRONG][: 1 + late]
+
+
 def test_what_has_not_changed_needs_no_import() -> None:
     assert entry.too_late({"a.py": "x = 1\n"}, set()) == []
     assert entry.too_late({"a.py": "import torch\nD = 'npu'\n"}, {"a.py"}) == ["a.py"]
