@@ -22,12 +22,15 @@ from torchport.source.text import SourceError, SourceText
 
 _WORDS = "cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml"  # not ConvMLP
 _PLAIN = ("cuda", "nccl", "nvidia", "cudnn", "cublas", "nvcc", "nvtx", "nvml")
-# The word around a mention is limited: without limits this takes quadratic time on a line of a million dashes.
-_MENTION = re.compile(
-    rf"(?<![\w.-])[\w.-]{{0,60}}?(?:{_WORDS})[\w.-]{{0,60}}"
-    rf"|(?:{_WORDS})[\w.-]{{0,60}}",
-    re.IGNORECASE,
-)
+
+
+def _mention(around: int) -> re.Pattern[str]:
+    """The word around a mention is limited: without limits this takes quadratic time on a line of a million dashes."""
+    word = rf"[\w.-]{{0,{around}}}"
+    return re.compile(rf"(?<![\w.-]){word}?(?:{_WORDS}){word}|(?:{_WORDS}){word}", re.IGNORECASE)
+
+
+_MENTION, _MENTION_IN_DATA = _mention(300), _mention(60)
 
 
 class Meaning(enum.StrEnum):
@@ -71,7 +74,11 @@ def residue(
     found = [
         (number, match.start(), match[0])
         for number, line in _speaking(text)
-        for match in itertools.islice(_MENTION.finditer(line), None if len(line) <= LONGEST_LINE else 1)
+        for match in (
+            _MENTION.finditer(line)
+            if len(line) <= LONGEST_LINE
+            else itertools.islice(_MENTION_IN_DATA.finditer(line), 1)
+        )
     ]
     rest = {number for number, _, _ in found if number not in said}
     prose = _prose(text, path, rest) if rest else {}

@@ -125,7 +125,17 @@ class Joined:
             for group in one.groups
         ]
         spelled: set[Key] = set().union(*(roots for _, group, roots in groups if group.spelled))
-        found = {key for _, group, roots in groups if roots & spelled for key in group.keys} | spelled
+        found = {
+            key for _, group, roots in groups if roots & spelled for key in group.keys if key[0] != "option"
+        }
+        # A name alone proves little: it is asked for only where nothing else is known of the value.
+        found |= {
+            key
+            for _, group, _ in groups
+            if group.spelled and not any(group.proofs)
+            for key in group.keys
+            if key[0] == "option"
+        }
         for one in self._surveys.values():  # what `import *` brings into a file can be imported from it
             found |= {(key[0], one.path, *key[2:]) for key in found if len(key) > 2 and key[1] in one.stars}
         return found

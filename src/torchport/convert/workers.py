@@ -48,6 +48,7 @@ _STACK = 512 * 2**20
 _RECURSION = 20_000
 _DEFINING = frozenset({Kind.PYTHON, Kind.YAML, Kind.JSON, Kind.SETTINGS})
 _LARGEST_WITH_NAMES = 2**20  # bytes; a larger one is data
+_ATTRIBUTE = re.compile(rb"\.([A-Za-z_]\w*)")
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -167,9 +168,7 @@ def _values(
             done[one.path] = one
         joined = Joined(done.values())
         asked = readers(joined.open(), project.importers)
-        options = re.compile(
-            rb"\.(?:%b)\b" % b"|".join(map(re.escape, _plain(asked.pop("", set())))) or rb"(?!)"
-        )
+        options = _plain(asked.pop("", set()))
         waiting = {
             name
             for name, path in texts.items()
@@ -180,18 +179,20 @@ def _values(
     return {name: known for name in done if (known := joined.of(name))}
 
 
-def _plain(options: set[str]) -> list[bytes]:
+def _plain(options: set[str]) -> set[bytes]:
     """The names of options that do not say by themselves that they are devices or backends."""
-    return [
+    return {
         name.encode()
-        for name in sorted(options)
+        for name in options
         if not any(role(kind).names.match(name) for kind in ("device", "backend"))
-    ] or [b"(?!)"]
+    }
 
 
-def _may_know(data: bytes, words: set[str], options: re.Pattern[bytes]) -> bool:
+def _may_know(data: bytes, words: set[str], options: set[bytes]) -> bool:
     """Whether a file names one of the words (an empty one: in any case) or imports all there are, or has an option."""
-    if "" in words or options.search(data):
+    if "" in words:
+        return True
+    if options and not options.isdisjoint(_ATTRIBUTE.findall(data)):
         return True
     names = b"|".join(re.escape(word.encode()) for word in words)
     return bool(words) and re.search(rb"\b(?:%b)\b|\bimport[ \t]+\*" % names, data) is not None

@@ -167,9 +167,11 @@ class _Seen:
         module, text = self._module, str(node.value)
         above = module.parent(node)
         around = above if isinstance(above, ast.JoinedStr) else node
-        if isinstance(above, ast.Expr) or len(module.source(around).split()) > 1:
-            return  # a docstring, a message: prose
         if isinstance(module.parent(around), ast.Expr):
+            return  # a docstring
+        whole = text if around is node else module.source(around)
+        if len(whole.split()) > 1:
+            yield Mention(around, text, "a part of a message")
             return
         word = re.sub(r"^-+", "", text).replace("-", "_")
         if shown := self._plain.shown(around):

@@ -78,8 +78,9 @@ class Outside:
         """The file of the project that findings name so; None where it cannot be parsed."""
         return self._module(self._root / path, importer)
 
-    def resolve(self, importer: str, name: str) -> tuple[Path, list[str]] | None:
-        """The file that `name` is found in, seen from the file `importer`, and the words that are left to look up."""
+    def resolve(self, importer: str, name: str, *, installed: bool = True) -> tuple[Path, list[str]] | None:
+        """The file that `name` is found in, seen from the file `importer`, and the words that are left to look up;
+        without `installed` in the project only."""
         folder = (self._root / importer).parent
         words = [word for word in name.split(".") if word]
         level = len(name) - len(name.lstrip("."))
@@ -95,13 +96,16 @@ class Outside:
         for place in (folder, *(self._root / top for top in self._tops.get(words[0], ())), *self._places):
             if (found := self._walk(place, words)) is not None:
                 return found
-        return self._installed(words) if words[0] not in sys.stdlib_module_names else None
+        if not installed or words[0] in sys.stdlib_module_names:
+            return None
+        return self._installed(words)
 
     def find(self, importer: str, name: str) -> tuple[str, tuple[str, ...]] | None:
         """As `resolve`, for files of the project only, named as in findings."""
         key = (str((self._root / importer).parent), name)
         if key not in self._found:
-            found = self.resolve(importer, name) if name else None
+            foreign = not name or name.startswith(("torch.", "builtins."))
+            found = None if foreign else self.resolve(importer, name, installed=False)
             own = found is not None and found[0].is_relative_to(self._root)
             self._found[key] = (self._name(found[0]), tuple(found[1])) if found is not None and own else None
         return self._found[key]
