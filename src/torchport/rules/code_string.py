@@ -25,7 +25,7 @@ _TAKES_CODE = {
     "torch.utils.benchmark.Timer": (0, 1),
 }
 _KEYWORDS = frozenset({"stmt", "setup", "source"})
-_MENTION = re.compile(r"\w*(?:cuda|nccl)[\w.:]*", re.IGNORECASE)
+_MENTION = re.compile(r"(?:cuda|nccl)[\w.:]*", re.IGNORECASE)
 # Code in a string sees the names of the module around it. Blocks that are indented as a whole stand behind an `if`.
 _FRAMES = ("import torch\n", "import torch\nif True:\n")
 _LONGEST = 20_000
@@ -36,7 +36,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     for literal in literals(module, _given(module)):
         content = module.string_content(literal)
         start, text = content or (None, literal.value if isinstance(literal, ast.Constant) else "")
-        if not isinstance(text, str) or not _MENTION.search(text) or len(text) > _LONGEST:
+        if not isinstance(text, str) or len(text) > _LONGEST or not _MENTION.search(text):
             continue
         said = list(_inside(module, literal, start, text, style))
         yield from said

@@ -33,7 +33,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     roles = Roles(module, role("device"))
     for call in calls:
         name, pattern = module.qualified(call.func), call.args[0] if call.args else None
-        if not isinstance(pattern, ast.Constant) or not isinstance(pattern.value, str):
+        if (
+            not isinstance(pattern, ast.Constant)
+            or not isinstance(pattern.value, str)
+            or len(pattern.value) > 500
+        ):
             continue
         found = _WORD.search(pattern.value)
         if found is None or " " in pattern.value:  # errors' texts are TP140's

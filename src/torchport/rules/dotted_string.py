@@ -18,6 +18,7 @@ _NAME = re.compile(
 )
 _WHOLE = re.compile(r"(?:[A-Za-z_]\w*\.)*?(torch\.(?:cuda|backends\.cu(?:da|dnn))(?:\.[A-Za-z_]\w*)+)")
 _TYPE = re.compile(r".*torch\.cuda\.\w*Tensor")  # TP130
+_LONGEST = 500
 _REPLACES = frozenset(
     {"patch", "setattr", "delattr", "import_module", "resolve_name", "importorskip", "spy", "stub"}
 )
@@ -28,7 +29,9 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     plain = PlainWords(module)
     for constant in module.all(ast.Constant):
         text = constant.value
-        if not isinstance(text, str) or "torch." not in text or isinstance(module.parent(constant), ast.Expr):
+        if not isinstance(text, str) or len(text) > _LONGEST or "torch." not in text:
+            continue
+        if isinstance(module.parent(constant), ast.Expr):
             continue
         if _is_annotation(module, constant):
             yield from _names(module, constant, style, Safety.SAFE)

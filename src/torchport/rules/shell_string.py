@@ -25,6 +25,7 @@ _SETS = re.compile(r"(?<![\w$-])([A-Z][A-Z0-9_]*)=(?!=)")
 _START = re.compile(r"\s*(?:(?:export|env|set)\s+)?(?:[A-Z][A-Z0-9_]*=\S*\s*)+")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|%[sdi]")
 _TOOLS = "TP603"
+_LONGEST = 5_000
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
@@ -38,7 +39,12 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         if id(constant) in given or id(above) in given or isinstance(above, ast.Expr):
             continue
         text = constant.value
-        if isinstance(text, str) and _starts_with_variable(text) and not plain.shown(constant):
+        if (
+            isinstance(text, str)
+            and len(text) <= _LONGEST
+            and _starts_with_variable(text)
+            and not plain.shown(constant)
+        ):
             yield RULE.finding(
                 module, above if isinstance(above, ast.JoinedStr) else constant,
                 "this text sets a variable of CUDA, perhaps for a program that is started with it",
@@ -75,10 +81,12 @@ def _in_shell(module: Module, literal: Literal, style: Style) -> Iterator[Findin
     content = module.string_content(literal)
     if content is None:
         text = literal.value if isinstance(literal, ast.Constant) else ""
-        if _sets_variable(str(text)):
+        if len(str(text)) <= _LONGEST and _sets_variable(str(text)):
             yield RULE.finding(module, literal, "this line for a shell sets a variable of CUDA", [None])
         return
     start, text = content
+    if len(text) > _LONGEST:
+        return
     holes = [found.span() for found in _PLACEHOLDER.finditer(text)]
     plain = _PLACEHOLDER.sub(lambda found: "0" * len(found[0]), text)
     encoding = module.text.encoding
