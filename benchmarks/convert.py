@@ -7,6 +7,9 @@ Starts the command as a user does (`torchport convert PROJECT --diff`) `--repeat
 work on the machine can only make a run slower. Beside the time on the clock stands the CPU time, half of which a run
 takes on two idle cores. The ratio is to `ast.parse` of the same files in one process, measured in the same run: the
 least that any tool needs that understands Python.
+
+Without PROJECT two more things are measured, once: seconds per 1,000 files of generated projects of 100, 1,000 and
+10,000 files, which have to stay the same, and one line of 1 MB with 50,000 calls of `.cuda()`. --small leaves them out.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ import time
 import warnings
 from pathlib import Path
 
+from generated_projects import write_long_line, write_project
+
+SIZES = (100, 1_000, 10_000)
 CORPUS = Path(__file__).parents[1] / "build" / "corpus" / "trees"
 # 106 files and 11,293 lines of people's own torch code, a third of the files with CUDA.
 NAMED = ("facexlib", "torch_fidelity")
@@ -61,6 +67,24 @@ def run(path: Path) -> tuple[float, float, float, int]:
     return seconds, cpu, peak, changed
 
 
+def growth(folder: Path) -> dict[str, float]:
+    """Seconds, on the clock and of CPU, per 1,000 files of projects of several sizes, and for one long line."""
+    figures = {}
+    for size in SIZES:
+        write_project(folder / str(size), size)
+        seconds, cpu, _, _ = run(folder / str(size))
+        figures[f"seconds_per_1000_at_{size}"] = round(seconds * 1000 / size, 2)
+        figures[f"cpu_seconds_per_1000_at_{size}"] = round(cpu * 1000 / size, 2)
+    write_long_line(folder / "line.py")
+    seconds, cpu, _, changed = run(folder / "line.py")
+    figures |= {
+        "long_line_seconds": round(seconds, 2),
+        "long_line_cpu_seconds": round(cpu, 2),
+        "long_line_changed": changed,
+    }
+    return figures
+
+
 def memory(pid: int) -> float:
     """MiB that a process and its children hold together; pages that they share count once (PSS)."""
     total = 0
@@ -93,6 +117,7 @@ def main() -> None:
     parser.add_argument("project", type=Path, nargs="?")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--small", action="store_true", help="leave generated projects out")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=CORPUS.parent if CORPUS.is_dir() else None) as folder:
         path = arguments.project or project(Path(folder))
@@ -112,12 +137,15 @@ def main() -> None:
         "times_ast_parse": round(cpu / reference, 1),
         "all_processes_mib": round(max(one[2] for one in runs), 1),
     }
+    if not arguments.project and not arguments.small:
+        with tempfile.TemporaryDirectory() as generated:
+            figures |= growth(Path(generated))
     if arguments.json:
         json.dump(figures, sys.stdout)
         print()
     else:
         for name, value in figures.items():
-            print(f"{name.replace('_', ' '):>20}  {value}")
+            print(f"{name.replace('_', ' '):>32}  {value}")
 
 
 if __name__ == "__main__":
