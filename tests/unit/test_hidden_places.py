@@ -47,6 +47,10 @@ def _at(text: str, finding: Finding) -> str:
         ),
         ("CODE = 'x.to(\"cuda\")'\nexec(CODE)\n", [("TP180", '"cuda"')]),
         ("exec('cuda = (')\n", [("TP180", "cuda")]),
+        (
+            "TEXT = '''\nimport torch\nprint(torch.cuda.is_available())\n'''\nfile.write(TEXT)\n",
+            [("TP180", "torch.cuda.is_available")],
+        ),
         # lines for a shell
         ("import os\nos.system('cd a && nvcc -c k.cu')\n", [("TP171", "nvcc")]),
         ("import os\nos.system(f'python t.py --device=cuda:{i}')\n", [("TP171", "cuda:{i}")]),
@@ -62,6 +66,10 @@ def _at(text: str, finding: Finding) -> str:
         (
             "import torch\nname = torch.cuda.get_device_name(0).lower()\nbig = name.startswith('nvidia h100')\n",
             [("TP183", "'nvidia h100'")],
+        ),
+        (
+            "import torch\nPEAK = {'A100': 312, 'cpu': 1}\npeak = PEAK.get(torch.cuda.get_device_name())\n",
+            [("TP183", "'A100'")],
         ),
         ("import torch, re\nre.search('RTX', torch.cuda.get_device_name())\n", [("TP183", "'RTX'")]),
         # other libraries
@@ -87,6 +95,9 @@ def test_a_finding_at_its_place(text: str, expected: list[tuple[str, str]]) -> N
     "text",
     [
         "exec('x = 1')\n# cuda\n",
+        "PEAK = {'A100': 312}\npeak = PEAK.get(name)  # cuda\n",
+        "TEXT = '''\nimport torch\nprint(torch.npu.is_available())\n'''\nfile.write(TEXT)  # cuda\n",
+        "TEXT = '''\nTo use cuda,\ninstall it.\n'''\nfile.write(TEXT)\n",
         "print('''\nx.cuda()\n''')\n",
         "send('import torch; torch.npu.init()')  # cuda\n",
         "eval('torch.npu.is_available()')  # cuda\n",

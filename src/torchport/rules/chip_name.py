@@ -37,6 +37,24 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         if _is_name(module, text, names):
             yield from _words(module, words)
+    for table, key in _lookups(module):
+        if _is_name(module, key, names):
+            yield from _words(module, [word for word in table.keys if word is not None])
+
+
+def _lookups(module: Module) -> Iterator[tuple[ast.Dict, ast.expr]]:
+    """Tables with what they are asked for: `{"A100": 312}[name]`, `PEAKS.get(name)`."""
+    asked = [(node.value, node.slice) for node in module.all(ast.Subscript)]
+    asked += [
+        (call.func.value, call.args[0])
+        for call in module.all(ast.Call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "get" and call.args
+    ]
+    for owner, key in asked:
+        tables = (
+            [one.value for one in module.names.bindings(owner)] if isinstance(owner, ast.Name) else [owner]
+        )
+        yield from ((table, key) for table in tables if isinstance(table, ast.Dict))
 
 
 def _words(module: Module, nodes: list[ast.expr]) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ _TAKES_CODE = {
     "builtins.eval": (0,),
     "builtins.compile": (0,),
     "torch.jit.CompilationUnit": (0,),
+    "torch._C.CompilationUnit": (0,),
     "timeit.timeit": (0, 1),
     "timeit.repeat": (0, 1),
     "timeit.Timer": (0, 1),
@@ -29,11 +30,14 @@ _MENTION = re.compile(r"(?:cuda|nccl)[\w.:]*", re.IGNORECASE)
 # Code in a string sees the names of the module around it. Blocks that are indented as a whole stand behind an `if`.
 _FRAMES = ("import torch\n", "import torch\nif True:\n")
 _LONGEST = 20_000
+_IMPORTS = re.compile(r"^[ \t]*(?:import|from)[ \t]+torch\b", re.MULTILINE)
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding at the place of everything in such code that the other rules would change or report."""
-    for literal in literals(module, _given(module)):
+    given: dict[int, Literal] = {id(literal): literal for literal in literals(module, _given(module))}
+    given |= {id(text): text for text in _programs(module)}
+    for literal in given.values():
         content = module.string_content(literal)
         start, text = content or (None, literal.value if isinstance(literal, ast.Constant) else "")
         if not isinstance(text, str) or len(text) > _LONGEST or not _MENTION.search(text):
@@ -44,6 +48,16 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             found = _MENTION.search(text)
             assert found is not None
             yield _report(module, literal, f"the code in this string says {found[0]}", content, found.span())
+
+
+def _programs(module: Module) -> Iterator[ast.Constant]:
+    """Texts of several lines that import torch, whatever they are for: they are written to a file, or sent away."""
+    for constant in module.all(ast.Constant):
+        text = constant.value
+        if not isinstance(text, str) or "\n" not in text or len(text) > _LONGEST or not _IMPORTS.search(text):
+            continue
+        if not isinstance(module.parent(constant), ast.Expr | ast.JoinedStr):
+            yield constant
 
 
 def _given(module: Module) -> Iterator[ast.expr]:

@@ -42,9 +42,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         found = _WORD.search(pattern.value)
         if found is None or " " in pattern.value:  # errors' texts are TP140's
             continue
-        subject = call.args[2 if name in _REPLACING else 1 :][:1] if name != _COMPILE else []
+        subject = (
+            call.args[2 if name in _REPLACING else 1 :][:1] if name != _COMPILE else _matched(module, call)
+        )
         ours = any(_is_device(module, roles, one) for one in subject)
-        if not ours and name != _COMPILE and subject and isinstance(subject[0], ast.Constant):
+        if not ours and subject and isinstance(subject[0], ast.Constant):
             continue
         yield RULE.finding(
             module, pattern, f"the pattern {pattern.value!r} "
@@ -54,6 +56,30 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             safety=None if ours and style is Style.NPU else Safety.REPORT,
             severity=None if ours and style is Style.NPU else Severity.WARNING,
         )  # fmt: skip
+
+
+def is_pattern(module: Module, node: ast.expr) -> bool:
+    """Whether the text is the pattern of a regular expression."""
+    call = module.parent(node)
+    return (
+        isinstance(call, ast.Call)
+        and call.args[:1] == [node]
+        and module.qualified(call.func) in (_COMPILE, *_FUNCTIONS, *_REPLACING)
+    )
+
+
+def _matched(module: Module, compiled: ast.Call) -> list[ast.expr]:
+    """What a compiled pattern is matched with in this file."""
+    root = module.flow.find(compiled)
+    found: list[ast.expr] = []
+    for call in module.all(ast.Call):
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        name = f"re.{call.func.attr}" if isinstance(call.func, ast.Attribute) else ""
+        if owner is None or name not in (*_FUNCTIONS, *_REPLACING):
+            continue
+        if owner is compiled or module.flow.find(owner) == root:
+            found += call.args[1 if name in _REPLACING else 0 :][:1]
+    return found
 
 
 def _edit(module: Module, node: ast.Constant, found: re.Match[str]) -> Edit | None:
@@ -88,6 +114,8 @@ RULE = Rule(
          "import re\nm = re.match(r'npu:(\\d+)', str(x.device))\n"),
         ("import re\ndef f(device):\n    return re.fullmatch('(cpu|cuda(:[0-9]+)?)', device)\n",
          "import re\ndef f(device):\n    return re.fullmatch('(cpu|npu(:[0-9]+)?)', device)\n"),
+        ("import re\nP = re.compile(r'(cpu|cuda)(:\\d+)?')\nm = P.match(args.device)\n",
+         "import re\nP = re.compile(r'(cpu|npu)(:\\d+)?')\nm = P.match(args.device)\n"),
         ("import re\nn = re.sub('^cuda:', '', str(x.device))\n", "import re\nn = re.sub('^npu:', '', str(x.device))\n"),
     ),
     unchanged=(

@@ -10,9 +10,11 @@ from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
+from torchport.rules.device_pattern import is_pattern
 from torchport.rules.lightning_accelerator import is_accelerator_of_lightning
 from torchport.rules.plain_words import PlainWords
 from torchport.rules.roles import DEVICES, Proof, Roles
+from torchport.rules.tensor_type import is_part_of_type
 from torchport.source.module import Module
 
 _WHOLE = re.compile(r"cuda(?::\d+)?")
@@ -44,7 +46,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         proof = roles.proof(node)
         if proof is Proof.NONE and not _is_choice(module, node):
-            if not _is_name_of_attribute(module, node) and not is_accelerator_of_lightning(module, node):
+            if not _is_of_another_rule(module, node):
                 yield _no_device(module, node, text, plain.reason(node))
             continue
         named = proof is Proof.NAMED
@@ -189,6 +191,15 @@ def _with_other_devices(module: Module) -> set[Hashable]:
         for constant in module.all(ast.Constant)
         if isinstance(constant.value, str) and constant.value in DEVICES
     }
+
+
+def _is_of_another_rule(module: Module, node: ast.expr) -> bool:
+    return (
+        _is_name_of_attribute(module, node)
+        or is_accelerator_of_lightning(module, node)
+        or is_pattern(module, node)
+        or is_part_of_type(module, node)
+    )
 
 
 def _is_name_of_attribute(module: Module, node: ast.expr) -> bool:

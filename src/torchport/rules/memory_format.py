@@ -20,6 +20,8 @@ _CONTIGUOUS = "contiguous_format"
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every such format that an operator may be given."""
+    if "channels_last" not in module.text.text:
+        return
     nodes: list[ast.Attribute | ast.Name] = [*module.all(ast.Attribute), *module.all(ast.Name)]
     for node in nodes:
         name = module.qualified(node) if isinstance(node.ctx, ast.Load) else None

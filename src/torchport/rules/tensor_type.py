@@ -30,6 +30,9 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             yield from _default_type(module, call)
     for constant in module.all(ast.Constant):
         text = constant.value
+        if is_part_of_type(module, constant):
+            message = "the name of a tensor type says npu on the NPU"
+            yield RULE.finding(module, constant, message, [module.string_edit(constant, "cuda", "npu")])
         if isinstance(text, str) and _PREFIX.fullmatch(text):
             yield from _prefix(module, constant)
         if not isinstance(text, str) or not _TYPE.fullmatch(text) or _is_default_type(module, constant):
@@ -41,6 +44,21 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 f"{text} is {text.replace('cuda', 'npu')} on the NPU",
                 [module.string_edit(constant, "torch.cuda", "torch.npu")],
             )
+
+
+def is_part_of_type(module: Module, node: ast.expr) -> bool:
+    """Whether it is the word of `"cuda" in x.type()`."""
+    match module.parent(node):
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[ast.Call(args=[]) as call]):
+            return (
+                left is node
+                and isinstance(node, ast.Constant)
+                and node.value == "cuda"
+                and isinstance(call.func, ast.Attribute)
+                and call.func.attr == "type"
+            )
+        case _:
+            return False
 
 
 def _prefix(module: Module, node: ast.Constant) -> Iterator[Finding]:
@@ -108,6 +126,7 @@ RULE = Rule(
     check=check,
     rewrites=(
         ("x = x.type('torch.cuda.FloatTensor')\n", "x = x.type('torch.npu.FloatTensor')\n"),
+        ("if 'cuda' in x.type():\n    pass\n", "if 'npu' in x.type():\n    pass\n"),
         ("if x.type().startswith('torch.cuda') or 'torch.cuda.' in y.type():\n    pass\n",
          "if x.type().startswith('torch.npu') or 'torch.npu.' in y.type():\n    pass\n"),
         ("if x.type() == 'torch.cuda.HalfTensor':\n    pass\n", "if x.type() == 'torch.npu.HalfTensor':\n    pass\n"),
@@ -122,5 +141,6 @@ RULE = Rule(
         "'torch.cuda.FloatTensor'\n",
         "x = x.type('torch.FloatTensor')\n",
         "x = text.startswith('torch.cudart')\n",
+        "if 'cuda' in x.type(dtype):\n    pass\n",
     ),
 )  # fmt: skip

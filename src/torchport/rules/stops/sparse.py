@@ -68,8 +68,9 @@ def is_sparse(module: Module, node: ast.expr, depth: int = 4) -> bool:
                 return True
             return node.func.attr in _KEEPS and is_sparse(module, node.func.value, depth - 1)
     if isinstance(node, ast.Name):
-        values = [binding.value for binding in module.names.bindings(node)]
-        return bool(values) and all(one is not None and is_sparse(module, one, depth - 1) for one in values)
+        # a parameter that is made sparse under its own name has no value of its own
+        values = [binding.value for binding in module.names.bindings(node) if binding.value is not None]
+        return bool(values) and all(is_sparse(module, one, depth - 1) for one in values)
     return False
 
 
