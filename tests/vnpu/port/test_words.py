@@ -71,7 +71,7 @@ ROWS = {
     "ddp of two": Row("holds", "ddp.py", "--nproc 2 ddp.py"),
     "ddp by torchrun": Row("holds", "ddp.py", "-- torchrun --nproc-per-node 2 ddp.py"),
     "library in a project": Row("holds", "library", "library/app/train.py"),
-    "cl": Row("does not hold", "cl.py", "cl.py", "contiguous_format|channels_last"),
+    "cl": Row("holds", "cl.py", "cl.py"),
     "library": Row("does not hold", "library", "library/app/train.py", NOT_USED),
     "dot": Row("does not hold", "dot.py", "dot.py", NOT_USED),
     "tune": Row("undecided", "tune.py", "tune.py", r"original|\.cu\b|CUDA_HOME"),
