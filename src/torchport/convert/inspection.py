@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
+import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -159,23 +160,24 @@ def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Findi
 
 
 def _spoken_once(found: list[Finding], ignored: list[Finding]) -> Iterator[Finding]:
-    """The findings without those on names of which another one speaks, be it one that nobody wants to hear."""
-    others = [
-        one.location for one in (*found, *ignored) if one.code != UNEXPLAINED and one.location is not None
-    ]
-    others.sort(key=lambda place: (place.line, place.column))
+    """The findings without those on names of which another one speaks, be it one that nobody wants to hear.
+
+    Two speak of the same name where their places share text.
+    """
+    others = sorted(
+        ((place.line, place.column), (place.end_line, place.end_column))
+        for place in (one.location for one in (*found, *ignored) if one.code != UNEXPLAINED)
+        if place is not None
+    )
+    begins = [begin for begin, _ in others]
+    ends = list(itertools.accumulate((end for _, end in others), max))  # the last of those up to each
     for one in found:
         where = one.location
-        if one.code != UNEXPLAINED or where is None or not any(_meet(where, other) for other in others):
-            yield one
-
-
-def _meet(one: Location, other: Location) -> bool:
-    """Whether two places share text."""
-    return (one.line, one.column) < (other.end_line, other.end_column) and (other.line, other.column) < (
-        one.end_line,
-        one.end_column,
-    )
+        if one.code == UNEXPLAINED and where is not None:
+            before = bisect.bisect_left(begins, (where.end_line, where.end_column))
+            if before and ends[before - 1] > (where.line, where.column):
+                continue
+        yield one
 
 
 def _unless_beside_npu(module: Module, finding: Finding, beside: list[tuple[int, int]]) -> Finding:
