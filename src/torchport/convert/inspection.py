@@ -151,11 +151,13 @@ def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Findi
     for rule in rules():
         if rule.after is not None and not _has_written(found, rule.after) and not rule.alone(module):
             continue
-        found += _run(rule, module, style)
-        if rule.after is None:
-            ignored += [finding for finding in found if _is_ignored(module, finding, ignore)]
-            found = [finding for finding in found if not _is_ignored(module, finding, ignore)]
-            found = [_unless_beside_npu(module, finding, beside) for finding in found]
+        for finding in _run(rule, module, style):
+            if rule.after is not None:
+                found.append(finding)
+            elif _is_ignored(module, finding, ignore):
+                ignored.append(finding)
+            else:
+                found.append(_unless_beside_npu(module, finding, beside))
     return list(_without_overlaps(_spoken_once(found, ignored)))
 
 

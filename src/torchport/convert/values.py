@@ -15,6 +15,7 @@ from torchport.knowledge.arguments import role
 from torchport.rules import device_string, nccl_backend
 from torchport.rules.roles import Proof, Roles
 from torchport.source.definitions import Definitions, Known
+from torchport.source.equivalence import Equivalence
 from torchport.source.links import Key, aliases, links, stars
 from torchport.source.module import Module
 
@@ -83,36 +84,32 @@ class Joined:
 
     def __init__(self, surveys: Iterable[Survey]) -> None:
         self._surveys = {one.path: one for one in surveys}
-        self._parent: dict[Key, Key] = {}
+        self._same = Equivalence()
         for one in self._surveys.values():
             for group in one.groups:
                 first, *rest = [self._canonical(key) for key in group.keys]
                 for key in rest:
                     # What is known by a name alone is not the same value in all files.
                     if first[0] != "option" and key[0] != "option":
-                        self._unite(first, key)
+                        self._same.unite(first, key)
                     elif first[0] == "option":
                         first = key
-        self._known: dict[Key, list[Known]] = {}
+        self._known: dict[Hashable, Known] = {}
         for one in self._surveys.values():
             for group in one.groups:
-                for root in {self._find(self._canonical(key)) for key in group.keys}:
-                    self._known.setdefault(root, []).append(_known(group))
+                for root in {self._same.find(self._canonical(key)) for key in group.keys}:
+                    self._known[root] = _with(self._known.get(root, Known((0, 0), False)), group)
 
     def of(self, path: str) -> dict[Key, Known]:
         """What the other files know of the values of one file, by their keys there."""
         found = {}
         for group in self._surveys[path].groups if path in self._surveys else ():
             for key in group.keys:
-                known = self._known.get(self._find(self._canonical(key)), [])
-                device, backend = (
-                    max((one.proofs[index] for one in known), default=Proof.NONE) for index in range(2)
-                )
+                known = self._known[self._same.find(self._canonical(key))]
+                (device, backend), fixed = known.proofs, known.fixed
                 if key[0] == "option":  # only the name says that it is the same
                     device, backend = min(device, Proof.NAMED), min(backend, Proof.NAMED)
                     fixed = False
-                else:
-                    fixed = any(one.fixed for one in known)
                 if device or backend or fixed:
                     found[key] = Known((device, backend), fixed)
         return found
@@ -120,11 +117,11 @@ class Joined:
     def open(self) -> set[Key]:
         """The keys of values that are spelled out somewhere: other files that know one of them matter."""
         groups = [
-            (one, group, {self._find(self._canonical(key)) for key in group.keys})
+            (one, group, {self._same.find(self._canonical(key)) for key in group.keys})
             for one in self._surveys.values()
             for group in one.groups
         ]
-        spelled: set[Key] = set().union(*(roots for _, group, roots in groups if group.spelled))
+        spelled: set[Hashable] = set().union(*(roots for _, group, roots in groups if group.spelled))
         found = {
             key for _, group, roots in groups if roots & spelled for key in group.keys if key[0] != "option"
         }
@@ -162,20 +159,11 @@ class Joined:
         one = self._surveys.get(path)
         return one is not None and (word in one.names or bool(one.stars))
 
-    def _find(self, key: Key) -> Key:
-        root = key
-        while (above := self._parent.get(root, root)) != root:
-            root = above
-        self._parent[key] = root
-        return root
 
-    def _unite(self, one: Key, other: Key) -> None:
-        self._parent[self._find(one)] = self._find(other)
-
-
-def _known(group: Group) -> Known:
-    device, backend = group.proofs
-    return Known((device, backend), group.fixed)
+def _with(known: Known, group: Group) -> Known:
+    """What is known of a value, and what one file knows of it besides."""
+    (device, backend), more = known.proofs, group.proofs
+    return Known((max(device, more[0]), max(backend, more[1])), known.fixed or group.fixed)
 
 
 def readers(keys: Iterable[Key], importers: Mapping[str, set[str]]) -> dict[str, set[str]]:

@@ -129,11 +129,7 @@ def convert_files(
     project = _project(files, assume_modules=extras is not None and extras.assume_modules)
     pool = functools.partial(_spread, seconds=seconds, processes=processes)
     project = dataclasses.replace(project, values=_values(files, project, pool))
-    yield from pool(
-        files,
-        _Convert(style, project, extras),
-        lambda path, name, finding: Converted(path, name, "", (finding,)),
-    )
+    yield from pool(files, _Convert(style, project, extras), _given_up)
 
 
 def _given_up(path: Path, name: str, finding: Finding) -> Converted:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 # What says CUDA in a name; ConvMLP and renvml do not.
 CUDA = re.compile(r"cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml", re.IGNORECASE)
-_WORDS = rb"(?i:cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|nvml)"
+_PLAIN = (b"cuda", b"nccl", b"nvidia", b"cudnn", b"cublas", b"nvcc", b"nvtx", b"nvml")
+_ANY = re.compile(b"|".join(_PLAIN))
+_WORDS = b"(?i:" + _ANY.pattern + b")"
 _NAME = rb"\w{0,60}?" + _WORDS + rb"\w{0,60}"
 _DEFINES = re.compile(
     rb"(?<![\w.])(?:(?:def|class)[ \t]+(?P<one>" + _NAME + rb")"  # def use_cuda, class CudaThing
@@ -31,8 +33,6 @@ _NAMED = re.compile(rb"(?:^|[(,*\s])(" + _NAME + rb")[ \t]*(?=[,:=)\s]|$)", re.M
 _TUPLE = re.compile(rb"namedtuple\(\s*['\"]\w+['\"]\s*,\s*([^)]{0,2000})\)|dict\(([^()]{0,4000})\)")
 _GIVEN = re.compile(rb"(?<![\w.])(" + _NAME + rb")=(?!=)")  # Options(use_cuda=True)
 _LONGEST = 5_000
-_PLAIN = (b"cuda", b"nccl", b"nvidia", b"cudnn", b"cublas", b"nvcc", b"nvtx", b"nvml")
-_ANY = re.compile(b"|".join(_PLAIN))
 
 
 def defined(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from collections.abc import Hashable
 
 from torchport.source.classes import Classes
 from torchport.source.declared import declare
+from torchport.source.equivalence import Equivalence
 from torchport.source.names import Function, Names, Scope
 
 _SAME_TEXT = frozenset(
@@ -31,12 +32,12 @@ _MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "
 _ROUNDS = 2
 
 
-class Flow:
-    """Value classes of one file."""
+class Flow(Equivalence):
+    """Value classes of one file; its keys are expressions, and tuples that name what is no expression."""
 
     def __init__(self, names: Names, classes: Classes) -> None:
+        super().__init__()
         self._names = names
-        self._parent: dict[Hashable, Hashable] = {}
         self._classes = classes
         self._uniform: set[Hashable] = set()  # containers whose elements all mean the same
         for node in names.nodes:
@@ -46,15 +47,6 @@ class Flow:
             for node in names.nodes:
                 self._connect_elements(node)
 
-    def find(self, key: Hashable) -> Hashable:
-        """The class of an expression (or of another key of this module): an opaque value to compare."""
-        root = key
-        while (above := self._parent.get(root, root)) != root:
-            root = above
-        while self._parent.get(key, key) != root:
-            self._parent[key], key = root, self._parent[key]
-        return root
-
     def same(self, one: ast.expr, other: ast.expr) -> bool:
         """Whether two expressions are known to hold the same value."""
         return self.find(one) == self.find(other)
@@ -62,12 +54,6 @@ class Flow:
     def option(self, name: str) -> Hashable:
         """The key of `args.<name>` for an object that is not `self`."""
         return ("attribute", None, name)
-
-    def unite(self, one: Hashable, *others: Hashable) -> None:
-        root = self.find(one)
-        for other in others:
-            self._parent[self.find(other)] = root
-            root = self.find(root)
 
     # -- plain values ------------------------------------------------------------------------------------------
 
