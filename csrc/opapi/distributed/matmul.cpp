@@ -55,13 +55,7 @@ void check_reduce_scatter(const Operand &x1, const Operand &x2, const Operand &b
     required(x1, x2, output);
     check_rows(x1, x2, bias, mode);
     if (x1.size(0) == 0 || x2.size(1) == 0) return;
-    tiled(reduction == "sum", "parameter reduceOp is \"{}\", allowed is sum", reduction);
-    one_turn(turns);
-    const int64_t ranks = ranks_of(group, {2, 4, 8}, {2, 4, 8, 16, 32});
-    if (x1.size(0) % ranks != 0)
-        fail(FaultKind::InvalidArgument, "parameter x1 is {}, expected a multiple of {} rows, the ranks of the group",
-             describe(x1), ranks);
-    shape(output, {x1.size(0) / ranks, x2.size(1)});
+    check_scattered_rows(x1, x2, group, reduction, turns, {2, 4, 8, 16, 32}, output);
 }
 
 }  // namespace

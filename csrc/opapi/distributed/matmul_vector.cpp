@@ -83,13 +83,7 @@ void gather(const Group &ranks, const at::Tensor &x1, const at::Tensor &x2, cons
 void check_scattered(const Operand &x1, const Operand &x2, const std::string &group, const std::string &reduction,
                      int64_t turns, const Operand &output) {
     long_inner(x1);
-    tiled(reduction == "sum", "parameter reduceOp is \"{}\", allowed is sum", reduction);
-    one_turn(turns);
-    const int64_t ranks = ranks_of(group, {2, 4, 8}, {2, 4, 8});
-    if (x1.size(0) % ranks != 0)
-        fail(FaultKind::InvalidArgument, "parameter x1 is {}, expected a multiple of {} rows, the ranks of the group",
-             describe(x1), ranks);
-    shape(output, {x1.size(0) / ranks, x2.size(1)});
+    check_scattered_rows(x1, x2, group, reduction, turns, {2, 4, 8}, output);
 }
 
 }  // namespace

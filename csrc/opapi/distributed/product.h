@@ -67,6 +67,19 @@ inline void check_sum(const Operand &x1, const Operand &x2, const Operand &bias,
     ranks_of(group, {1, 2, 4, 8}, {});
 }
 
+// Of a sum over all ranks of which each gets its rows: what the rank counts of the chips leave to check.
+inline void check_scattered_rows(const Operand &x1, const Operand &x2, const std::string &group,
+                                 const std::string &reduction, int64_t turns, std::initializer_list<int64_t> on_a3,
+                                 const Operand &output) {
+    tiled(reduction == "sum", "parameter reduceOp is \"{}\", allowed is sum", reduction);
+    one_turn(turns);
+    const int64_t ranks = ranks_of(group, {2, 4, 8}, on_a3);
+    if (x1.size(0) % ranks != 0)
+        fail(FaultKind::InvalidArgument, "parameter x1 is {}, expected a multiple of {} rows, the ranks of the group",
+             describe(x1), ranks);
+    shape(output, {x1.size(0) / ranks, x2.size(1)});
+}
+
 // Into `output` what this rank adds to the sum.
 inline void own_part(const at::Tensor &product, const at::Tensor &x3, at::Tensor &output) {
     output.copy_(product);
