@@ -12,6 +12,7 @@ from torchport.rules import Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.receivers import Owner, Receivers
 from torchport.rules.roles import Roles
+from torchport.source.calls import keyword
 from torchport.source.module import Module
 
 _KEYWORDS = {"device", "non_blocking", "memory_format"}
@@ -132,13 +133,13 @@ def _agnostic(module: Module, call: ast.Call, method: ast.Attribute, by_name: bo
 
 def _fits(call: ast.Call) -> bool:
     """Whether the arguments are those of torch's method."""
-    return len(call.args) <= 2 and all(keyword.arg in _KEYWORDS for keyword in call.keywords)
+    return len(call.args) <= 2 and all(word.arg in _KEYWORDS for word in call.keywords)
 
 
 def _device(call: ast.Call) -> ast.expr | None:
     if call.args:
         return call.args[0]
-    return next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
+    return keyword(call, "device")
 
 
 RULE = Rule(

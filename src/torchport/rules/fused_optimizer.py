@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.source.calls import keyword_is
 from torchport.source.module import Module
 
 OPTIMIZERS = frozenset(
@@ -23,12 +24,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     if not any(module.qualified(call.func) in SCALERS for call in calls):
         return
     for call in calls:
-        fused = next((one.value for one in call.keywords if one.arg == "fused"), None)
-        if (
-            module.qualified(call.func) in OPTIMIZERS
-            and isinstance(fused, ast.Constant)
-            and fused.value is True
-        ):
+        if module.qualified(call.func) in OPTIMIZERS and keyword_is(call, "fused", True):
             yield RULE.finding(
                 module, call, "on the NPU a fused optimizer takes no notice of the gradient scaler",
                 hint="Leave out fused=True, or use `torchport run`, which unscales the gradients first.",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.source.calls import keyword
 from torchport.source.module import Module
 
 PACKAGES = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
@@ -44,17 +45,17 @@ def brings_torch_npu(module: Module, style: Style) -> bool:
 
 def is_accelerator_of_lightning(module: Module, node: ast.expr) -> bool:
     """Whether `node` is the accelerator that lightning is told, `"cuda"` say: a name of its own, no device."""
-    keyword = module.parent(node)
-    if not isinstance(keyword, ast.keyword) or keyword.arg != "accelerator":
+    word = module.parent(node)
+    if not isinstance(word, ast.keyword) or word.arg != "accelerator":
         return False
-    call = module.parent(keyword)
+    call = module.parent(word)
     return isinstance(call, ast.Call) and _is_start(module, call)
 
 
 def _calls(module: Module) -> Iterator[ast.Call]:
     for call in module.all(ast.Call):
         if _is_start(module, call):
-            said = next((word.value for word in call.keywords if word.arg == "accelerator"), None)
+            said = keyword(call, "accelerator")
             if not (isinstance(said, ast.Constant) and said.value in _OTHERS):
                 yield call
 

@@ -13,6 +13,7 @@ from torchport.rules.files import TextFile, file_rules
 from torchport.rules.files.tools import PROGRAMS
 from torchport.rules.given_text import Literal, literals, moved, placed
 from torchport.rules.plain_words import PlainWords
+from torchport.source.calls import keyword
 from torchport.source.kinds import Kind
 from torchport.source.module import Module
 
@@ -60,7 +61,7 @@ def _lines(module: Module) -> Iterator[ast.expr]:
         if name in _SHELLS:
             yield from call.args[:1]
         elif name.startswith(_PROGRAM_STARTS) and call.args:
-            shell = next((one.value for one in call.keywords if one.arg == "shell"), None)
+            shell = keyword(call, "shell")
             words = call.args[0]
             if isinstance(shell, ast.Constant) and shell.value:
                 yield words.elts[0] if isinstance(words, ast.List | ast.Tuple) and words.elts else words

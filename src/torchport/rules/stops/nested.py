@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.source.calls import keyword, keyword_is
 from torchport.source.module import Module
 
 _MAKES = frozenset({"torch.nested.nested_tensor", "torch.nested.as_nested_tensor"})
@@ -20,29 +21,24 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     padded = any(word.arg == "src_key_padding_mask" for call in calls for word in call.keywords)
     first = any(
         module.qualified(call.func) in _LAYERS
-        and _is(call, "batch_first", True)
-        and not _is(call, "norm_first", True)
+        and keyword_is(call, "batch_first", True)
+        and not keyword_is(call, "norm_first", True)
         for call in calls
     )
     for call in calls:
         name = module.qualified(call.func)
         if name in _MAKES:
-            layout = next((word.value for word in call.keywords if word.arg == "layout"), None)
+            layout = keyword(call, "layout")
             if layout is None or module.qualified(layout) == "torch.strided":
                 yield RULE.finding(
                     module, call, "torch_npu computes nothing with a nested tensor that has strides",
                     hint="Write layout=torch.jagged: that one takes linear layers, arithmetic and softmax.",
                 )  # fmt: skip
-        elif name in _ENCODERS and padded and first and not _is(call, "enable_nested_tensor", False):
+        elif name in _ENCODERS and padded and first and not keyword_is(call, "enable_nested_tensor", False):
             yield RULE.finding(
                 module, call, "in eval() the encoder makes a nested tensor of a padded batch, which torch_npu refuses",
                 hint="Write enable_nested_tensor=False, or torch.backends.mha.set_fastpath_enabled(False) before it.",
             )  # fmt: skip
-
-
-def _is(call: ast.Call, name: str, value: bool) -> bool:
-    given = next((word.value for word in call.keywords if word.arg == name), None)
-    return isinstance(given, ast.Constant) and given.value is value
 
 
 RULE = Rule(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.source.calls import keyword
 from torchport.source.module import Module
 
 # Positions of the arguments that matter, after the sizes: num_layers, dropout, proj_size. The RNN drops as it should.
@@ -57,8 +58,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 def _given(call: ast.Call, position: int, name: str) -> ast.expr | None:
     if any(isinstance(one, ast.Starred) for one in call.args):
         return None
-    named = next((word.value for word in call.keywords if word.arg == name), None)
-    return named or (call.args[position] if position < len(call.args) else None)
+    return keyword(call, name) or (call.args[position] if position < len(call.args) else None)
 
 
 def _is(node: ast.expr, value: int) -> bool:

@@ -39,7 +39,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         elif name in _SPARSE_ADAM:
             yield RULE.finding(
                 module, call, "SparseAdam fails in its first step on torch_npu 2.13.0",
-                hint="torch.optim.SGD and Adagrad take the gradients of a sparse Embedding, or leave out sparse=True.",
+                hint="Use `torchport run`, which mends it; torch.optim.SGD and Adagrad take the gradients of a sparse "
+                "Embedding as it is, or leave out sparse=True.",
             )  # fmt: skip
         elif name in _PRODUCTS and any(is_sparse(module, one) for one in call.args):
             yield RULE.finding(module, call, f"torch_npu refuses {name} of a sparse tensor", hint=_HINT)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.source.calls import keyword_is
 from torchport.source.module import Module
 
 _UNPOOLS = frozenset(
@@ -28,7 +29,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every unpooling in a file that pools with indices."""
     calls = list(module.all(ast.Call))
     if not any(
-        (module.qualified(call.func) or "").rpartition(".")[2] in _POOLS and _returns_indices(call)
+        (module.qualified(call.func) or "").rpartition(".")[2] in _POOLS
+        and keyword_is(call, "return_indices", True)
         for call in calls
     ):
         return
@@ -40,11 +42,6 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 hint="They are a mask of int8 there. Pool on the CPU, or use adaptive_max_pool2d or 3-dimensional "
                 "pooling, whose indices are numbers.",
             )  # fmt: skip
-
-
-def _returns_indices(call: ast.Call) -> bool:
-    named = next((word.value for word in call.keywords if word.arg == "return_indices"), None)
-    return isinstance(named, ast.Constant) and named.value is True
 
 
 RULE = Rule(
