@@ -58,8 +58,12 @@ mistakes: setup ## 40 scripts that fail as users' do, and what is said of them (
 models: setup ## the comparisons of whole models that are too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/models -m slow
 
-ports: setup ## more ports, of scripts and of what was broken on purpose, and longer examples: too long for `make test` (25 minutes)
-	$(BIN)/python -m pytest $(WORKERS) tests/vnpu/port tests/vnpu/test_example_apex.py tests/vnpu/test_guide_imagenet.py -m slow
+# Each of these is near a test of `make test`, which would take too long with them.
+MORE_PORTS := tests/vnpu/port $(addprefix tests/vnpu/test_,$(addsuffix .py,example_apex guide_imagenet run_examples \
+	launcher launch_forms reference_decisions reference_compile unseen_failures))
+
+ports: setup ## more ports, of scripts and of what was broken on purpose, more examples and ways to start them (30 minutes)
+	$(BIN)/python -m pytest $(WORKERS) $(MORE_PORTS) -m slow
 
 distributed: setup ## jobs of 4 ranks, and every fault in every collective: too long for `make test`
 	$(BIN)/python -m pytest tests/vnpu/distributed -m slow

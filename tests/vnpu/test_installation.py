@@ -88,6 +88,7 @@ def test_it_is_the_installed_one(environment: Environment) -> None:
     assert list((environment.package / "vnpu" / "lib" / "nocuda").glob("*.so"))
 
 
+@pytest.mark.slow
 def test_doctor_mends_what_is_missing(environment: Environment) -> None:
     vision = (
         "python",

@@ -462,8 +462,8 @@ def check_memory():
 
 def check_streams():
     side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
     x = torch.ones(16, device="cuda")
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         assert torch.cuda.current_stream() == side
         y = x * 2

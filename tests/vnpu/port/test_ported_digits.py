@@ -53,6 +53,7 @@ def test_fp32_holds_step_by_step(tmp_path):
     assert abs(original - ported) <= 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_dropout_is_compared_step_by_step(tmp_path):
     comparison = port(tmp_path / "out", "--epochs", "2", "--dropout", "0.3")

@@ -83,7 +83,7 @@ ROWS = {
 # Each of these is near a row that `make test` has.
 FOR_MAKE_PORTS = {
     "acc", "acccount", "cudaseed", "devinit", "grad", "dp", "comp2", "comp3", "exit3", "slow", "evalonly",
-    "ddp of two", "subcmd", "two", "tune", "library",
+    "ddp of two", "subcmd", "two", "tune", "library", "ddp by torchrun", "library in a project", "cl",
 }  # fmt: skip
 
 
