@@ -16,8 +16,9 @@ struct Chip {
     const char *name;  // what aclrtGetSocName answers
     int64_t cube_cores;
     int64_t vector_cores;
-    uint64_t memory_bytes;  // what programs get of HBM (LPDDR on 310P)
-    double bandwidth_gbs;   // memory bandwidth, GB/s
+    uint64_t memory_bytes;   // what programs get of HBM (LPDDR on 310P)
+    uint64_t context_bytes;  // what of it a process's context takes; 0: no figure has been seen
+    double bandwidth_gbs;    // memory bandwidth, GB/s
     double clock_ghz;
     uint64_t l2_bytes;
     bool bf16;     // has bfloat16 arithmetic

@@ -2,8 +2,9 @@
 
 Writes one initializer per chip, for an array of a struct with these fields in this order:
 
-    const char* name; int cube_cores; int vector_cores; uint64_t memory_bytes; double bandwidth_gbs; double clock_ghz;
-    uint64_t l2_bytes; bool bf16; bool inf_nan; Generation generation; const char* lacking;
+    const char* name; int cube_cores; int vector_cores; uint64_t memory_bytes; uint64_t context_bytes;
+    double bandwidth_gbs; double clock_ghz; uint64_t l2_bytes; bool bf16; bool inf_nan; Generation generation;
+    const char* lacking;
 
 The fields and units are documented in the head of devices.toml. Runs at build with any Python >= 3.11.
 """
@@ -19,10 +20,11 @@ PIECE = 2 << 20  # the runtime gives device memory out in pieces of this size
 def initializer(name: str, chip: dict[str, Any]) -> str:
     """One row of the array; raises KeyError naming a field that the profile lacks."""
     if "lacking" in chip:
-        return f'{{"{name}", 0, 0, 0, 0, 0, 0, false, false, {{}}, "{chip["lacking"]}"}},'
+        return f'{{"{name}", 0, 0, 0, 0, 0, 0, 0, false, false, {{}}, "{chip["lacking"]}"}},'
     memory = int(chip.get("usable_gib", chip["memory_gib"]) * 2**30) // PIECE * PIECE
+    context = int(chip.get("context_gib", 0) * 2**30) // PIECE * PIECE
     return (
-        f'{{"{name}", {chip["cube_cores"]}, {chip["vector_cores"]}, {memory}ull, '
+        f'{{"{name}", {chip["cube_cores"]}, {chip["vector_cores"]}, {memory}ull, {context}ull, '
         f"{chip['bandwidth_gbs']}, {chip['clock_ghz']}, {chip['l2_mib']}ull << 20, "
         f"{str(chip['bf16']).lower()}, {str(chip['inf_nan']).lower()}, "
         f"Generation::k{chip['operators']}, nullptr}},"

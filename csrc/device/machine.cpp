@@ -45,6 +45,15 @@ Machine::Machine()
     if (const char *path = std::getenv("VNPU_TRACE"); path != nullptr && *path != '\0') Trace::open(path);
 }
 
+void Device::open(uint64_t context_bytes) {
+    if (context_bytes > 0 && !context_) context_ = heap_.reserve(context_bytes);
+}
+
+void Device::close() {
+    if (context_) heap_.release(*context_);
+    context_.reset();
+}
+
 Device &Machine::device(int index) {
     if (index < 0 || index >= settings_.devices)
         fail(FaultKind::InvalidDevice, "There is no device {}: the virtual NPU has devices 0 to {} (VNPU_DEVICES).",
@@ -55,6 +64,7 @@ Device &Machine::device(int index) {
     if (!devices_[at])
         devices_[at] =
             std::make_unique<Device>(index, settings_.chip->memory_bytes, space_, budget_, settings_.check_memory);
+    devices_[at]->open(settings_.chip->context_bytes);
     active_[at].store(true, std::memory_order_release);
     return *devices_[at];
 }
@@ -106,6 +116,7 @@ void Machine::reset(int index) {
     for (const auto &stream : streams_of(index)) stream->close();
     streams_.remove_if([index](const Stream &each) { return each.device() == index; });
     which.heap().clear();
+    which.close();
     forget_abandoned(index);
     active_[static_cast<size_t>(index)].store(false, std::memory_order_release);
     if (current_device == index) current_device = -1;

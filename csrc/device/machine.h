@@ -33,12 +33,16 @@ class Device {
         : index_(index), heap_(index, capacity, space, budget, checked) {}
     int index() const noexcept { return index_; }
     Heap &heap() noexcept { return heap_; }
+    // Takes what this process's context has of the device's memory, or gives it back. Fault OutOfMemory.
+    void open(uint64_t context_bytes);
+    void close();
     // Whether a reset of the device is going on: a stream made now would outlive the memory that it works on.
     std::atomic<bool> &resetting() noexcept { return resetting_; }
 
   private:
     const int index_;
     Heap heap_;
+    std::optional<uint64_t> context_;  // where it lies in the heap
     std::atomic<bool> resetting_{false};
 };
 

@@ -88,13 +88,14 @@ def test_table_of_variables_is_what_the_device_reads() -> None:
 @pytest.mark.parametrize("name", sorted(chips()))
 def test_chip_profile_is_complete(name: str) -> None:
     chip = chips()[name]
-    assert set(chip) - {"usable_gib"} == {
+    assert set(chip) - {"usable_gib", "context_gib"} == {
         *("cube_cores", "vector_cores", "clock_ghz", "memory_gib", "bandwidth_gbs", "l2_mib"),
         *("bf16", "inf_nan", "operators", "nd_native", "unified", "source"),
     }
     assert chip["operators"] in ("910B", "910A", "310P")
     assert all(chip[field] > 0 for field in ("cube_cores", "vector_cores", "clock_ghz", "memory_gib"))
     assert 0.9 * chip["memory_gib"] < chip.get("usable_gib", chip["memory_gib"]) <= chip["memory_gib"]
+    assert 0 < chip.get("context_gib", 0.5) < 1
 
 
 @pytest.mark.parametrize(

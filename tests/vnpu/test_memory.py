@@ -35,6 +35,21 @@ def test_capacity_is_the_chips() -> None:
     assert memory_info()[1] == int(60.97 * 2**30) // (2 << 20) * (2 << 20)
 
 
+def test_a_context_takes_its_share_until_the_reset() -> None:
+    """In a process of its own, where nothing is allocated. Ascend910B1: 0.5 GiB (devices.toml); 310P: no figure."""
+    program = """
+import ctypes, ascendcl, test_memory
+for _ in range(2):
+    ascendcl.acl("aclrtSetDevice", 0)
+    free, total = test_memory.memory_info()
+    print(total - free)
+    ascendcl.acl("aclrtResetDevice", 0)
+"""
+    for soc, taken in (("Ascend910B1", 512 * MIB), ("Ascend310P3", 0)):
+        ended = ascendcl.python(program, VNPU_SOC=soc, VNPU_HOST_LIMIT="100GiB")
+        assert ended.stdout.split() == [str(taken)] * 2, ended.stderr
+
+
 def test_fresh_memory_is_zero_and_holds_what_is_copied() -> None:
     with device_memory(1000) as address:
         assert ascendcl.read(address, 1000) == bytes(1000)
