@@ -11,6 +11,8 @@ DOCUMENT: dict[str, Any] = json.loads(
     Path(__file__).with_name("data").joinpath("checks_read_by_hand.json").read_text(encoding="utf-8")
 )
 READ: dict[str, Any] = DOCUMENT["operators"]
+# Of operators drawn by lot, what the first phase takes of each number, whatever else it is called with; null: any.
+NUMBERS_READ: dict[str, dict[str, str | None]] = DOCUMENT["numbers"]
 SIGNATURES: dict[str, Any] = json.loads(
     (ROOT / "csrc/opapi/aclnn/signatures.json").read_text(encoding="utf-8")
 )

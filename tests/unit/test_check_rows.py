@@ -20,6 +20,7 @@ SIGNATURES = {
             ["const aclTensor*", "self", "in"],
             ["const aclScalar*", "alpha", "in"],
             ["bool", "flag", "in"],
+            ["int64_t", "mode", "in"],
             ["aclTensor*", "out", "out"],
         ]
     }
@@ -108,6 +109,16 @@ def test_what_has_no_common_dtype_is_asked_for_one(tmp_path: Path) -> None:
     for dtypes, expected in (("i32 u32", [("self", "alpha")]), ("u8 i32", [])):
         of = {"self": {"dtypes": dtypes}}
         assert row(tmp_path, {"parameters": of, "promotable": promotable}).promotable == expected
+
+
+def test_numbers_are_those_of_the_chip_and_of_corrections(tmp_path: Path) -> None:
+    check = {"parameters": {}, "attributes": {"mode": {"910B": "0..2", "910A": "..", "310P": "0..1"}}}
+    assert row(tmp_path, check).numbers == {"mode": {"910B": "0..2", "910A": "..", "310P": "0..1"}}
+    one = {"parameters": {}, "attributes": {"mode": "0..2"}}
+    assert row(tmp_path, one).numbers == {"mode": dict.fromkeys(("910B", "910A", "310P"), "0..2")}
+    source = '[aclnnX]\nsource = "seen on a 910B"\n'
+    assert row(tmp_path, one, source + 'mode.numbers = "0 7"').numbers["mode"]["910A"] == "0 7"
+    assert row(tmp_path, one, source + 'mode.numbers = ".."').numbers == {}
 
 
 def test_what_the_page_does_not_list_is_marked(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from read_by_hand import DTYPES, READ, SIGNATURES
+from read_by_hand import DTYPES, NUMBERS_READ, READ, SIGNATURES
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools/derive_checks"
@@ -89,6 +89,23 @@ def test_ranks_are_those_read_by_hand() -> None:
     assert wrong_ranks(TABLE) == ["aclnnFusedQuantMatmulWeightNz x2: derived None, read 6"]
 
 
+def wrong_numbers(table: dict[str, Any]) -> list[str]:
+    """Ranges of numbers that are not as read, on a 910B."""
+    found = []
+    for name, row in NUMBERS_READ.items():
+        for parameter, read in row.items():
+            derived = table[name].get("attributes", {}).get(parameter)
+            derived = derived["910B"] if isinstance(derived, dict) else derived
+            if derived != read:
+                found.append(f"{name} {parameter}: derived {derived}, read {read}")
+    return found
+
+
+def test_numbers_are_those_read_by_hand() -> None:
+    assert sum(read is not None for row in NUMBERS_READ.values() for read in row.values()) >= 14
+    assert wrong_numbers(TABLE) == []
+
+
 def test_a_wrong_row_is_noticed() -> None:
     """The negative control: one dtype more, one rank less, and a row that knows nothing."""
     planted = copy.deepcopy(TABLE)
@@ -96,6 +113,9 @@ def test_a_wrong_row_is_noticed() -> None:
     planted["aclnnAdd"]["parameters"]["other"]["max_rank"] = 7
     assert "aclnnAdd self u16 on 910B: derived True, read False" in agreement(planted, "910B")[1]
     assert "aclnnAdd other: derived 7, read 8" in set(wrong_ranks(planted)) - set(wrong_ranks(TABLE))
+    planted["aclnnMv"]["attributes"]["cubeMathType"] = "0..4"
+    planted["aclnnGlu"]["attributes"] = {"dim": "0.."}
+    assert len(wrong_numbers(planted)) == 2
     for name in READ:
         planted[name]["parameters"] = {}
     assert agreement(planted, "910B")[0] < 0.8
@@ -108,8 +128,8 @@ def tool(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def derive(tmp_path: Path, body: str, before: str = "", chip: str = "910B") -> dict[str, Any]:
-    """The limits of self and out in a first phase with this body."""
+def walk(tmp_path: Path, body: str, before: str = "", chip: str = "910B", *, telling: bool = False) -> Any:
+    """The outcome of a first phase with this body."""
     folder = tmp_path / "ops-math/math/x/op_api"
     folder.mkdir(parents=True, exist_ok=True)
     text = f"""
@@ -123,16 +143,22 @@ def derive(tmp_path: Path, body: str, before: str = "", chip: str = "910B") -> d
         static bool IsNew() {{ return GetCurrentPlatformInfo().GetSocVersion() >= SocVersion::ASCEND910B &&
                                      GetCurrentPlatformInfo().GetSocVersion() <= SocVersion::ASCEND910E; }}
         {before}
-        aclnnStatus aclnnXGetWorkspaceSize(const aclTensor *self, bool flag, aclTensor *out, uint64_t *size,
-                                           aclOpExecutor **executor) {{
+        aclnnStatus aclnnXGetWorkspaceSize(const aclTensor *self, bool flag, int64_t mode, double part,
+                                           aclTensor *out, uint64_t *size, aclOpExecutor **executor) {{
             {body}
             return ACLNN_SUCCESS;
         }}"""
     (folder / "aclnn_x.cpp").write_text(text, encoding="utf-8")
     unit = tool("sources").Sources(tmp_path).unit("ops-math/math/x/op_api/aclnn_x.cpp")
-    walked = tool("interpreter").outcome(unit, unit.functions("aclnnXGetWorkspaceSize")[0], chip)
+    function = unit.functions("aclnnXGetWorkspaceSize")[0]
+    walked = tool("interpreter").outcome(unit, function, chip, telling_numbers=telling)
     assert walked.complete
-    found: dict[str, Any] = tool("rows").limits(walked, ["self", "out"])
+    return walked
+
+
+def derive(tmp_path: Path, body: str, before: str = "", chip: str = "910B") -> dict[str, Any]:
+    """The limits of self and out."""
+    found: dict[str, Any] = tool("rows").limits(walk(tmp_path, body, before, chip), ["self", "out"])
     return found
 
 
@@ -252,6 +278,37 @@ def test_what_is_not_checked_is_not_found(name: str, tmp_path: Path) -> None:
     before, body = REFUSES_NOTHING[name]
     found = derive(tmp_path, body, before)["self"]
     assert (found.dtypes, found.max_rank, found.except_for) == (None, None, "")
+
+
+NUMBERS = {
+    "if (mode < 0 || mode > 2) return ACLNN_ERR_PARAM_INVALID;": {"mode": "0..2"},
+    "if (mode != -1 && mode != 3) return ACLNN_ERR_PARAM_INVALID;": {"mode": "-1 3"},
+    "if (!(mode >= 1)) return ACLNN_ERR_PARAM_INVALID;": {"mode": "1.."},
+    "switch (mode) { case 0: case 1: break; default: return ACLNN_ERR_PARAM_INVALID; }": {"mode": "0..1"},
+    "if (mode - 1 > 3) return ACLNN_ERR_PARAM_INVALID;": {"mode": "..4"},
+    "if (mode == 5) return ACLNN_ERR_PARAM_INVALID;": {"mode": "..4 6.."},
+    "if (part < 0.0 || part > 1.0f) return ACLNN_ERR_PARAM_INVALID;": {"part": "0..1"},
+    "if (part <= 0) return ACLNN_ERR_PARAM_INVALID;": {"part": "0<.."},
+    "if (part != -1.0f && part < 0) return ACLNN_ERR_PARAM_INVALID;": {"part": "-1 0.."},
+    "if (mode < 0 || mode > 10240) return ACLNN_ERR_PARAM_INVALID;": {"mode": "0.."},
+    # What does not refuse, or not whatever else is given.
+    "if (mode < 0) { mode += 4; }": {},
+    'if (mode > 2) { OP_LOGW("slow"); }': {},
+    "if (flag && mode > 2) return ACLNN_ERR_PARAM_INVALID;": {},
+    "if (mode > 10240) return ACLNN_ERR_PARAM_INVALID;": {},
+    "if (mode == 777) return ACLNN_ERR_PARAM_INVALID;": {},
+    "if (mode >= self->GetViewShape().GetDimNum()) return ACLNN_ERR_PARAM_INVALID;": {},
+    "if (mode % 16 != 0) return ACLNN_ERR_PARAM_INVALID;": {},
+    "mode = 7; if (mode > 2) return ACLNN_ERR_PARAM_INVALID;": {},
+    "if (part > 0.5) return ACLNN_ERR_PARAM_INVALID;": {},
+    "if (self->GetDataType() == DataType::DT_INT8 && mode > 2) return ACLNN_ERR_PARAM_INVALID;": {},
+}
+
+
+@pytest.mark.parametrize("body", NUMBERS)
+def test_numbers_are_limited_as_the_body_says(body: str, tmp_path: Path) -> None:
+    kinds = {"self": "aclTensor", "mode": "int64_t", "part": "double", "size": "uint64_t"}
+    assert tool("rows").numbers(walk(tmp_path, body, telling=True), kinds) == NUMBERS[body]
 
 
 @pytest.mark.parametrize(("chip", "dtypes"), [("910B", "f16 bf16"), ("910A", "f16"), ("310P", "f16")])

@@ -17,10 +17,12 @@ csrc/opapi/aclnn/signatures.json a line says:
               list; max_rank; sometimes, where it depends on an attribute or another tensor whether the list is
               looked at; page, what the page lists where that is something else; differs, where both list something
               and the page is not what is executed: the code counts
+  attributes  per number that is not taken whatever it is, the ranges that are: "0..2 27", "1..", "0<..1" (more than
+              0); on every way, so what another argument decides is not among them
   same        pairs that are refused when their dtypes differ; promotable: pairs that need a common dtype
   incomplete  the walk was too long and what is missing may be checked all the same
 
-What is refused for an attribute's value, for an empty tensor or by the kernel's tiling is not in the table.
+What is refused for another attribute, for an empty tensor or by the kernel's tiling is not in the table.
 """
 
 from __future__ import annotations

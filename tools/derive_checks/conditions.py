@@ -8,16 +8,26 @@ size, of which it is known that it is not 0.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from states import State, Value, is_failure
-from words import BIT, EVERY_DTYPE, EVERY_RANK, HIGHEST_RANK, SOC_VERSIONS, dtypes_of, ranks_where
+from words import (
+    BIT,
+    EVERY_DTYPE,
+    EVERY_RANK,
+    EVERY_SAMPLE,
+    HIGHEST_RANK,
+    SAMPLES,
+    SOC_VERSIONS,
+    dtypes_of,
+    ranks_where,
+)
 
 NOTHING: Value = ("any",)
 TRUE: Value = ("bool", True)
 FALSE: Value = ("bool", False)
 Tested = list[tuple[bool, State]]
-COMPARE: dict[str, Callable[[int, int], bool]] = {
+COMPARE: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -74,6 +84,18 @@ def rank_where(value: Value, holds: Callable[[int], bool], state: State) -> Test
     return sides(state.with_ranks(value[1], ranks), state.with_ranks(value[1], EVERY_RANK & ~ranks))
 
 
+def attribute_where(value: Value, holds: Callable[[float], bool], state: State) -> Tested:
+    """Whether a condition holds for an attribute's value."""
+    _, name, added = value
+    samples = ranks_where(holds(sample + added) for sample in SAMPLES)
+    return sides(state.with_ranks(name, samples), state.with_ranks(name, EVERY_SAMPLE & ~samples))
+
+
+def sampled(value: Value, numbers: Iterable[float]) -> bool:
+    """Whether equality with all these numbers can be told from the samples."""
+    return all(number - value[2] in SAMPLES for number in numbers)
+
+
 def dtype_name(value: Value) -> str | None:
     """The name of a dtype that is a constant."""
     if value[0] != "constant":
@@ -96,6 +118,11 @@ def among(value: Value, items: Value, state: State) -> Tested:
     if value[0] == "rank" and all(item[0] == "number" for item in members):
         numbers = {item[1] for item in members}
         return rank_where(value, lambda rank: rank in numbers, state)
+    if value[0] == "attribute" and all(item[0] == "number" for item in members):
+        numbers = {item[1] for item in members}
+        if not sampled(value, numbers):
+            return both(state)
+        return attribute_where(value, lambda number: number in numbers, state)
     if value[0] in ("constant", "number") and all(item[0] in ("constant", "number") for item in members):
         return [(value in members, state)]
     return both(state)
@@ -163,8 +190,12 @@ def same_rank(a: Value, b: Value, state: State) -> Tested:
 
 def compared(sign: str, a: Value, b: Value, state: State) -> Tested:
     """A comparison."""
-    if b[0] == "rank" and a[0] == "number":
+    if b[0] in ("rank", "attribute") and a[0] == "number":
         sign, a, b = MIRRORED[sign], b, a
+    if a[0] == "attribute" and b[0] == "number":
+        if sign in ("==", "!=") and not sampled(a, [b[1]]):
+            return both(state)
+        return attribute_where(a, lambda number: COMPARE[sign](number, b[1]), state)
     if a[0] == "rank" and b[0] == "number":
         return rank_where(a, lambda rank: COMPARE[sign](rank, b[1]), state)
     if a[0] == b[0] == "rank" and a[1] != b[1] and sign in ("==", "!="):

@@ -89,6 +89,8 @@ class Evaluation(ABC):
             return [(not null, after) for null, after in null_or_not(value, state)]
         if value[0] == "found":
             return among(value[1], value[2], state)
+        if value[0] == "attribute":
+            return compared("!=", value, ("number", 0), state)
         return both(state)
 
     def evaluate(self, tree: Tree, state: State) -> Evaluated:
@@ -266,10 +268,10 @@ def calculated(sign: str, a: Value, b: Value) -> Value:
     """A sum, difference or product as far as it is known."""
     if a[0] == b[0] == "number" and sign in "+-*":
         return ("number", {"+": a[1] + b[1], "-": a[1] - b[1], "*": a[1] * b[1]}[sign])
-    if a[0] == "rank" and b[0] == "number" and sign in "+-":
-        return ("rank", a[1], a[2] + (b[1] if sign == "+" else -b[1]))
-    if a[0] == "number" and b[0] == "rank" and sign == "+":
-        return ("rank", b[1], b[2] + a[1])
+    if a[0] in ("rank", "attribute") and b[0] == "number" and sign in "+-":
+        return (*a[:2], a[2] + (b[1] if sign == "+" else -b[1]))
+    if a[0] == "number" and b[0] in ("rank", "attribute") and sign == "+":
+        return (*b[:2], b[2] + a[1])
     return NOTHING
 
 

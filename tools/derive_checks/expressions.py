@@ -237,9 +237,14 @@ class Parser:
 
 
 def number(token: str) -> Tree:
-    """A whole number, or what is not one as something unknown."""
+    """A whole number, 1.0f as well; what is not one as something unknown."""
     digits = token.rstrip("uUlL").replace("'", "")
     try:
         return ("number", int(digits, 0))
     except ValueError:
+        pass
+    try:
+        value = float(token.rstrip("fFlL"))
+    except ValueError:
         return UNKNOWN
+    return ("number", int(value)) if value.is_integer() else UNKNOWN

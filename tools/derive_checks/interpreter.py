@@ -14,7 +14,7 @@ from conditions import NOTHING, truth
 from expressions import Tree
 from functions import Calls
 from sources import Unit
-from states import State, Value, joined, meeting
+from states import NUMBER, State, Value, joined, meeting
 from syntax import Function
 
 Returned = list[tuple[Value, State]]
@@ -184,6 +184,10 @@ def repeated(after: State, before: State) -> State:
     return after.within({**after.locals, **changed}) if changed else after
 
 
+WHOLE = {"int64_t", "int32_t", "int8_t", "uint64_t", "uint32_t", "int"}
+FRACTIONS = {"double", "float"}
+
+
 @dataclass
 class Outcome:
     """What one first phase accepts on one chip: states of success, and of refusal."""
@@ -194,18 +198,25 @@ class Outcome:
     complete: bool
 
 
-def outcome(unit: Unit, function: Function, chip: str) -> Outcome:
-    """Walk a first phase on a chip."""
+def outcome(unit: Unit, function: Function, chip: str, *, telling_numbers: bool = False) -> Outcome:
+    """Walk a first phase on a chip.
+
+    `telling_numbers`: ways that the value of a number decides are told apart too. That is a walk of its own: a dtype
+    that is refused beside some values would count as refused.
+    """
     walk = Walk(unit, chip)
+    numbers = {p.name for p in function.parameters if telling_numbers and p.kind in WHOLE | FRACTIONS}
     values: list[Value] = [
         ("tensor", p.name, p.kind)
         if p.kind.startswith("aclTensor") or p.kind.startswith("aclScalar")
+        else ("attribute", p.name, 0)
+        if p.name in numbers
         else NOTHING
         for p in function.parameters
     ]
     accepted: list[State] = []
     refused: list[State] = []
-    for value, state, _ in walk.run(function, values, None, State({}, {})):
+    for value, state, _ in walk.run(function, values, None, State({}, dict.fromkeys(numbers, NUMBER))):
         # A code of 0 is that of success, and false is none.
         success = value == ("number", 0) or (value[0] != "number" and truth(value) is not False)
         (accepted if success else refused).append(state)

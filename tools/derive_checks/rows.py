@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from interpreter import Outcome
+from interpreter import FRACTIONS, WHOLE, Outcome
 from states import Known, State, joined
-from words import EVERY_DTYPE, EVERY_RANK, NAMED_DTYPES, highest, words
+from words import EVERY_DTYPE, EVERY_RANK, EVERY_SAMPLE, NAMED_DTYPES, highest, ranges, words
 
 PAIRED = {"dtype": "same", "rank": "ranks"}
 
@@ -76,6 +76,22 @@ def limits(outcome: Outcome, parameters: Sequence[str]) -> dict[str, Limits]:
             sometimes=listed and end.fact(name).dtypes.possible & ~dtypes != 0,
         )
     return found
+
+
+def numbers(outcome: Outcome, parameters: dict[str, str]) -> dict[str, str]:
+    """The ranges (words.ranges) of the attributes, given with their types, that are not taken whatever they are.
+
+    Only what is refused on every way: what depends on another argument is left to the operators' lines.
+    """
+    if not outcome.accepted or not outcome.complete:
+        return {}
+    end = joined(outcome.accepted)
+    found = {}
+    for name, kind in parameters.items():
+        samples = end.fact(name).ranks.possible
+        if kind in WHOLE | FRACTIONS and samples not in (0, EVERY_SAMPLE):
+            found[name] = ranges(samples, whole=kind in WHOLE)
+    return {name: listed for name, listed in found.items() if listed not in ("", "..")}
 
 
 def same(outcome: Outcome) -> set[tuple[str, str]]:

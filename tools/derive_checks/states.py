@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from words import EVERY_DTYPE, EVERY_RANK
+from words import EVERY_DTYPE, EVERY_RANK, EVERY_SAMPLE
 
 Value = tuple[Any, ...]
 # Of the constants that a first phase returns: that it refuses.
@@ -71,6 +71,8 @@ class Fact:
 
 
 UNCHECKED = Fact()
+# An attribute has values for ranks: which of the samples it can be.
+NUMBER = Fact(ranks=Known(EVERY_SAMPLE, EVERY_SAMPLE), may_be_null=False)
 NULL = Fact(Known(EVERY_DTYPE, 0), Known(EVERY_RANK, 0), True, False)
 Facts = dict[str, Fact]
 Same = frozenset[tuple[str, str]]

@@ -10,8 +10,9 @@ from typing import Any
 import definitions
 import documents
 from interpreter import outcome
-from rows import Limits, limits, same
-from sources import Sources
+from rows import Limits, limits, numbers, same
+from sources import Sources, Unit
+from syntax import Function
 from words import CHIPS
 
 Row = dict[str, Any]
@@ -96,12 +97,29 @@ def from_code(
     row: Row = {"evidence": "code"}
     if not all(walked.complete for walked in outcomes.values()):
         row["incomplete"] = True
+    attributes = {called.get(name, name): said for name, said in numbers_on_chips(unit, function).items()}
+    if attributes:
+        row["attributes"] = attributes
     walked = outcomes[EVERYWHERE]
     relations = {
         "same": sorted([called.get(a, a), called.get(b, b)] for a, b in same(walked)),
         "promotable": sorted([called.get(a, a), called.get(b, b)] for a, b in walked.promoted),
     }
     return row | {key: pairs for key, pairs in relations.items() if pairs}
+
+
+def numbers_on_chips(unit: Unit, function: Function) -> dict[str, Any]:
+    """The ranges of the numbers that are limited: one of all chips, or one for each."""
+    kinds = {parameter.name: parameter.kind for parameter in function.parameters}
+    outcomes = {chip: outcome(unit, function, chip, telling_numbers=True) for chip in CHIPS}
+    # A chip that refuses the operator says nothing of numbers.
+    taken = {chip: numbers(walked, kinds) for chip, walked in outcomes.items() if walked.accepted}
+    found: dict[str, Any] = {}
+    for name in kinds:
+        said = {chip: of_chip.get(name, "..") for chip, of_chip in taken.items()}
+        if set(said.values()) - {".."}:
+            found[name] = said if len(set(said.values())) > 1 else next(iter(said.values()))
+    return found
 
 
 def of_chips(found: dict[str, Limits]) -> dict[str, Any]:

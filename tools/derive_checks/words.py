@@ -62,6 +62,12 @@ INTEGRAL = sum(BIT[f"DT_{sign}INT{bits}"] for sign in ("", "U") for bits in (8, 
 HIGHEST_RANK = 24
 EVERY_RANK = (1 << (HIGHEST_RANK + 1)) - 1
 
+# Of an attribute these values are told apart: the small ones that enumerations have, halves between those, as the
+# constants that numbers are compared with are whole, and steps to what lies far out.
+FAR = [48, 64, 96, 128, 256, 512, 1024, 2048, 4096, 1 << 16, 1 << 32, 1 << 48]
+SAMPLES = sorted([*range(-4, 33), -0.5, 0.5, 1.5, -64, -(1 << 32), -(1 << 48), *FAR])
+EVERY_SAMPLE = (1 << len(SAMPLES)) - 1
+
 CHIPS = {
     "910B": ("ASCEND910B", "DAV_2201"),
     "910A": ("ASCEND910", "DAV_1001"),
@@ -107,3 +113,38 @@ def ranks_where(holds: Iterable[bool]) -> int:
 def highest(ranks: int) -> int | None:
     """The highest rank of a set; None where there is no limit."""
     return None if not ranks or ranks >> HIGHEST_RANK else ranks.bit_length() - 1
+
+
+def ranges(samples: int, *, whole: bool) -> str:
+    """What of an attribute is accepted, "0..2 27" or "1..": whole numbers, or with 0<..: what is more than 0.
+
+    An end that lies between two samples far out is not known, and open.
+    """
+    wanted = [(value, samples >> place & 1) for place, value in enumerate(SAMPLES)]
+    if whole:
+        wanted = [(value, accepted) for value, accepted in wanted if float(value).is_integer()]
+    said = []
+    start = 0
+    while start < len(wanted):
+        if not wanted[start][1]:
+            start += 1
+            continue
+        end = start
+        while end + 1 < len(wanted) and wanted[end + 1][1]:
+            end += 1
+        before = wanted[start - 1][0] if start else None
+        after = wanted[end + 1][0] if end + 1 < len(wanted) else None
+        said.append(one_range(wanted[start][0], wanted[end][0], before, after, whole))
+        start = end + 1
+    return " ".join(said)
+
+
+def one_range(low: float, high: float, before: float | None, after: float | None, whole: bool) -> str:
+    """The range of accepted samples between two that are refused, or of which there are none."""
+    if whole:
+        first = "" if before is None or low - before > 1 else f"{low}"
+        last = "" if after is None or after - high > 1 else f"{high}"
+    else:
+        first = "" if before is None else f"{low}" if float(low).is_integer() else f"{before}<"
+        last = "" if after is None else f"{high}" if float(high).is_integer() else f"<{after}"
+    return first if first == last else f"{first}..{last}"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 GENERATIONS = ("910B", "910A", "310P")
 WITHOUT_BFLOAT16 = {"910A", "310P"}
 NO_LIMIT = 127
+ANY_NUMBER = ".."
 # Dtypes that have a common one with themselves only (opbase: data_type_utils.h).
 WITH_ITSELF_ONLY = {"u16", "u32", "u64"}
 
@@ -39,6 +40,7 @@ class Row(NamedTuple):
     promotable: list[
         tuple[str, str]
     ]  # pairs that have to have a common dtype, where a row takes one that has none
+    numbers: dict[str, dict[str, str]]  # what is taken of attributes, "0..2 27" or "0<..1"; by generation
     evidence: str  # what is known of its checks: see EVIDENCE
     unconfirmed: dict[str, str]  # dtypes that the code takes and the page does not list, on 910B
 
@@ -68,11 +70,8 @@ def rows(tables: Path, signatures: dict[str, Any]) -> dict[str, Row]:
     for name, correction in corrections.items():
         if not correction.get("source"):
             raise ValueError(f"corrections.toml: {name} has no source")
-        if (
-            strangers := correction.keys()
-            - {"source"}
-            - checks.get(name, {"parameters": {}})["parameters"].keys()
-        ):
+        params = {param for _, param, _ in signatures.get(name, {}).get("params") or ()}
+        if strangers := correction.keys() - {"source"} - params:
             raise ValueError(f"corrections.toml: {name} has no parameter {', '.join(sorted(strangers))}")
     found = {}
     for name, check in checks.items():
@@ -120,7 +119,27 @@ def row_of(check: dict[str, Any], correction: dict[str, Any], kinds: dict[str, s
     beyond = {param: beyond_page(check["parameters"].get(param, {}), GENERATIONS[0]) for param in parameters}
     unconfirmed = {param: " ".join(more) for param, more in beyond.items() if more}
     evidence = "incomplete" if check.get("incomplete") else EVIDENCE[check["evidence"]]
-    return Row(parameters, pairs, common, evidence, unconfirmed)
+    return Row(parameters, pairs, common, numbers(check, correction), evidence, unconfirmed)
+
+
+def numbers(check: dict[str, Any], correction: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """What is taken of the attributes that are limited."""
+    derived = {
+        param: {
+            each: on(said, each) or ANY_NUMBER if isinstance(said, dict) else said for each in GENERATIONS
+        }
+        for param, said in check.get("attributes", {}).items()
+    }
+    read = {
+        param: dict.fromkeys(GENERATIONS, said["numbers"])
+        for param, said in correction.items()
+        if param != "source" and "numbers" in said
+    }
+    return {
+        param: said
+        for param, said in sorted((derived | read).items())
+        if any(one != ANY_NUMBER for one in said.values())
+    }
 
 
 def all_of(limits: dict[str, Limit]) -> set[str]:

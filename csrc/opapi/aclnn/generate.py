@@ -129,7 +129,7 @@ def check_table(rows: dict[str, Row]) -> str:
     """The rows as C++."""
     lines = [
         "// Generated from checks.json and corrections.toml; do not edit.",
-        '#include "opapi/aclnn/check.h"',
+        '#include "opapi/aclnn/ranges.h"',
         "",
         '#include "aclnn.h"',
         "",
@@ -146,6 +146,17 @@ def check_table(rows: dict[str, Row]) -> str:
             f"constinit const Taken kTaken_{name}[kGenerations][{len(row.parameters)}] = "
             f"{{{', '.join(f'{{{column}}}' for column in columns)}}};"
         )
+    for name, row in rows.items():
+        if not row.numbers:
+            continue
+        columns = (
+            ", ".join(number(param, said[generation]) for param, said in row.numbers.items())
+            for generation in GENERATIONS
+        )
+        lines.append(
+            f"constinit const Number kNumbers_{name}[kGenerations][{len(row.numbers)}] = "
+            f"{{{', '.join(f'{{{column}}}' for column in columns)}}};"
+        )
     return "\n".join([*lines, "}  // namespace vnpu::opapi", ""])
 
 
@@ -159,6 +170,25 @@ def taken(limit: Limit) -> str:
     return f"{{{dtypes}, {NO_LIMIT if limit.max_rank is None else limit.max_rank}}}"
 
 
+def number(param: str, said: str) -> str:
+    """What one generation takes of an attribute, as C++; `said` as in check_rows.Row."""
+    ranges, words = [], []
+    for one in said.split():
+        low, apart, high = one.partition("..")
+        high = high if apart else low
+        above, below = low.endswith("<"), high.startswith("<")
+        low, high = low.removesuffix("<"), high.removeprefix("<")
+        ranges.append(
+            f"{{{low or '-kNoEnd'}, {high or 'kNoEnd'}, {str(above).lower()}, {str(below).lower()}}}"
+        )
+        ends = [f"{'>' if above else '>='} {low}"] * bool(low) + [f"{'<' if below else '<='} {high}"] * bool(
+            high
+        )
+        closed = apart and low and high and not above and not below
+        words.append(low if not apart else f"{low} to {high}" if closed else " and ".join(ends))
+    return f'{{"{param}", "{", ".join(words)}", {{{", ".join(ranges)}}}}}'
+
+
 def checks(name: str, row: Row | None) -> str:
     """The statements of the first phase that look at the row."""
     if row is None:
@@ -166,6 +196,8 @@ def checks(name: str, row: Row | None) -> str:
     said = []
     if row.parameters:
         said.append(f"taken(kTaken_{name}[generation()], {', '.join(row.parameters)})")
+    if row.numbers:
+        said.append(f"numbers(kNumbers_{name}[generation()], {', '.join(row.numbers)})")
     said += [f"equal_dtypes({a}, {b})" for a, b in row.same]
     said += [f"promotable({a}, {b})" for a, b in row.promotable]
     return "; ".join(said) or "(void)0"
@@ -178,11 +210,16 @@ def header(
 ) -> str:
     lines = ["// Generated from signatures.json; do not edit.", "#pragma once", ""]
     # The table itself is a source of its own, so that a change of it compiles one file.
-    lines += ['#include "opapi/aclnn/check.h"', "", "namespace vnpu::opapi {"]
+    lines += ['#include "opapi/aclnn/ranges.h"', "", "namespace vnpu::opapi {"]
     lines += [
         f"extern const Taken kTaken_{name}[kGenerations][{len(row.parameters)}];"
         for name, row in rows.items()
         if row.parameters
+    ]
+    lines += [
+        f"extern const Number kNumbers_{name}[kGenerations][{len(row.numbers)}];"
+        for name, row in rows.items()
+        if row.numbers
     ]
     lines.append("}  // namespace vnpu::opapi")
     for name, row in signatures.items():

@@ -21,6 +21,7 @@
 #include "device/stream.h"
 #include "opapi/aclnn/check.h"
 #include "opapi/aclnn/dump.h"
+#include "opapi/aclnn/ranges.h"
 #include "opapi/aclnn/result_layout.h"
 #include "opapi/aclnn/tensor.h"
 

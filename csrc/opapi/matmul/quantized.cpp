@@ -130,6 +130,8 @@ void check_weight(const Operand &x, const Operand &weight, const Operand &scale,
     if (group < 0 || (group > 0 && group >= x.size(1)))
         fail(FaultKind::InvalidArgument, "parameter antiquantGroupSize is {}, allowed are 0 and less than {}", group,
              x.size(1));
+    // ops-nn: aclnn_weight_quant_batch_matmul_v2.cpp
+    on_chip(group % 32 == 0, "parameter antiquantGroupSize is {}, allowed are 0 and multiples of 32", group);
     const int64_t groups = group > 0 ? (x.size(1) + group - 1) / group : 1;
     for (const Operand *parameter : {&scale, &offset}) {
         if (!parameter->defined()) continue;

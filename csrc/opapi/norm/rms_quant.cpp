@@ -15,7 +15,7 @@ void narrows(const Operand &y, const Operand &x) {
              "size as int32",
              y.parameter(), describe(y), x.parameter(), describe(x));
 }
-Range range_of(const at::Tensor &y) { return packed(y) ? Range{-8, 7} : range(y.scalar_type()); }
+Bounds range_of(const at::Tensor &y) { return packed(y) ? Bounds{-8, 7} : range(y.scalar_type()); }
 void store(at::Tensor &y, const at::Tensor &value) { packed(y) ? pack_int4(y, value) : saturate(y, value); }
 
 void check(const Operand &x, const Operand &gamma, const Operand &beta,

@@ -109,7 +109,7 @@ void rotate_quant(const at::Tensor &x, const at::Tensor &rotation, at::Tensor &y
     const at::Tensor pieces = widened(x).reshape({-1, rotation.size(0)});
     at::Tensor value = at::matmul(pieces, widened(rotation)).to(x.scalar_type()).to(at::kFloat).view(x.sizes());
     if (value.numel() == 0) return;
-    const Range reach = y.scalar_type() == at::kInt ? Range{-8, 7} : range(at::kChar);
+    const Bounds reach = y.scalar_type() == at::kInt ? Bounds{-8, 7} : range(at::kChar);
     scale.copy_(dynamic(value, {-1}, reach, true).scale.view(-1));
     store(y, value);
 }

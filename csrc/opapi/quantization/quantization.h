@@ -9,12 +9,12 @@
 
 namespace vnpu::opapi::quantization {
 
-struct Range {
+struct Bounds {
     double low, high;
 };
 
 // Of an integer dtype that a quantised tensor has.
-inline Range range(at::ScalarType dtype) {
+inline Bounds range(at::ScalarType dtype) {
     if (dtype == at::kByte) return {0, 255};
     if (dtype == at::kInt) return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
     return {-128, 127};
@@ -22,7 +22,7 @@ inline Range range(at::ScalarType dtype) {
 
 // Rounded half to even and saturated. In double: int32's ends are no floats.
 inline void saturate(at::Tensor &out, const at::Tensor &value) {
-    const Range allowed = range(out.scalar_type());
+    const Bounds allowed = range(out.scalar_type());
     out.copy_(at::round(value.to(at::kDouble)).nan_to_num_(0).clamp_(allowed.low, allowed.high));
 }
 
@@ -31,7 +31,7 @@ inline void saturate(at::Tensor &out, const at::Tensor &value) {
 struct Dynamic {
     at::Tensor scale, offset;  // dims kept; offset undefined when symmetric
 };
-inline Dynamic dynamic(at::Tensor &value, at::IntArrayRef dims, Range allowed, bool symmetric) {
+inline Dynamic dynamic(at::Tensor &value, at::IntArrayRef dims, Bounds allowed, bool symmetric) {
     Dynamic result;
     if (symmetric) {
         result.scale = at::amax(value.abs(), dims, true) / allowed.high;

@@ -61,8 +61,32 @@ def only(name: str, given: Mapping[str, Any]) -> list[Any]:
             arguments.append([given[each]] if "List" in of else given[each])
         else:
             empty = [1.0] if of == "const aclScalarList*" else None
-            arguments.append(empty if "*" in of else torch.float32 if of == "aclDataType" else 0)
+            number = a_number(name, each) if "*" not in of else empty
+            arguments.append(torch.float32 if of == "aclDataType" else number)
     return arguments
+
+
+@functools.cache
+def a_number(name: str, parameter: str) -> float:
+    """One that every chip takes, where all are limited; 0 where none is."""
+    said = ROWS[name].numbers.get(parameter, {}) if name in ROWS else {}
+    ranges = [each for each in said.values() if each != check_rows.ANY_NUMBER]
+    candidates = [number for each in ranges for number in ends(each)[0]]
+    return next((n for n in candidates if all(holds(each, n) for each in ranges)), 0)
+
+
+def holds(said: str, number: float) -> bool:
+    """Whether a number is in one of the ranges."""
+    for one in said.split():
+        low, apart, high = one.partition("..")
+        high = high if apart else low
+        above = low.endswith("<"), high.startswith("<")
+        least, most = float(low.strip("<") or "-inf"), float(high.strip("<") or "inf")
+        if (least < number if above[0] else least <= number) and (
+            number < most if above[1] else number <= most
+        ):
+            return True
+    return False
 
 
 @functools.cache
@@ -97,6 +121,7 @@ def differences(generation: str, rows: Mapping[str, check_rows.Row] = ROWS) -> l
             *ranks(name, row, generation),
             *pairs(name, row, generation, device),
             *without_common_dtype(name, row, generation, device),
+            *numbers(name, row, generation),
         )
     ]
 
@@ -136,6 +161,30 @@ def others(
         if "aclTensor" in kind and each != parameter and words:
             given[each] = device[words[0]]
     return given
+
+
+def ends(said: str) -> tuple[list[float], list[float]]:
+    """Numbers at the ends of such ranges, and numbers beside them: "0..2 27" or "0<..1"."""
+    taken: list[float] = []
+    beside: list[float] = []
+    for one in said.split():
+        low, apart, high = one.partition("..")
+        high = high if apart else low
+        for end, open_end, outwards in ((low, low.endswith("<"), -1), (high, high.startswith("<"), 1)):
+            if end:
+                number = int(end.strip("<"))
+                taken.append(number - outwards if open_end else number)
+                beside.append(number if open_end else number + outwards)
+    return taken, [number for number in beside if number not in taken]
+
+
+def numbers(name: str, row: check_rows.Row, generation: str) -> Iterator[str]:
+    for parameter, said in row.numbers.items():
+        taken, beside = ends(said[generation])
+        for number in (*taken, *beside):
+            answer = ask(name, **{parameter: number})
+            if (f"parameter {parameter} is {number}," in answer) == (number in taken):
+                yield f"{name} {parameter} {number}: {'refused' if number in taken else 'accepted'}"
 
 
 def ranks(name: str, row: check_rows.Row, generation: str) -> Iterator[str]:

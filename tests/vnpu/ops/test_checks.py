@@ -115,6 +115,7 @@ def test_a_wrong_row_is_noticed() -> None:
         ),
         "aclnnAdd": add._replace(parameters={}, same=[("self", "other")]),
         "aclnnFloor": ROWS["aclnnFloor"]._replace(promotable=[("self", "out")]),
+        "aclnnMv": ROWS["aclnnMv"]._replace(numbers={"cubeMathType": {"910B": "-2..3"}}),
     }
     wrong = differences("910B", planted)
     assert [each.partition(":")[0] for each in wrong] == [
@@ -122,6 +123,8 @@ def test_a_wrong_row_is_noticed() -> None:
         "aclnnExp self rank 8",
         "aclnnAdd self other",
         "aclnnFloor self out",
+        "aclnnMv cubeMathType -2",
+        "aclnnMv cubeMathType 4",
     ]
 
 

@@ -101,16 +101,16 @@ def test_packed_int4_is_refused(x1: torch.dtype, x2: torch.dtype, transpose: boo
 
 
 @pytest.mark.parametrize("name", ["aclnnWeightQuantBatchMatmulV2", "aclnnWeightQuantBatchMatmulV3"])
-@pytest.mark.parametrize("group", [0, 4])
+@pytest.mark.parametrize("group", [0, 32])
 def test_int8_weights(name: str, group: int) -> None:
-    x, weight = random(3, 10).half(), bytes_of(10, 6)
+    x, weight = random(3, 70).half(), bytes_of(70, 6)
     groups = 3 if group else 1
     scale, offset = (
         random(groups, 6, low=0.01, high=0.1).half(),
         random(groups, 6, low=-9, high=9, seed=1).half(),
     )
     bias = random(6, seed=2).half()
-    spread = (lambda t: t.repeat_interleave(group, 0)[:10]) if group else (lambda t: t)
+    spread = (lambda t: t.repeat_interleave(group, 0)[:70]) if group else (lambda t: t)
     real = (weight.double() + spread(offset.double())) * spread(scale.double())
     out = torch.empty(3, 6, dtype=torch.float16, device="npu")
     extra = (1,) if name.endswith("V3") else ()
@@ -130,6 +130,21 @@ def test_int8_weights(name: str, group: int) -> None:
     )
     expected = ((x.double() @ real + bias.double()) * 2 + 1).clamp(-128, 127)
     assert bool(((integers.cpu().double() - expected).abs() <= 0.502).all())
+
+
+@pytest.mark.parametrize("name", ["aclnnWeightQuantBatchMatmulV2", "aclnnWeightQuantBatchMatmulV3"])
+@pytest.mark.parametrize(
+    ("group", "taken"), [(64, True), (48, False), (16, False), (-32, False), (96, False)]
+)
+def test_groups_are_multiples_of_32_and_smaller_than_the_product(name: str, group: int, taken: bool) -> None:
+    extra = (1,) if name.endswith("V3") else ()
+    shapes = ((3, 96), (96, 6), (2, 6))
+    x, weight, scale = (torch.ones(*shape, dtype=torch.float16, device="npu") for shape in shapes)
+    out = torch.empty(3, 6, dtype=torch.float16, device="npu")
+    given = (x, weight.to(torch.int8), scale, *[None] * 4, group, *extra, out)
+    status, message = first_phase(name, *given)
+    assert (status == 0) == taken, message
+    assert taken or f"antiquantGroupSize is {group}," in message
 
 
 def test_int8_weights_of_torch_npu() -> None:

@@ -93,7 +93,7 @@ def test_complex_samples_and_parts_apart() -> None:
     ("changes", "message"),
     [
         ({"points": 41}, "parameter nFft is 41, allowed are 1 to 40"),
-        ({"hop": 0}, "parameter hopLength is 0, allowed is > 0"),
+        ({"hop": 0}, "parameter hopLength is 0, allowed is >= 1"),
         ({"length": 17}, "parameter winLength is 17, allowed are 1 to 16"),
         ({"window": torch.ones(15)}, "parameter windowOptional has shape"),
         ({"window": torch.ones(16, dtype=torch.float64)}, "the dtype of windowOptional"),
