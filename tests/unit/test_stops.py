@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchport.analyze import analyze_tree
-from torchport.convert import convert_source
+from torchport.convert import convert_source, preview_tree
 from torchport.findings import Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.rules.stops import stop_rules
@@ -77,9 +77,22 @@ def test_what_is_not_seen_is_not_said(tmp_path: Path, text: str) -> None:
     assert found(tmp_path, text) == []
 
 
-def test_convert_does_not_report_them() -> None:
-    text = "import torch\ny = x.cuda().double() @ x.double()\nm = torch.compile(m)\n"
-    assert not [one for one in convert_source(text.encode(), "a.py").findings if one.code.startswith("TP7")]
+def test_convert_leaves_what_works_without_a_word(tmp_path: Path) -> None:
+    text = (
+        "import torch\nx = torch.ones(2).cuda()\ny = x.float() @ x\nm = torch.compile(m, backend='eager')\n"
+    )
+    (tmp_path / "a.py").write_text(text)
+    assert [one.code for one in preview_tree(tmp_path).findings] == ["TP001", "TP120"]
+
+
+def test_convert_reports_what_stops(tmp_path: Path) -> None:
+    """Also where no file names CUDA; what runs on the CPU, or another torch has, is only analyze's to say."""
+    (tmp_path / "a.py").write_text("import torch\nm = torch.compile(torch.nn.LSTM(2, 2, 2, dropout=0.5))\n")
+    (tmp_path / "b.py").write_text("import torch\ny = torch.sparse.mm(a, b)\nu = torch.linalg.eigh(x)\n")
+    result = preview_tree(tmp_path)
+    assert sorted(one.code for one in result.findings) == ["TP702", "TP723", "TP724"]
+    assert result.data["summary"]["decisions"] == 2 and result.data["summary"]["blockers"] == 1
+    assert "TP701" in {one.code for one in analyze_tree(tmp_path).findings}
 
 
 def test_memory_formats_in_both_styles() -> None:

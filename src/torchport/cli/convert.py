@@ -14,7 +14,8 @@ examples:
   torchport convert -i project/ -o out/ -v 2.8.0 distributed -m train.py -t net
                                                  as other Ascend tools are called: writes out/project_msft_multi
 
-Only what is proven to be torch is rewritten. What is not becomes a finding, with what to do about it. Nothing of the
+Only what is proven to be torch is rewritten. What is not becomes a finding, with what to do about it; so does what
+torch_npu refuses or computes otherwise although nothing in it names CUDA (TP702, TP721 to TP731). Nothing of the
 project is imported or run. `[tool.torchport]` in its pyproject.toml leaves out codes and paths (`torchport check -h`).
 An output folder is written again, but never over what somebody has changed there since (--force does). The exit code
 is 1 where a finding needs a decision or blocks the port.

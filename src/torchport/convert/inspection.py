@@ -135,7 +135,7 @@ def inspect_with(
     if len(data) > LARGEST:
         return ()
     try:
-        module = Module(path, data, project)
+        module = parsed(path, data, project)
         found = [finding for finding in check(module) if not _is_ignored(module, finding, ignore)]
         return _in_order(_without_overlaps(found))
     except (SourceError, RecursionError, MemoryError):

@@ -25,7 +25,8 @@ class Extras:
     """What is done to a project before it is converted for the NPU.
 
     `main` is the file, named as in findings, that is to run on several devices, `model` the variable of its model;
-    `custom` are the user's own rules. `support` reports what torch_npu computes on the CPU, refuses or does not have.
+    `custom` are the user's own rules. What torch_npu refuses is always reported; `support` reports what it computes on
+    the CPU or does not have as well.
     `ignore` are codes of findings that are neither reported nor acted on, in the conversion itself too. `asked_for` is
     a file that the user has named: that it cannot be parsed is said even where it does not name CUDA. `assume_modules`
     takes what unknown libraries make for tensors and modules of torch where its method cuda is called.
@@ -45,6 +46,9 @@ class Extras:
             yield self.custom.check
         if self.support and torch_support.NAMES_TORCH.search(data):
             yield torch_support.check
+        elif torch_support.NAMES_TORCH.search(data) and torch_support.refused_words().search(data):
+            yield torch_support.refused
+        if stops.words().search(data):
             yield stops.check
         if path == self.main:
             yield self._distribute

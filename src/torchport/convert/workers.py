@@ -80,18 +80,12 @@ def convert_file(
         return Converted(
             path, name, "", (about_file("TP900", name, f"the file cannot be read: {error.strerror}"),)
         )
-    if extras is None:
-        conversion = convert_source(data, name, style, project)
-    else:
-        conversion = convert_in_stages(
-            data,
-            name,
-            extras,
-            project,
-            lambda data: convert_source(data, name, style, project, extras.ignore),
-        )
-        if extras.asked_for and not conversion.findings:
-            conversion = dataclasses.replace(conversion, findings=unreadable(data, name))
+    extras = extras or Extras()
+    conversion = convert_in_stages(
+        data, name, extras, project, lambda data: convert_source(data, name, style, project, extras.ignore)
+    )
+    if extras.asked_for and not conversion.findings:
+        conversion = dataclasses.replace(conversion, findings=unreadable(data, name))
     done = Converted(
         path,
         name,

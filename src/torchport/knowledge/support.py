@@ -51,6 +51,11 @@ class Api:
         return self.dtypes.get("float32") or next(iter(self.dtypes.values()))
 
     @property
+    def is_refused(self) -> bool:
+        """Whether no dtype is computed on the NPU, and most users' is not computed at all."""
+        return self.how is How.REFUSED and How.NATIVE not in self.dtypes.values()
+
+    @property
     def on_cpu(self) -> tuple[str, ...]:
         """Those of its operators that the CPU computes."""
         return tuple(name for name in self.operators if judge(name).how is How.FALLBACK)
@@ -86,6 +91,13 @@ def find(name: str) -> Api | None:
             dtypes = {dtype: how for how in How for dtype in row.get(how.value, ())}
             return Api(candidate, dtypes, tuple(row["operators"]))
     return None
+
+
+@functools.cache
+def refused() -> frozenset[str]:
+    """The names of which no dtype that was tried is taken, by either way."""
+    found = {name: find(name) for name in (*_data()["apis"], *_data()["aliases"])}
+    return frozenset(name for name, api in found.items() if api is not None and api.is_refused)
 
 
 @functools.cache

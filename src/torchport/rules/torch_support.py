@@ -1,12 +1,14 @@
 """TP701 to TP703: functions and modules of torch that torch_npu computes on the CPU or refuses, and unknown names.
 
-Reported by `analyze`, not by `convert`: nothing here has a fix. Only names that are proven to be torch's count, and
-only what was measured (`knowledge.support`); a method that runs on whatever a variable holds is nothing to report.
+Nothing here has a fix; `convert` reports what is refused alone, `analyze` all of it. Only names that are proven to be
+torch's count, and only what was measured (`knowledge.support`); a method that runs on whatever a variable holds is
+nothing to report.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -30,7 +32,7 @@ def check(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
         found = support.find(name)
         if found is not None and found.how is How.FALLBACK:
             yield _on_cpu(module, node, name, found.on_cpu)
-        elif found is not None and found.how is How.REFUSED and How.NATIVE not in found.dtypes.values():
+        elif found is not None and found.is_refused:
             yield REFUSED.finding(
                 module, node, f"{name} is refused by torch_npu {support.versions()[1]}", hint=_REFUSED
             )
@@ -38,6 +40,18 @@ def check(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
             support.exists(name) is False and name.split(".")[-1] not in guarded
         ):
             yield _unknown(module, node, name)
+
+
+def refused(module: Module) -> Iterator[Finding]:
+    """The findings on what torch_npu does not compute at all, which a converted script stops at."""
+    return (finding for finding in check(module) if finding.code == REFUSED.code)
+
+
+@functools.cache
+def refused_words() -> re.Pattern[bytes]:
+    """A file in which this finds nothing has nothing for `refused`."""
+    last = sorted({name.rpartition(".")[2] for name in support.refused()})
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, last))})\b".encode())
 
 
 def _uses(module: Module) -> Iterator[tuple[ast.Attribute | ast.ImportFrom, str]]:
@@ -115,7 +129,7 @@ ON_CPU = _rule(
 )
 REFUSED = _rule(
     "TP702",
-    "torch_npu refuses it (analyze)",
+    "torch_npu refuses it",
     Severity.ERROR,
     "Neither a kernel for the NPU nor the fallback to the CPU takes it.",
     ("import torch\nx = torch.sparse.sampled_addmm(a, b, c)\n",),

@@ -9,6 +9,8 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
+WORDS = b"CUDAGraph|NPUGraph"
+
 _GRAPHS = frozenset(
     {"torch.cuda.CUDAGraph", "torch.cuda.graphs.CUDAGraph", "torch.npu.NPUGraph", "torch_npu.npu.NPUGraph"}
 )
@@ -30,7 +32,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 RULE = Rule(
     code="TP730",
-    title="methods of captured graphs (analyze)",
+    title="methods of captured graphs",
     safety=Safety.REPORT,
     severity=Severity.ERROR,
     why="torch_npu 2.13.0's NPUGraph captures, replays, resets and dumps; it cannot be kept and instantiated later.",

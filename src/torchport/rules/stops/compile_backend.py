@@ -9,6 +9,8 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
+WORDS = rb"\bcompile\b|_dynamo"
+
 _COMPILE = frozenset({"torch.compile", "torch._dynamo.optimize"})
 # Those that run on torch_npu 2.13.0, and its own, of which torchair brings the compiler.
 _RUN = frozenset(
@@ -63,7 +65,7 @@ def _backend(call: ast.Call | None) -> str | None:
 
 RULE = Rule(
     code="TP723",
-    title="backends of torch.compile (analyze)",
+    title="backends of torch.compile",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
     why="inductor writes Triton, which is there for an NPU as triton-ascend; without it compiling ends with an "

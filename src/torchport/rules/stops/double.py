@@ -10,6 +10,8 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import DTYPES, seen
 from torchport.source.module import Module
 
+WORDS = b"double|float64"
+
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every cast to float64 of what is seen to be on a device."""
@@ -42,7 +44,7 @@ def _casts(module: Module, call: ast.Call) -> bool:
 
 RULE = Rule(
     code="TP731",
-    title="float64 that is float32 (analyze)",
+    title="float64 that is float32",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
     why="x.double() and x.to(torch.float64) of a tensor on an NPU give float32 with torch_npu 2.13.0, which warns once "

@@ -12,6 +12,8 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import DTYPES, seen
 from torchport.source.module import Module
 
+WORDS = b"[dD]ouble|float64|complex|cfloat|polar"
+
 _DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 _DOUBLE = frozenset({"torch.float64", "torch.double", "torch.DoubleTensor"})
 _PRODUCT = "torch.matmul"  # what @ and, mostly, einsum come to
@@ -74,7 +76,7 @@ def _is_double(module: Module, node: ast.expr) -> bool:
 
 RULE = Rule(
     code="TP722",
-    title="dtypes that an operator is refused in (analyze)",
+    title="dtypes that an operator is refused in",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
     why="CANN has matrix products, convolutions and normalisation in float32, float16 and bfloat16 alone: in float64 "

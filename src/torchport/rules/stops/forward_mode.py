@@ -9,6 +9,8 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
+WORDS = b"hessian|jvp|jacfwd|linearize"
+
 _SPACES = ("torch.func.", "functorch.", "torch._functorch.eager_transforms.")
 _HESSIAN = frozenset(f"{space}hessian" for space in _SPACES)
 _FORWARD = frozenset(f"{space}{name}" for space in _SPACES for name in ("jvp", "jacfwd", "linearize"))
@@ -38,7 +40,7 @@ def _is_reverse(module: Module, node: ast.expr) -> bool:
 
 RULE = Rule(
     code="TP728",
-    title="derivatives forward over reverse (analyze)",
+    title="derivatives forward over reverse",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
     why="The backward of torch_npu 2.13.0's matmul and linear has no forward derivative: where an operand of a product "

@@ -10,6 +10,8 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword, keyword_is
 from torchport.source.module import Module
 
+WORDS = b"nested|Transformer"
+
 _MAKES = frozenset({"torch.nested.nested_tensor", "torch.nested.as_nested_tensor"})
 _ENCODERS = frozenset({"torch.nn.TransformerEncoder", "torch.nn.Transformer"})
 _LAYERS = frozenset({"torch.nn.TransformerEncoderLayer", "torch.nn.Transformer"})
@@ -43,7 +45,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 RULE = Rule(
     code="TP725",
-    title="nested tensors (analyze)",
+    title="nested tensors",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
     why="A nested tensor with strides can be made, unbound and padded on an NPU; moving it there, arithmetic and "

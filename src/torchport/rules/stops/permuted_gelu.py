@@ -9,6 +9,8 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
+WORDS = b"gelu|GELU"
+
 _GELU = "torch.nn.functional.gelu"
 _MODULE = "torch.nn.GELU"
 _LAST = (0, 3, 1, 2)
@@ -49,7 +51,7 @@ def _permutes(node: ast.expr) -> bool:
 
 RULE = Rule(
     code="TP727",
-    title="GELU of permuted images (analyze)",
+    title="GELU of permuted images",
     safety=Safety.REPORT,
     severity=Severity.ERROR,
     why="torch_npu 2.13.0 makes the output of GELU in the order of its input, and refuses to make that of "

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.rules.stops.seen_values import seen
 from torchport.source.module import Module
+
+WORDS = b"quantize_per|float8"
 
 _MAKES = frozenset(
     {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.quantize_per_tensor_dynamic"}
 )
+_READS = frozenset({"dequantize", "int_repr"})
 _MOVES = frozenset({"cuda", "npu", "cpu", "to"})
 _FLOAT8 = frozenset(f"torch.float8_{kind}" for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0fnu"))
 
@@ -26,6 +30,14 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 module, call, "torch_npu does not move a quantised tensor between the host and an NPU",
                 hint="Quantise where it is used, or move x.int_repr() with its scale and zero point.",
             )  # fmt: skip
+    for call in module.all(ast.Call) if roots else ():
+        made = module.qualified(call.func) in _MAKES and call.args
+        if made and seen(module, call.args[0]).on_device and not _is_read(module, call):
+            yield RULE.finding(
+                module, call, "what is quantised on an NPU can only be dequantised there",
+                hint="Nothing else takes it, not even print() or copy_(): dequantise it, or use x.int_repr(). A tensor "
+                "of one dimension is not quantised at all.",
+            )  # fmt: skip
     for attribute in module.all(ast.Attribute):
         if module.qualified(attribute) in _FLOAT8:
             yield RULE.finding(
@@ -34,9 +46,18 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _is_read(module: Module, call: ast.Call) -> bool:
+    """Whether what the call makes is dequantised somewhere."""
+    root = module.flow.find(call)
+    return any(
+        attribute.attr in _READS and module.flow.find(attribute.value) == root
+        for attribute in module.all(ast.Attribute)
+    )
+
+
 RULE = Rule(
     code="TP726",
-    title="quantised tensors and float8 (analyze)",
+    title="quantised tensors and float8",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
     why="torch_npu quantises and dequantises on the NPU, but cannot copy what is quantised (`Could not run "

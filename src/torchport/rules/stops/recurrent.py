@@ -10,6 +10,8 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword
 from torchport.source.module import Module
 
+WORDS = b"LSTM|GRU|RNN"
+
 # Positions of the arguments that matter, after the sizes: num_layers, dropout, proj_size. The RNN drops as it should.
 _LAYERS = {
     f"torch.nn.{inner}{name}": name
@@ -67,7 +69,7 @@ def _is(node: ast.expr, value: int) -> bool:
 
 RULE = Rule(
     code="TP724",
-    title="LSTM, GRU and RNN on an NPU (analyze)",
+    title="LSTM, GRU and RNN on an NPU",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
     why="torch_npu 2.13.0 computes an LSTM and a GRU in one operator that knows no dropout between layers: it trains "

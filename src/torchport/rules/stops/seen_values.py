@@ -21,6 +21,8 @@ _MAKES = frozenset(
     for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "eye", "tensor", "arange", "linspace",
                  "as_tensor", "from_numpy")
 )  # fmt: skip
+# Functions that make complex numbers of real ones, on the device of these.
+_COMPLEX = frozenset({"torch.complex", "torch.polar", "torch.view_as_complex"})
 _KEEPS = frozenset(
     {"t", "transpose", "permute", "view", "reshape", "contiguous", "detach", "clone", "requires_grad_", "unsqueeze",
      "squeeze", "flatten", "mul", "add", "sub", "div"}
@@ -47,6 +49,8 @@ def seen(module: Module, node: ast.expr, depth: int = _DEPTH) -> Seen:
             given = {word.arg: word.value for word in node.keywords}
             dtype = DTYPES.get(module.qualified(given["dtype"]) or "", "") if "dtype" in given else ""
             return Seen(dtype, "device" in given and not _is_cpu(given["device"]))
+        case ast.Call(args=[first, *_]) if module.qualified(node.func) in _COMPLEX:
+            return Seen("complex64", seen(module, first, depth - 1).on_device)
         case ast.Attribute(attr="T" | "mT" | "H" | "mH", value=owner):
             return seen(module, owner, depth - 1)
         case ast.Name():
@@ -57,6 +61,28 @@ def seen(module: Module, node: ast.expr, depth: int = _DEPTH) -> Seen:
             return found.pop() if len(found) == 1 else Seen()
         case _:
             return Seen()
+
+
+def made_on_cpu(module: Module, node: ast.expr, depth: int = _DEPTH) -> bool:
+    """Whether the value is seen to be made on the CPU, as long as no other device is the default, and not moved."""
+    if depth == 0:
+        return False
+    match node:
+        case ast.Call() if module.qualified(node.func) in _MAKES:
+            return all(word.arg not in (None, "device") for word in node.keywords)
+        case ast.Call(func=ast.Attribute(attr=method, value=owner)) if module.qualified(node.func) is None:
+            keeps = method in _KEEPS or method in _CASTS or method in _OTHER_CASTS - {"type_as"}
+            formats = (
+                method == "to" and not node.args and {word.arg for word in node.keywords} == {"memory_format"}
+            )
+            return (keeps or formats) and made_on_cpu(module, owner, depth - 1)
+        case ast.Name():
+            values = [one.value for one in module.names.bindings(node)]
+            return bool(values) and all(
+                one is not None and made_on_cpu(module, one, depth - 1) for one in values
+            )
+        case _:
+            return False
 
 
 def _of_method(module: Module, call: ast.Call, method: str, before: Seen) -> Seen:

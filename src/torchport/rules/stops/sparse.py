@@ -9,6 +9,8 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
+WORDS = b"[sS]parse"
+
 # torch.sparse.mm and sampled_addmm are TP702's: they were measured.
 _REFUSED = frozenset(
     f"torch.sparse.{name}" for name in ("addmm", "softmax", "log_softmax", "to_sparse_semi_structured")
@@ -77,7 +79,7 @@ def is_sparse(module: Module, node: ast.expr, depth: int = 4) -> bool:
 
 RULE = Rule(
     code="TP721",
-    title="products of sparse tensors (analyze)",
+    title="products of sparse tensors",
     safety=Safety.REPORT,
     severity=Severity.ERROR,
     why="torch_npu makes, moves, adds and coalesces sparse tensors, but has no product with one, no softmax of one and "

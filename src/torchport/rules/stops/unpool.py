@@ -10,6 +10,8 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword_is
 from torchport.source.module import Module
 
+WORDS = b"[uU]npool"
+
 _UNPOOLS = frozenset(
     name
     for size in (1, 2)
@@ -46,7 +48,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 RULE = Rule(
     code="TP729",
-    title="unpooling with the NPU's indices (analyze)",
+    title="unpooling with the NPU's indices",
     safety=Safety.REPORT,
     severity=Severity.ERROR,
     why="torch_npu 2.13.0 gives a mask of its own instead of indices from max_pool2d(return_indices=True), which "
