@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import Rule, Style
+from torchport.rules.stops.seen_values import made_on_cpu
 from torchport.source.module import Module
 
 FORMATS = frozenset({"torch.channels_last", "torch.channels_last_3d"})
@@ -16,6 +17,9 @@ _TAKES_ANY = frozenset(
      "resize_", "is_contiguous", "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"}
 )  # fmt: skip
 _CONTIGUOUS = "contiguous_format"
+# What makes tensors on another device than the CPU although a call names none; `with torch.device(...)` does as well.
+_DEFAULT_DEVICE = frozenset({"torch.set_default_device", "torch.set_default_tensor_type", "torch.device"})
+_MOVES = frozenset({"cuda", "npu", "to"})
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
@@ -26,6 +30,12 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     for node in nodes:
         name = module.qualified(node) if isinstance(node.ctx, ast.Load) else None
         if name not in FORMATS or _is_harmless(module, node):
+            continue
+        if _is_on_host(module, node):
+            yield RULE.finding(
+                module, node, f"{name} stays: nothing moves this tensor from the CPU, which has the order",
+                safety=Safety.REPORT,
+            )  # fmt: skip
             continue
         direct = isinstance(module.parent(node), ast.keyword)
         yield RULE.finding(
@@ -48,6 +58,25 @@ def _is_harmless(module: Module, node: ast.expr) -> bool:
         return False
     last = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
     return last in _TAKES_ANY
+
+
+def _is_on_host(module: Module, node: ast.expr) -> bool:
+    """Whether the tensor that gets the format is seen to be made on the CPU, and not to leave it by its own name."""
+    above = module.parent(node)
+    call = module.parent(above) if isinstance(above, ast.keyword) else above
+    if not isinstance(call, ast.Call) or any(
+        module.qualified(other.func) in _DEFAULT_DEVICE for other in module.all(ast.Call)
+    ):
+        return False
+    if not made_on_cpu(module, call):
+        return False
+    root = module.flow.find(call)
+    return not any(
+        isinstance(other.func, ast.Attribute)
+        and other.func.attr in _MOVES
+        and module.flow.find(other.func.value) == root
+        for other in module.all(ast.Call)
+    )
 
 
 def _edit(module: Module, node: ast.Attribute | ast.Name, style: Style) -> Edit | None:
@@ -90,6 +119,7 @@ RULE = Rule(
         "import torch\nif fmt == torch.channels_last:\n    pass\n",
         "import torch\nif fmt in (torch.channels_last, torch.channels_last_3d):\n    pass\n",
         "import torch\nx = x.to(memory_format=torch.preserve_format)  # channels_last\n",
+        "import torch\nx = torch.randn(1, 3, 4, 4).to(memory_format=torch.channels_last)\n",
         "channels_last = 1\nuse(memory_format=channels_last)\n",
     ),
 )  # fmt: skip
