@@ -84,6 +84,13 @@ class Joined:
 
     def __init__(self, surveys: Iterable[Survey]) -> None:
         self._surveys = {one.path: one for one in surveys}
+        self._uniform = {
+            key[1:]
+            for one in self._surveys.values()
+            for group in one.groups
+            for key in group.keys
+            if key[0] == "uniform"
+        }
         self._same = Equivalence()
         for one in self._surveys.values():
             for group in one.groups:
@@ -145,14 +152,16 @@ class Joined:
             kind, path, word, *rest = key
             one = self._surveys.get(str(path))
             if one is None:
-                return key
+                break
             if word in one.aliases:
                 key = (kind, *one.aliases[str(word)], *rest)
             elif word not in one.names and one.stars:
                 star = next((star for star in one.stars if self._provides(star, str(word))), one.stars[0])
                 key = (kind, star, word, *rest)
             else:
-                return key
+                break
+        if key[0] == "item" and key[1:-1] in self._uniform:
+            return ("elements", *key[1:-1])
         return key
 
     def _provides(self, path: str, word: str) -> bool:

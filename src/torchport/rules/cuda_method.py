@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
@@ -15,6 +15,7 @@ from torchport.rules.roles import Roles
 from torchport.source.calls import keyword
 from torchport.source.module import Module
 
+_ASK = frozenset({"builtins.hasattr", "builtins.getattr"})
 _KEYWORDS = {"device", "non_blocking", "memory_format"}
 
 
@@ -22,6 +23,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every call of a method `cuda` that is torch's or may be."""
     receivers = Receivers(module, "cuda")
     roles: Roles | None = None
+    changed: set[Hashable] = set()  # the values of which the method becomes npu
     for attribute in module.all(ast.Attribute):
         above = module.parent(attribute)
         called = isinstance(above, ast.Call) and above.func is attribute
@@ -57,7 +59,21 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 "A class of another file has a method cuda of its own: check that this is a tensor or module."
             )
             finding = dataclasses.replace(finding, safety=Safety.REVIEW, hint=hint)
+        if any(edit.replacement == b"npu" for edit in finding.fix):
+            changed.add(module.flow.find(method.value))
         yield finding
+    yield from _asked(module, changed)
+
+
+def _asked(module: Module, changed: set[Hashable]) -> Iterator[Finding]:
+    """The findings on `hasattr(x, "cuda")` and `getattr(x, "cuda")`, where `x.cuda()` is rewritten."""
+    for call in module.all(ast.Call):
+        if module.qualified(call.func) not in _ASK or len(call.args) < 2:
+            continue
+        who, word = call.args[:2]
+        if isinstance(word, ast.Constant) and word.value == "cuda" and module.flow.find(who) in changed:
+            edits = [module.string_edit(word, "cuda", "npu")]
+            yield RULE.finding(module, call, "the method that is asked for is called npu on the NPU", edits)
 
 
 def _origin(module: Module, node: ast.expr) -> str:
@@ -162,6 +178,8 @@ RULE = Rule(
          "    def f(self, x):\n        return x.cuda() if self.cuda else x\n",
          "class T:\n    def __init__(self, args):\n        self.cuda = args.cuda\n"
          "    def f(self, x):\n        return x.npu() if self.cuda else x\n"),
+        ("def f(x):\n    return x.cuda() if hasattr(x, 'cuda') else x\n",
+         "def f(x):\n    return x.npu() if hasattr(x, 'npu') else x\n"),
         ("xs = [x.cuda() for x in xs]\n", "xs = [x.npu() for x in xs]\n"),
         ("from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().cuda(d)\n",
          "from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().npu(d)\n"),
@@ -184,6 +202,7 @@ RULE = Rule(
         "class Q:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n",
         "class Q:\n    def __init__(self, m):\n        self.cuda = m.cuda\ndef f(x):\n    return x.cuda()\n",
         "if args.cuda:\n    pass\n",
+        "if hasattr(args, 'cuda'):\n    pass\n",
         "x.cuda(1, 2, 3)\n",
         "import unknownlib\nnet = unknownlib.Net().cuda()\n",
         "from unknownlib import Net\nnet = Net()\nnet.cuda()\n",

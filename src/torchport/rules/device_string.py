@@ -118,7 +118,7 @@ def _literals(module: Module) -> Iterator[tuple[Literal, str]]:
         text = constant.value
         if not isinstance(text, str) or not text.startswith("cuda"):
             continue
-        if isinstance(module.parent(constant), ast.Expr | ast.JoinedStr | ast.FormattedValue):
+        if isinstance(module.parent(constant), ast.Expr | ast.JoinedStr):
             continue
         if _WHOLE.fullmatch(text) or (_TEMPLATE.fullmatch(text) and _is_part(module, constant)):
             yield constant, text

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from torchport.findings import Finding, Safety, Severity
+from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.environment import VISIBLE, Variable, order_of, out_of_order, variables
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
@@ -25,7 +25,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         variable = variables().get(text)
         if variable is not None:
-            yield _finding(module, constant, variable, style)
+            edit = module.string_edit(constant, variable.name, variable.npu) if variable.npu else None
+            yield _finding(module, constant, variable, style, edit, _value(module, constant))
         elif _LOOKS_LIKE_ONE.fullmatch(text):
             yield RULE.finding(
                 module, constant, f"{text} looks like a variable of CUDA, and nothing is known about it on the NPU",
@@ -33,7 +34,15 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
     for keyword in module.all(ast.keyword):  # dict(os.environ, CUDA_VISIBLE_DEVICES="0")
-        if keyword.arg is not None and keyword.arg in variables():
+        if keyword.arg is None or keyword.arg not in variables():
+            continue
+        variable = variables()[keyword.arg]
+        if _makes_table(module, keyword) and variable.npu:
+            start, _ = module.text.span(keyword)
+            edit = Edit(start, start + len(keyword.arg), variable.npu.encode())
+            value = keyword.value if isinstance(keyword.value, ast.Constant) else None
+            yield _finding(module, keyword.value, variable, style, edit, value)
+        else:
             yield RULE.finding(
                 module, keyword.value, f"{keyword.arg} is set here for another process",
                 hint=f"On an NPU it is {variables()[keyword.arg].npu or 'not needed'}.",
@@ -41,7 +50,24 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _finding(module: Module, node: ast.Constant, variable: Variable, style: Style) -> Finding:
+def _makes_table(module: Module, keyword: ast.keyword) -> bool:
+    """Whether the keyword is a key: `dict(os.environ, NAME="0")`, `env.update(NAME="0")`."""
+    call = module.parent(keyword)
+    if not isinstance(call, ast.Call):
+        return False
+    updates = isinstance(call.func, ast.Attribute) and call.func.attr == "update"
+    return module.qualified(call.func) == "builtins.dict" or updates
+
+
+def _finding(
+    module: Module,
+    node: ast.expr,
+    variable: Variable,
+    style: Style,
+    edit: Edit | None,
+    value: ast.Constant | None,
+) -> Finding:
+    """What is said of a variable that is named at `node`: `edit` writes the other name, `value` is what it gets."""
     if not variable.npu or variable.npu == variable.name:
         return RULE.finding(
             module, node, f"{variable.name} has no effect on an NPU",
@@ -52,25 +78,24 @@ def _finding(module: Module, node: ast.Constant, variable: Variable, style: Styl
             module, node, f"{variable.name} is {variable.npu} on the NPU", hint=f"Set {variable.npu} beside it.",
             safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
-    constant = _value(module, node)
-    value = None if constant is None else str(constant.value)
     if variable.values:
-        return _with_value(module, node, variable, constant)
-    order = order_of(value) if variable.npu == VISIBLE and value is not None else None
+        return _with_value(module, node, variable, edit, value)
+    text = str(value.value) if value is not None and isinstance(value.value, str) else None
+    order = order_of(text) if variable.npu == VISIBLE and text is not None else None
     note = "" if order else variable.note
     return RULE.finding(
         module,
         node,
         f"{variable.name} is {variable.npu} on the NPU" + (f"; {note}" if note else ""),
-        [module.string_edit(node, variable.name, variable.npu)],
-        hint=out_of_order(value or "") if order is False else "Check the value." if note else "",
+        [edit],
+        hint=out_of_order(text or "") if order is False else "Check the value." if note else "",
         safety=Safety.REVIEW if note else Safety.SAFE,
         severity=Severity.WARNING if note else Severity.INFO,
     )
 
 
 def _with_value(
-    module: Module, node: ast.Constant, variable: Variable, value: ast.Constant | None
+    module: Module, node: ast.expr, variable: Variable, edit: Edit | None, value: ast.Constant | None
 ) -> Finding:
     """A variable whose values are written in another way: it changes together with its value, or stays."""
     new = variable.converted(None if value is None else str(value.value))
@@ -80,10 +105,7 @@ def _with_value(
             module, node, message, hint=f"Set {variable.npu} instead, or drop it.", safety=Safety.REPORT,
             severity=Severity.WARNING,
         )  # fmt: skip
-    edits = [
-        module.string_edit(node, variable.name, variable.npu),
-        module.string_edit(value, str(value.value), new),
-    ]
+    edits = [edit, module.string_edit(value, str(value.value), new)]
     return RULE.finding(module, node, message, edits, hint="Check the value.", safety=Safety.REVIEW)
 
 
@@ -120,6 +142,9 @@ RULE = Rule(
          "import os\nos.environ.setdefault('PYTORCH_NPU_ALLOC_CONF', 'max_split_size_mb:128')\n"),
         ("import os\nos.environ['NCCL_ALGO'] = 'Ring'\nos.environ['NCCL_BUFFSIZE'] = '4194304'\n",
          "import os\nos.environ['HCCL_ALGO'] = 'level0:NA;level1:ring'\nos.environ['HCCL_BUFFSIZE'] = '4'\n"),
+        ("import os\nenv = dict(os.environ, CUDA_VISIBLE_DEVICES='0,1')\nos.environ.update(CUDA_LAUNCH_BLOCKING='1')\n",
+         "import os\nenv = dict(os.environ, ASCEND_RT_VISIBLE_DEVICES='0,1')\n"
+         "os.environ.update(ASCEND_LAUNCH_BLOCKING='1')\n"),
         ("env = {'NCCL_SOCKET_IFNAME': 'eth0'}\n", "env = {'HCCL_SOCKET_IFNAME': 'eth0'}\n"),
     ),
     unchanged=(
@@ -127,6 +152,7 @@ RULE = Rule(
         "import os\nos.environ['NCCL_DEBUG'] = 'INFO'\n",
         "import os\nos.environ['NCCL_ALGO'] = 'Tree'\nos.environ['NCCL_BUFFSIZE'] = '1000'\n",
         "import os\nos.environ['NCCL_BUFFSIZE'] = size\nprint(os.getenv('NCCL_ALGO'))\n",
+        "run_job(CUDA_VISIBLE_DEVICES='0')\n",
         "CUDA_VISIBLE_DEVICES = 3\n",
         "'CUDA_VISIBLE_DEVICES'\n",
         "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0'\n",

@@ -11,10 +11,11 @@ import functools
 import re
 from collections.abc import Hashable, Mapping
 
+from torchport.source.flow import is_command_line
 from torchport.source.module import Module
 
 # Words that stand beside "cuda" where devices or backends are meant.
-_DEVICES = re.compile(
+DEVICE_WORD = re.compile(
     r"(?:cpu|gpu|cuda|mps|xpu|hpu|npu|mlu|musa|mtia|xla|tpu|meta|hip|rocm|vulkan|privateuseone|auto|any|all|none|"
     r"default|native|nccl|gloo|mpi|ucc|hccl|)(?::.*)?",
     re.IGNORECASE,
@@ -80,6 +81,8 @@ class PlainWords:
             return "a text that is shown"
         if _is_exception(name):
             return "the text of an error"
+        if name == "logging.getLogger":
+            return "the name of a logger"
         if name.startswith(_PATHS):
             return "a part of a path"
         if method == "add_argument" and isinstance(node, ast.Constant):
@@ -100,7 +103,7 @@ class PlainWords:
                 targets = outer.targets if isinstance(outer, ast.Assign) else [outer.target]
                 if any(isinstance(one, ast.Name) and one.id in _NAME_LISTS for one in targets):
                     return "a name of this module"
-            if _other_things(above.elts):
+            if not is_command_line(above) and _other_things(above.elts):
                 return "one of several names"
         if isinstance(above, ast.Dict) and node in above.keys:
             if any(self._is_unpacked(above)):
@@ -126,8 +129,8 @@ class PlainWords:
     def _compared(self, node: ast.expr) -> str:
         """A word whose value is one of several things that are no devices, as an option's choices say."""
         words = self._values.get(self._module.flow.find(node), frozenset())
-        others = [word for word in words if not _DEVICES.fullmatch(word)]
-        devices = [word for word in words if _DEVICES.fullmatch(word) and not word.startswith("cuda")]
+        others = [word for word in words if not DEVICE_WORD.fullmatch(word)]
+        devices = [word for word in words if DEVICE_WORD.fullmatch(word) and not word.startswith("cuda")]
         return "one of several names" if others and not devices else ""
 
     @functools.cached_property
@@ -145,7 +148,7 @@ def _other_things(nodes: list[ast.expr]) -> bool:
     if len(words) < len(nodes):
         return False
     others = [word for word in words if not word.startswith("cuda")]
-    return bool(others) and not any(_DEVICES.fullmatch(word) for word in others)
+    return bool(others) and not any(DEVICE_WORD.fullmatch(word) for word in others)
 
 
 def _is_exception(name: str) -> bool:

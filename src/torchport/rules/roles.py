@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import enum
 import functools
+import itertools
 from collections.abc import Hashable, Iterator
 
 from torchport.knowledge.arguments import Role
@@ -131,6 +132,11 @@ class Roles:
                     yield value, Proof.NAMED
             if role.name == "device":
                 yield from self._table(dictionary)
+        lists: list[ast.List | ast.Tuple] = [*module.all(ast.List), *module.all(ast.Tuple)]
+        for words in lists:
+            for option, value in itertools.pairwise(words.elts):
+                if role.names.match(_option_word(option)):
+                    yield value, Proof.NAMED
         functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
             *module.all(ast.FunctionDef),
             *module.all(ast.AsyncFunctionDef),
@@ -194,6 +200,12 @@ class Roles:
             name = str(word).lstrip("-").replace("-", "_")
             if self._role.names.match(name):
                 yield self._module.flow.option(name), Proof.NAMED
+
+
+def _option_word(node: ast.expr) -> str:
+    """The name in a text such as "--dist-backend"; empty for anything else."""
+    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return text[2:].replace("-", "_") if text.startswith("--") else ""
 
 
 def _makes_torch(root: str) -> bool:

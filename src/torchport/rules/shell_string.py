@@ -14,6 +14,7 @@ from torchport.rules.files.tools import PROGRAMS
 from torchport.rules.given_text import Literal, literals, moved, placed
 from torchport.rules.plain_words import PlainWords
 from torchport.source.calls import keyword
+from torchport.source.flow import is_command_line
 from torchport.source.kinds import Kind
 from torchport.source.module import Module
 
@@ -67,6 +68,17 @@ def _lines(module: Module) -> Iterator[ast.expr]:
                 yield words.elts[0] if isinstance(words, ast.List | ast.Tuple) and words.elts else words
             elif isinstance(words, ast.List | ast.Tuple):
                 yield from _after_c(words.elts)
+    lists: list[ast.List | ast.Tuple] = [*module.all(ast.List), *module.all(ast.Tuple)]
+    for one in lists:
+        if is_command_line(one):
+            yield from (word for word in one.elts if _sets_option(word))
+
+
+def _sets_option(word: ast.expr) -> bool:
+    """Whether it is a text such as "--device=cuda"."""
+    first = word.values[0] if isinstance(word, ast.JoinedStr) and word.values else word
+    text = first.value if isinstance(first, ast.Constant) else None
+    return isinstance(text, str) and re.match(r"--[\w-]+=", text) is not None
 
 
 def _after_c(words: list[ast.expr]) -> Iterator[ast.expr]:
@@ -155,6 +167,8 @@ RULE = Rule(
          "import subprocess\nsubprocess.Popen(['bash', '-c', 'export ASCEND_LAUNCH_BLOCKING=1; ./w'])\n"),
         ("import os\nos.system('CUDA_VISIBLE_DEVICES=%d python w.py' % i)\n",
          "import os\nos.system('ASCEND_RT_VISIBLE_DEVICES=%d python w.py' % i)\n"),
+        ("import subprocess\nsubprocess.run(['python', 'w.py', '--device=cuda', '--name=cuda'])\n",
+         "import subprocess\nsubprocess.run(['python', 'w.py', '--device=npu', '--name=cuda'])\n"),
     ),
     unchanged=(
         "print('CUDA_VISIBLE_DEVICES=0 python w.py')\n",

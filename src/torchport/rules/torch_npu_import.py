@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import PurePosixPath
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import find
+from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style, lightning_accelerator, torch_cuda_import
 from torchport.rules.torch_cuda_api import applies
 from torchport.source.module import Module
@@ -88,11 +90,18 @@ def _moves_what_others_make(module: Module) -> bool:
         return False
     roots = {binding.target.partition(".")[0] for binding in module.names.imports()}
     return not roots <= sys.stdlib_module_names and any(
-        isinstance(call.func, ast.Attribute)
-        and (call.func.attr == "cuda" or (call.func.attr == "to" and _spells_cuda(call)))
-        and module.qualified(call.func) is None
-        for call in module.all(ast.Call)
+        map(functools.partial(_moves, module), module.all(ast.Call))
     )
+
+
+def _moves(module: Module, call: ast.Call) -> bool:
+    """Whether the call moves an object, or has a library make one on a device: `Encoder(device="cuda")`."""
+    name = module.qualified(call.func)
+    if name is None and isinstance(call.func, ast.Attribute):
+        return call.func.attr == "cuda" or (call.func.attr == "to" and _spells_cuda(call))
+    if (name or "builtins").partition(".")[0] in sys.stdlib_module_names | {"builtins"}:
+        return False
+    return any(word.arg in role("device").keywords and _spells_cuda(call) for word in call.keywords)
 
 
 def _spells_cuda(call: ast.Call) -> bool:
@@ -122,7 +131,7 @@ def _library_import(module: Module) -> ast.stmt | None:
         for node in ast.walk(statement):
             if isinstance(node, ast.Import):
                 tops = {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
+            elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
                 tops = {(node.module or "").partition(".")[0]}
                 if node.level:
                     return statement
@@ -308,6 +317,8 @@ RULE = Rule(
          "import torch.profiler as p\ntorch_npu.profiler.profile(activities=[A.NPU])\n"),
         ("import os\nimport timm\nnet = timm.create_model('x').cuda()\n",
          "import torch_npu\nimport os\nimport timm\nnet = timm.create_model('x').npu()\n"),
+        ("from encoders import Encoder\nencode = Encoder('x', device='cuda')\n",
+         "import torch_npu\nfrom encoders import Encoder\nencode = Encoder('x', device='npu')\n"),
         ("import torch\nimport torch_npu\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
     ),
     unchanged=(
@@ -321,6 +332,7 @@ RULE = Rule(
         "from model import Net\nnet = Net()\n",
         "import torch\nimport torch_npu\nx.npu()\n",
         "from torch import nn\n",
+        "from encoders import Encoder\nencode = Encoder('x', device='cpu')\n",
     ),
     after=re.compile(rb"npu|NPU|hccl|HCCL"),
     alone=_starts_library,

@@ -28,6 +28,7 @@ _DEFAULTED = frozenset({"get", "pop", "setdefault", "getenv"})
 # The values of a table from which a device or a backend is chosen: {"gpu": "cuda", "cpu": "cpu"}[kind].
 _CHOICES = re.compile(r"(?:cpu|gpu|cuda|mps|xpu|hpu|npu|meta|tpu|auto)(?::\d+)?|nccl|gloo|mpi|ucc|hccl")
 _MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "args", "kwargs", "__dict__"})
+_OPTION = re.compile(r"--\w|-[A-Za-z]$")
 # Two rounds find the elements of a container that is reached through a variable of another container.
 _ROUNDS = 2
 
@@ -54,6 +55,11 @@ class Flow(Equivalence):
     def option(self, name: str) -> Hashable:
         """The key of `args.<name>` for an object that is not `self`."""
         return ("attribute", None, name)
+
+    def is_uniform(self, container: Hashable) -> bool:
+        """Whether all elements of a container are made alike, so that each means what the others mean."""
+        root = self.find(container)
+        return any(self.find(one) == root for one in self._uniform)
 
     # -- plain values ------------------------------------------------------------------------------------------
 
@@ -287,7 +293,8 @@ class Flow(Equivalence):
                 node.elts and not self._is_filled_in(node)
             ):
                 container = self.find(node)
-                self.unite(("elements", container), *node.elts)
+                if not is_command_line(node):  # its words have nothing in common
+                    self.unite(("elements", container), *node.elts)
                 if all(map(is_choice, node.elts)):
                     self.unite(("values", container), *node.elts)
                 for index, item in enumerate(node.elts):
@@ -377,6 +384,14 @@ def is_choice(node: ast.expr) -> bool:
         isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and _CHOICES.fullmatch(node.value) is not None
+    )
+
+
+def is_command_line(node: ast.expr) -> bool:
+    """Whether a list has the words of a command line: ["python", "train.py", "--device", "cuda"]."""
+    return isinstance(node, ast.List | ast.Tuple) and any(
+        isinstance(word, ast.Constant) and isinstance(word.value, str) and _OPTION.match(word.value)
+        for word in node.elts
     )
 
 

@@ -14,8 +14,10 @@ from torchport.source.module import Module
 from torchport.source.names import Binds
 
 # ("name", file, word, ...): a variable of a module or an attribute of its class; ("returns", file, word, ...) and
-# ("param", file, word, ..., index or name): of a function, or of a class when it is called; ("option", name): an
-# attribute of an object of which only that is known.
+# ("param", file, word, ..., index or name): of a function, or of a class when it is called; ("elements", file, word,
+# ...), ("values", file, word, ...) and ("item", file, word, ..., index or key): of a container, which is ("uniform",
+# file, word, ...) where all its elements mean the same; ("option", name): an attribute of an object of which only that
+# is known.
 Key = tuple[str | int, ...]
 Link = tuple[Hashable, Key]
 
@@ -68,14 +70,27 @@ class _Links:
     def exported(self) -> Iterator[Link]:
         for name, bindings in self._scope.bindings.items():
             key = ("name", self._path, name)
-            yield ("variable", self._scope, name), key
+            variable = ("variable", self._scope, name)
+            yield variable, key
+            yield from self._parts(variable, key)
+            if self._flow.is_uniform(variable):
+                yield ("elements", self._flow.find(variable)), ("uniform", *key[1:])
             for binding in bindings:
                 if binding.how is Binds.IMPORT and (found := _find(self._module, binding.target)) is not None:
-                    yield ("variable", self._scope, name), ("name", found[0], *found[1])
+                    yield variable, ("name", found[0], *found[1])
+                    yield from self._parts(variable, ("name", found[0], *found[1]))
                 elif isinstance(binding.node, _Function):
                     yield from self._function((name,), binding.node)
                 elif isinstance(binding.node, ast.ClassDef):
                     yield from self._class(name, binding.node)
+                for index in _indices(binding.value):
+                    yield ("item", self._flow.find(variable), index), ("item", *key[1:], index)
+
+    def _parts(self, container: Hashable, key: Key) -> Iterator[Link]:
+        """What the elements and values of a container have in common, where they do."""
+        root = self._flow.find(container)
+        for part in ("elements", "values"):
+            yield (part, root), (part, *key[1:])
 
     def _function(self, words: tuple[str, ...], function: _Function, *, skip: int = 0) -> Iterator[Link]:
         yield ("returns", function), ("returns", self._path, *words)
@@ -153,7 +168,7 @@ class _Links:
             name = self._module.qualified(node)
             found = _find(self._module, name) if name is not None else None
             if found is not None and found[1]:
-                yield node, ("name", found[0], *found[1])
+                yield from self._taken(node, ("name", found[0], *found[1]))
         else:
             for star in stars(self._module):
                 yield node, ("name", star, node.id)
@@ -162,7 +177,19 @@ class _Links:
         name = self._module.qualified(node)
         found = _find(self._module, name) if name is not None else self._of_instance(node)
         if found is not None and found[1]:
-            yield node, ("name", found[0], *found[1])
+            yield from self._taken(node, ("name", found[0], *found[1]))
+            if node.attr == "value" and len(found[1]) > 2:  # the text of a member of an enumeration
+                yield node, ("name", found[0], *found[1][:-1])
+
+    def _taken(self, node: ast.Name | ast.Attribute, key: Key) -> Iterator[Link]:
+        """What a name of another file gives here: the value, and what is in it."""
+        yield node, key
+        above = self._module.parent(node)
+        if isinstance(above, ast.Subscript) and above.value is node and isinstance(above.slice, ast.Constant):
+            index = above.slice.value
+            yield from [(above, ("item", *key[1:], index))] if isinstance(index, int | str) else []
+        if not isinstance(above, ast.Attribute):
+            yield from self._parts(node, key)
 
     def _of_instance(self, node: ast.Attribute) -> tuple[str, tuple[str, ...]] | None:
         """Where an attribute of an object is defined whose class comes from another file."""
@@ -220,6 +247,16 @@ class _Links:
             name = self._module.classes.option_name(call)
             if name:
                 yield self._flow.option(name), ("option", name)
+
+
+def _indices(value: ast.expr | None) -> Iterator[int | str]:
+    """By what the parts of a list, a tuple or a dictionary are asked for that is written out."""
+    if isinstance(value, ast.List | ast.Tuple):
+        yield from range(len(value.elts))
+    elif isinstance(value, ast.Dict):
+        for key in value.keys:
+            if isinstance(key, ast.Constant) and isinstance(key.value, int | str):
+                yield key.value
 
 
 def _last(node: ast.expr) -> str:

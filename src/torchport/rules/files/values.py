@@ -9,16 +9,24 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.arguments import role
 from torchport.rules import Style
 from torchport.rules.files import FileRule, TextFile
+from torchport.rules.plain_words import DEVICE_WORD
 from torchport.source.kinds import Kind, is_comment
 
 # device: cuda, "device": "cuda:0", device = 'cuda', --device cuda, --device=cuda:0, model.device=cuda
 _VALUE = re.compile(
-    r"""(?:(?<![\w-])(?P<dash>--)|(?<![\w.-]))(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*(?::=|\?=|[:=]|(?<=[\w"'])\s(?=["']?(?:cuda|nccl)))\s*"""
-    r"""(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=$|[\s,}\])#;\\])""",
+    r"""(?:(?<![\w-])(?P<dash>--)|(?<![\w.-]))(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*(?::=|\?=|[:=]|(?<=[\w"'])\s(?=["']?(?:\$\{\w+:?[-=])?(?:cuda|nccl)))\s*"""
+    r"""(?:["']?\$\{\w+:?[-=])?(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=$|[\s,}\])#;\\])""",
 )
+# ${DEVICE:-cuda}: the name of a variable of the shell, and what it is where nothing is given.
+_DEFAULT = re.compile(r"""\$\{(?P<key>[A-Za-z_]\w*):?[-=](?P<value>cuda(?::\d+)?|nccl)\}""")
 # A word of a launch line, and a value of a configuration, which is all that its key or its place in a list has.
-_WORD = re.compile(r"""[:=\s]["']?(cuda(?::\d+)?|nccl)["']?(?=$|[\s,}\])])""")
+_WORD = re.compile(r"""(?:[:=\s]["']?|\$\{\w+:?[-=])(cuda(?::\d+)?|nccl)["']?(?=$|[\s,}\])])""")
 _ALONE = re.compile(r"""(?:[:=\[,(]|^\s*-)\s*["']?(cuda(?::\d+)?|nccl)["']?(?=\s*(?:$|[,}\])#;]))""")
+
+_OF_SHELL = (Kind.SHELL, Kind.DOCKER)
+_LABELS = re.compile(
+    r"""(?:^|[\s{,"'])(?:\w+_)?(?:names|labels|tags|keywords|words|classes|titles|topics|legend)["']?\s*[:=]\s*$"""
+)
 
 
 def check(file: TextFile, style: Style) -> Iterator[Finding]:
@@ -30,8 +38,11 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
         if ("cuda" not in line.text and "nccl" not in line.text) or is_comment(line.text, file.kind):
             continue
         taken: set[int] = set()
-        for found in _VALUE.finditer(line.text):
-            if not found["dash"] and file.kind is Kind.SHELL and "=" not in found[0]:
+        defaults = _DEFAULT.finditer(line.text) if file.kind in _OF_SHELL else ()
+        for found in (*_VALUE.finditer(line.text), *defaults):
+            if found.start("value") in taken:
+                continue
+            if found.re is _VALUE and not found["dash"] and file.kind is Kind.SHELL and "=" not in found[0]:
                 continue
             value, key = found["value"], found["key"].replace("-", "_").rpartition(".")[2]
             wanted = role("backend" if value == "nccl" else "device")
@@ -46,13 +57,23 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
                 else "Only the name of the key says what this value is: check it.",
                 severity=Severity.WARNING if agnostic else None,
             )  # fmt: skip
-        alone = _WORD if file.kind in (Kind.SHELL, Kind.DOCKER) else _ALONE
+        alone = _WORD if file.kind in _OF_SHELL else _ALONE
         for other in alone.finditer(line.text):
-            if other.start(1) not in taken:
+            if other.start(1) not in taken and not _is_label(line.text, other.start(1)):
                 yield RULE.finding(
                     file, line, other.span(1), f"{other[1]!r} may be a device or a backend; the line does not say",
                     hint="If it is, write npu or hccl.", severity=Severity.WARNING, safety=Safety.REPORT,
                 )  # fmt: skip
+
+
+def _is_label(text: str, column: int) -> bool:
+    """Whether a word stands in a list, on one line, of which the key or another word says that it is no device."""
+    begin, end = text.rfind("[", 0, column), text.find("]", column)
+    if begin < 0 or end < 0 or "]" in text[begin:column]:
+        return False
+    words = [word.strip(" \t'\"") for word in text[begin + 1 : end].split(",")]
+    others = [word for word in words if not DEVICE_WORD.fullmatch(word)]
+    return bool(others) or _LABELS.search(text[:begin]) is not None
 
 
 RULE = FileRule(
@@ -73,11 +94,16 @@ RULE = FileRule(
          "python t.py --device npu --dist-backend=hccl \\\n"),
         ("run.sh", "python t.py trainer.device=cuda\n", "python t.py trainer.device=npu\n"),
         ("c.gin", "train.device = 'cuda'\n", "train.device = 'npu'\n"),
+        ("run.sh", "device=${1:-cuda}\npython t.py --device \"${DEVICE:-cuda:0}\"\n: ${DIST_BACKEND:=nccl}\n",
+         "device=${1:-npu}\npython t.py --device \"${DEVICE:-npu:0}\"\n: ${DIST_BACKEND:=hccl}\n"),
         ("Makefile", "DEVICE ?= cuda\ntrain:\n\tpython t.py --device cuda\n",
          "DEVICE ?= npu\ntrain:\n\tpython t.py --device npu\n"),
     ),
     unchanged=(
         ("c.yaml", "name: cuda\n"),
+        ("c.yaml", "names: [cpu, cuda]\n"),
+        ("c.json", '["cuda", "barracuda"]\n'),
+        ("run.sh", "name=${1:-cuda}\n"),
         ("c.yaml", "# device: cuda\n"),
         ("c.yaml", "device: cudagraph\n"),
         ("c.yaml", "note: use cuda if you can\n"),
