@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
@@ -30,7 +30,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     ]
     if not calls:
         return
-    roles = Roles(module, role("device"))
+    roles, matched = Roles(module, role("device")), _matched(module)
     for call in calls:
         name, pattern = module.qualified(call.func), call.args[0] if call.args else None
         if (
@@ -43,7 +43,9 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         if found is None or " " in pattern.value:  # errors' texts are TP140's
             continue
         subject = (
-            call.args[2 if name in _REPLACING else 1 :][:1] if name != _COMPILE else _matched(module, call)
+            call.args[2 if name in _REPLACING else 1 :][:1]
+            if name != _COMPILE
+            else [*matched.get(call, ()), *matched.get(module.flow.find(call), ())]
         )
         ours = any(_is_device(module, roles, one) for one in subject)
         if not ours and subject and isinstance(subject[0], ast.Constant):
@@ -68,17 +70,15 @@ def is_pattern(module: Module, node: ast.expr) -> bool:
     )
 
 
-def _matched(module: Module, compiled: ast.Call) -> list[ast.expr]:
-    """What a compiled pattern is matched with in this file."""
-    root = module.flow.find(compiled)
-    found: list[ast.expr] = []
+def _matched(module: Module) -> dict[Hashable, list[ast.expr]]:
+    """What the patterns of this file are matched with: by the call that compiles one, or by its class of values."""
+    found: dict[Hashable, list[ast.expr]] = {}
     for call in module.all(ast.Call):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         name = f"re.{call.func.attr}" if isinstance(call.func, ast.Attribute) else ""
-        if owner is None or name not in (*_FUNCTIONS, *_REPLACING):
-            continue
-        if owner is compiled or module.flow.find(owner) == root:
-            found += call.args[1 if name in _REPLACING else 0 :][:1]
+        if owner is not None and name in (*_FUNCTIONS, *_REPLACING):
+            key = owner if isinstance(owner, ast.Call) else module.flow.find(owner)
+            found.setdefault(key, []).extend(call.args[1 if name in _REPLACING else 0 :][:1])
     return found
 
 
