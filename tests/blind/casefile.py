@@ -12,6 +12,7 @@ A file is a category. It reads like a patch whose result is right:
     ! from apex import amp            stays, with a warning; lines with + below: or becomes one of these
     ~ m = torch.compile(m)            something is said of it, whether it is edited or not
     ? if torch.cuda.is_available():   stays, said or not
+    # corrected: why                  the line above was expected otherwise, against what was measured
 
 Lines begin in the third column. A warning is a finding of the severity warning or error: information asks for nothing.
 """
@@ -26,6 +27,7 @@ from pathlib import Path
 CASES = Path(__file__).with_name("cases")
 _CASE = re.compile(r"=== (\w+)(?: \(runs ([^)]+)\))?: (.+)")
 _FILE = re.compile(r"--- (\S+)(?: \[([\w-]+)\])?")
+CORRECTED = "# corrected:"
 KEPT, CHANGED, WARNED, SAID, EITHER = " ", "-", "!", "~", "?"
 
 
@@ -62,6 +64,9 @@ class Case:
     category: str
     runs: tuple[str, ...] = ()  # the words of its command line behind `python`
     files: list[File] = dataclasses.field(default_factory=list)
+    corrected: list[str] = dataclasses.field(
+        default_factory=list
+    )  # why expectations were changed, one by one
 
     def write(self, folder: Path) -> None:
         """Make the project in `folder`, which exists."""
@@ -100,9 +105,14 @@ def read(text: str, category: str) -> Iterator[Case]:
                 file.encoding = head[2]
             case.files.append(file)
         elif row:
-            if file is None:
+            if case is None or file is None:
                 raise CaseError(f"{where}: a line outside of a file")
-            _add(file, row, where)
+            if row.startswith(CORRECTED):
+                if not file.lines or not row.removeprefix(CORRECTED).strip():
+                    raise CaseError(f"{where}: a correction needs a line and a reason")
+                case.corrected.append(row.removeprefix(CORRECTED).strip())
+            else:
+                _add(file, row, where)
     if case is not None:
         yield _whole(case, f"{category}.diff")
 

@@ -15,13 +15,13 @@ import dataclasses
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from casefile import load
+from casefile import Case, load
 from scoring import Verdict, Word, judge_case, markdown, table
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ def main() -> int:
             import runnable  # which loads torch
 
             runs = runnable.outcomes([case for case in cases if case.runs], work)
-    found = summary(verdicts, runs, len(cases))
+    found = summary(verdicts, runs, cases)
     stored = json.loads(options.store.read_text()) if options.store.exists() else {}
     if options.update:
         found = {
@@ -83,10 +83,13 @@ def main() -> int:
     return 1 if became_worse or bars else 0
 
 
-def summary(verdicts: list[Verdict], runs: Mapping[str, Mapping[str, str]], cases: int) -> dict[str, Any]:
+def summary(
+    verdicts: list[Verdict], runs: Mapping[str, Mapping[str, str]], cases: Sequence[Case]
+) -> dict[str, Any]:
     """The table, every verdict that is not right, and the cases that did not run, as JSON values."""
     found: dict[str, Any] = {
-        "cases": cases,
+        "cases": len(cases),
+        "corrected": sum(len(case.corrected) for case in cases),
         "table": table(verdicts),
         "not_right": [dataclasses.asdict(one) for one in verdicts if one.word is not Word.RIGHT],
     }
@@ -97,7 +100,9 @@ def summary(verdicts: list[Verdict], runs: Mapping[str, Mapping[str, str]], case
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """What is not right, one line of text each."""
+    """What is not right, one line of text each, and how many expectations were changed after the first run."""
+    if found["corrected"]:
+        yield f"{found['corrected']} expectations were corrected, each with its reason in its case"
     for one in found["not_right"]:
         became = f"  ->  {one['got'].strip()}" if one["got"] else ""
         codes = f"  [{' '.join(one['said'])}]" if one["said"] else ""

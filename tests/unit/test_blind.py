@@ -37,6 +37,8 @@ CASES = casefile.load()
         ("=== one: why\n--- a.py\n!\n", "nothing that may become"),
         ("=== one: why\n--- a.py\n* x\n", "no marker"),
         ("=== one: why\n--- a.py\n!!x\n", "no marker"),
+        ("=== one: why\n--- a.py\n# corrected: by whom\n  x\n", "needs a line and a reason"),
+        ("=== one: why\n--- a.py\n  x\n# corrected:\n", "needs a line and a reason"),
     ],
 )
 def test_what_is_no_case_is_refused(text: str, complaint: str) -> None:
@@ -46,10 +48,12 @@ def test_what_is_no_case_is_refused(text: str, complaint: str) -> None:
 
 def test_a_case_is_read() -> None:
     text = "=== one (runs a.py -v): why\n--- a.py [crlf]\n  é\n- x\n+ y\n+!z\n!\n~ u\n--- b/c.yaml [utf-16]\n? w\n"
+    text += "# corrected: was !; it runs\n"
     (case,) = casefile.read(text, "kind")
     assert (case.name, case.about, case.category, case.runs) == ("one", "why", "kind", ("a.py", "-v"))
     script, settings = case.files
     assert script.data() == "é\r\nx\r\nu\r\n".encode() and settings.data() == "w\n".encode("utf-16")
+    assert case.corrected == ["was !; it runs"]
     assert script.lines[1] == casefile.Line("x", "-", [("y", False), ("z", True)], True)
 
 
