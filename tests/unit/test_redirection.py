@@ -13,7 +13,7 @@ import torchport.auto
 from torchport import audit
 from torchport.auto.devices import cuda_name, npu_name
 from torchport.auto.distributed import hccl_name, nccl_name
-from torchport.auto.environment import translate
+from torchport.auto.environment import followed, translate
 from torchport.auto.log import SHOWN, summary
 from torchport.auto.views import Name
 from torchport.convert.launcher import LAUNCHER, launcher
@@ -317,3 +317,14 @@ import awaited
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert (sorted(ended.stdout.splitlines()), ended.stderr) == (["first 1", "second 1"], "")
+
+
+def test_a_variable_that_was_put_over_follows_the_one_of_cuda() -> None:
+    """Not one that says something else, and not one that nobody set."""
+    both = {"CUDA_VISIBLE_DEVICES": "0,1", "ASCEND_RT_VISIBLE_DEVICES": "0,1"}
+    assert followed({"ASCEND_RT_VISIBLE_DEVICES": "0,1"}) == frozenset()
+    assert followed({**both, "ASCEND_RT_VISIBLE_DEVICES": "3"}) == frozenset()
+    assert translate({**both, "CUDA_VISIBLE_DEVICES": "1"}) == {}
+    assert followed(both) == {"ASCEND_RT_VISIBLE_DEVICES"}
+    changed = {**both, "CUDA_VISIBLE_DEVICES": "1"}
+    assert translate(changed, followed(both)) == {"ASCEND_RT_VISIBLE_DEVICES": "1"}

@@ -189,3 +189,22 @@ def test_memory_formats_are_written_down(tmp_path: Path) -> None:
     assert (
         "a.py:2  memory_format=torch.channels_last -> memory_format=torch.contiguous_format" in ended.stderr
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ({}, "1 True"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, "1 True"),
+        ({"ASCEND_RT_VISIBLE_DEVICES": "0,1"}, "2 True"),
+    ],
+    ids=["unset", "set for CUDA", "set for the NPU, which stays"],
+)
+def test_visible_devices_until_the_first_use(before: dict[str, str], said: str, tmp_path: Path) -> None:
+    script = tmp_path / "a.py"
+    script.write_text(
+        "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
+        "x = torch.ones(1).cuda()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1,2'\n"
+        "print(torch.cuda.device_count(), x.is_cuda)\n"
+    )
+    assert run(script, **before).stdout.strip() == said

@@ -141,11 +141,13 @@ class Cuda:
         short = row.name.removeprefix("torch.cuda.")
         if callable(target) and not isinstance(target, type):
             original = vars(place).get(last) if short in QUESTIONS else None  # torch would call CUDA next
-            self._replace(place, last, self._function(row.name, row.npu, target, original))
+            self._replace(place, last, self._function(row.name, row.npu, _named(row, target), original))
         elif isinstance(target, type) and isinstance(place, ModuleType):
             self._computed.setdefault(place, {})[last] = self._class(row, target)
             if place is self._torch.cuda:
                 self._spread(last, vars(place).get(last), target)
+            if row.arguments and "__init__" in vars(target):  # the class stays, for isinstance
+                self._patches.wrap(target, "__init__", functools.partial(_named, row))
 
     def _class(self, row: Api, target: Any) -> Callable[[], Any]:
         def get() -> Any:
@@ -238,6 +240,29 @@ class Cuda:
             "check_error": lambda result: None,
             "cudart": _Runtime,
         }
+
+
+def _named(row: Api, target: Callable[..., Any]) -> Callable[..., Any]:
+    """`target`, called with the names that CUDA's function has for its arguments (`knowledge/api.toml`).
+
+    One that the NPU's has not is left out where it asks for nothing; otherwise the call raises UnsupportedError.
+    """
+    if not row.arguments:
+        return target
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name, new in row.arguments.items():
+            if name not in kwargs:
+                continue
+            value = kwargs.pop(name)
+            if new:
+                kwargs[new] = value
+            elif value:
+                raise UnsupportedError(f"{row.name} takes no {name} on the NPU")
+        return target(*args, **kwargs)
+
+    named: Callable[..., Any] = disguise(call, target)
+    return named
 
 
 def _in_context(torch: Any, function: Callable[[Any], Any], device: Any) -> Any:

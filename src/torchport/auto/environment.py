@@ -15,11 +15,24 @@ from torchport.knowledge.environment import variables
 ALLOCATOR_KEYS = frozenset({"max_split_size_mb", "garbage_collection_threshold", "expandable_segments"})
 
 
-def translate(environ: Mapping[str, str]) -> dict[str, str]:
-    """The NPU variables that follow from the CUDA ones in `environ`, without those that are set already."""
+def followed(environ: Mapping[str, str]) -> frozenset[str]:
+    """The NPU variables that are what follows from the CUDA ones: they follow these when they change, too.
+
+    Set by us, perhaps in a process before this one, or by somebody who set both to the same.
+    """
+    ours = {row.npu for row in variables().values()} - variables().keys()
+    alone = {name: value for name, value in environ.items() if name not in ours}
+    return frozenset(name for name, value in translate(alone).items() if environ.get(name) == value)
+
+
+def translate(environ: Mapping[str, str], replaced: frozenset[str] = frozenset()) -> dict[str, str]:
+    """The NPU variables that follow from the CUDA ones in `environ`, without those that are set already but for
+    those in `replaced`."""
     found = {}
     for name, row in variables().items():
-        if name not in environ or not row.npu or row.npu in environ or row.npu == name:
+        if name not in environ or not row.npu or row.npu == name:
+            continue
+        if row.npu in environ and row.npu not in replaced:
             continue
         value: str | None = environ[name]
         if row.note:

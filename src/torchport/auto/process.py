@@ -24,7 +24,7 @@ from torchport.auto import (
 )
 from torchport.auto.cuda import Cuda
 from torchport.auto.devices import Devices
-from torchport.auto.environment import translate
+from torchport.auto.environment import followed, translate
 from torchport.auto.log import Log, count_fallbacks, summary
 from torchport.errors import TorchportError
 from torchport.patches import Patches
@@ -68,6 +68,7 @@ class Process:
     def _apply(self, torch: Any) -> None:
         patches, log = self._patches, self._log
         _translate_environment()
+        following = followed(os.environ)
         fallbacks = count_fallbacks(torch, log)
         patches.on_undo(fallbacks._destroy)
         npu_faults.patch(torch, patches)  # before devices: what they hand on is the NPU's name
@@ -82,7 +83,7 @@ class Process:
         compilers.patch(torch, patches, log)
         # A script may set CUDA_VISIBLE_DEVICES until it first uses the device.
         for name in ("_lazy_init", "device_count", "is_available"):
-            patches.wrap(torch.npu, name, lambda original: _translating(torch, original))
+            patches.wrap(torch.npu, name, lambda original: _translating(torch, original, following))
         standins.install()
         patches.on_undo(standins.uninstall)
         patches.wrap(sys, "excepthook", _excepthook)
@@ -143,14 +144,14 @@ def _is_own(trace: TracebackType) -> bool:
     return os.path.dirname(trace.tb_frame.f_code.co_filename) == OWN
 
 
-def _translate_environment() -> None:
-    os.environ.update(translate(os.environ))
+def _translate_environment(replaced: frozenset[str] = frozenset()) -> None:
+    os.environ.update(translate(os.environ, replaced))
 
 
-def _translating(torch: Any, original: Any) -> Any:
+def _translating(torch: Any, original: Any, following: frozenset[str]) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not torch.npu.is_initialized():
-            _translate_environment()
+            _translate_environment(following)
         return original(*args, **kwargs)
 
     return call

@@ -98,6 +98,20 @@ def check_capability():
     assert torch.cuda.get_arch_list() == ["sm_80"] and properties.name == torch.cuda.get_device_name()
 
 
+def check_names_of_arguments():
+    """Those of CUDA's functions, where the NPU's have others; one that is not there may only ask for nothing."""
+    with pytest.raises(NotImplementedError, match="takes no include_traces"):
+        torch.cuda.memory_snapshot(include_traces=True)
+    assert isinstance(torch.cuda.memory_snapshot(include_traces=False), list)
+    assert torch.cuda.get_device_name(device=0) == torch.cuda.get_device_name(0)
+    assert isinstance(torch.cuda.can_device_access_peer(device=0, peer_device=1), bool)
+    assert torch.cuda.get_device_properties(device=0).total_memory > 0
+    stream = torch.cuda.Stream()
+    with torch.cuda.StreamContext(stream=stream):
+        assert torch.cuda.current_stream() == stream
+    assert isinstance(torch.cuda.StreamContext(stream), torch.cuda.StreamContext)
+
+
 def check_asarray():
     assert torch.asarray([1], device="cuda").is_cuda
 
