@@ -191,6 +191,7 @@ def test_memory_formats_are_written_down(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("first", ["torch.ones(1).cuda()", "torch.cuda.device_count()"])
 @pytest.mark.parametrize(
     ("before", "said"),
     [
@@ -200,11 +201,12 @@ def test_memory_formats_are_written_down(tmp_path: Path) -> None:
     ],
     ids=["unset", "set for CUDA", "set for the NPU, which stays"],
 )
-def test_visible_devices_until_the_first_use(before: dict[str, str], said: str, tmp_path: Path) -> None:
+def test_visible_devices_until_the_first_use(
+    before: dict[str, str], said: str, first: str, tmp_path: Path
+) -> None:
     script = tmp_path / "a.py"
     script.write_text(
-        "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
-        "x = torch.ones(1).cuda()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1,2'\n"
-        "print(torch.cuda.device_count(), x.is_cuda)\n"
+        f"import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\n{first}\n"
+        "print(torch.cuda.device_count(), torch.ones(1).cuda().is_cuda)\n"
     )
     assert run(script, **before).stdout.strip() == said

@@ -57,10 +57,7 @@ class Devices:
 
     def patch(self) -> None:
         """Apply them."""
-        from torch.utils._device import _device_constructors
-
         torch = self._torch
-        _device_constructors()  # torch caches functions there, and must know the original ones
         self._teach_device()
         for cls in (torch.Generator, torch.Stream, torch.Event):
             self._patches.wrap_new(cls, self._constructor(cls.__name__))

@@ -66,9 +66,15 @@ class Process:
         self._patches.undo()
 
     def _apply(self, torch: Any) -> None:
+        from torch.utils._device import _device_constructors
+
         patches, log = self._patches, self._log
+        _device_constructors()  # torch caches functions there, and must know the original ones
         _translate_environment()
         following = followed(os.environ)
+        # CUDA_VISIBLE_DEVICES may be set until the first use of the device; torch.cuda answers with these functions.
+        for name in ("_lazy_init", "device_count", "is_available"):
+            patches.wrap(torch.npu, name, lambda original: _translating(torch, original, following))
         fallbacks = count_fallbacks(torch, log)
         patches.on_undo(fallbacks._destroy)
         npu_faults.patch(torch, patches)  # before devices: what they hand on is the NPU's name
@@ -81,9 +87,6 @@ class Process:
         distributed.patch(torch, patches, log)
         data_parallel.patch(torch, patches, log)
         compilers.patch(torch, patches, log)
-        # A script may set CUDA_VISIBLE_DEVICES until it first uses the device.
-        for name in ("_lazy_init", "device_count", "is_available"):
-            patches.wrap(torch.npu, name, lambda original: _translating(torch, original, following))
         standins.install()
         patches.on_undo(standins.uninstall)
         patches.wrap(sys, "excepthook", _excepthook)

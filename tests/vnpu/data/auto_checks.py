@@ -112,6 +112,14 @@ def check_names_of_arguments():
     assert isinstance(torch.cuda.StreamContext(stream), torch.cuda.StreamContext)
 
 
+def check_default_devices():
+    """Functions that are patched for another reason make what the default device says."""
+    with torch.device("cuda"):
+        made = [torch.ones(2), torch.empty(2), torch.hann_window(4), torch.nn.Linear(2, 2).weight]
+    assert all(one.is_cuda for one in made)
+    assert not torch.empty(2).is_cuda
+
+
 def check_asarray():
     assert torch.asarray([1], device="cuda").is_cuda
 
