@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,38 @@ def test_memory_formats_on_the_cpu_stay(tmp_path: Path, text: str) -> None:
     assert "torch.channels_last" in convert_source(text.encode(), "a.py").output.decode()
     said = [one for one in preview_tree(tmp_path).findings if one.code == "TP720"]
     assert [one.severity for one in said] == ["info"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import cupy\na = cupy.Stream(device_name='cuda')\n",
+        "p = HParams(dist_frontend='nccl')\n",
+        "import matplotlib\nmatplotlib.use(backend_label='nccl')\n",
+    ],
+)
+def test_keywords_that_tell_nothing_stay(text: str) -> None:
+    assert convert_source(text.encode(), "a.py").output.decode() == text
+
+
+@pytest.mark.parametrize(
+    "text", ["p = HParams(dist_backend='nccl', lr=1)\n", "c = tf.contrib.Config(train_device='cuda')\n"]
+)
+def test_keywords_that_tell_are_reviewed(text: str) -> None:
+    conversion = convert_source(text.encode(), "a.py")
+    assert conversion.output.decode() == text.replace("nccl", "hccl").replace("cuda", "npu")
+    assert [one.safety for one in conversion.findings] == ["review"]
+
+
+def test_many_patterns_take_no_long_time() -> None:
+    """In a time that grows with the text: four times the patterns in less than ten times the time."""
+
+    def seconds(count: int) -> float:
+        lines = [f"P{i} = re.compile(r'cuda:{i}')\nP{i}.match(str(x.device))" for i in range(count)]
+        data = "\n".join(["import re", *lines]).encode()
+        before = time.process_time()
+        assert convert_source(data, "a.py").output.count(b"npu:") == count
+        return time.process_time() - before
+
+    seconds(10)
+    assert seconds(1200) < 10 * seconds(300)

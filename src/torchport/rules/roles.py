@@ -187,6 +187,8 @@ class Roles:
                 yield keyword.value, Proof.PROVEN
             elif keyword.arg in role.keywords and called.partition(".")[0] not in _OTHER_DEVICES:
                 yield keyword.value, Proof.PROVEN if ours else Proof.NAMED
+            elif keyword.arg is not None and role.names.match(keyword.arg) and self._is_open(call.func):
+                yield keyword.value, Proof.NAMED  # HParams(dist_backend="nccl")
             elif (
                 keyword.arg == "default"
                 and isinstance(call.func, ast.Attribute)
