@@ -111,8 +111,8 @@ def test_all_rows_together_take_less_than_50_ms_a_megabyte() -> None:
                 block = text[at : at + MIB]
                 list(matcher.hits(block, block.split(b"\n")))
             spent.append((time.process_time() - start) / (len(text) / MIB))
-        # The last are all rows' own words without order, which no log is; that it is bounded is what counts.
-        assert min(spent) < (0.2 if name == "words of the rows" else 0.05), name
+        # The last are all rows' own words without order, which no log is: 35 to 50 ms on a core that is shared.
+        assert min(spent) < (0.1 if name == "words of the rows" else 0.05), name
 
 
 PROGRAM = """

@@ -7,10 +7,12 @@ nothing, and only where a word is, a pattern is tried.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
+from torchport.diagnose.quoting import is_frame, unquoted
 from torchport.knowledge.errors import Row, rows
 
 KEPT = 40  # lines of one row in one file; of more, only the number
@@ -18,6 +20,10 @@ TEXT = 400  # characters of a line that are kept
 EXAMINED = 300  # lines of one shape in one block; what comes after them in it is the same over and over
 _DIGITS = b"0123456789"
 _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
+# Words of all prose and all stacks: a token to look for is rather another one.
+_EVERYDAY = frozenset(
+    b"so of is not for that the be do does have this device memory operator tensor error NPU".split()
+)
 _BLANKS = bytes(byte if byte in _LETTERS or byte == 10 else 32 for byte in range(256))
 
 
@@ -33,7 +39,7 @@ class Hit:
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Word:
     place: int
-    word: bytes
+    text: str
     shape: bytes
     rows: tuple[Row, ...]
 
@@ -44,6 +50,7 @@ class Matcher:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.lines = 0
+        self._before = b""
 
     def hits(self, block: bytes, lines: Sequence[bytes]) -> Iterator[Hit]:
         """The lines of a block of whole lines, which are `lines`, that rows speak of, in order."""
@@ -54,21 +61,24 @@ class Matcher:
             for number, shape in enumerate(shapes):
                 if shape in wanted and examined[shape] < EXAMINED:
                     examined[shape] += 1
-                    yield from self._of_line(lines[number], self.lines + number + 1, wanted[shape])
-        self.lines += len(lines) - (not lines[-1])
+                    if not is_frame(lines[number - 1] if number else self._before):
+                        yield from self._of_line(lines[number], self.lines + number + 1, wanted[shape])
+        whole = len(lines) - (not lines[-1])
+        self.lines += whole
+        self._before = lines[whole - 1] if whole else b""
 
     def _of_line(self, line: bytes, number: int, words: tuple[_Word, ...]) -> Iterator[Hit]:
-        text = ""
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        said = unquoted(text)
         seen: set[str] = set()
         for word in words:
-            if word.word not in line:
+            if word.text not in said:
                 continue
             for row in word.rows:
                 count = self.counts.get(row.name, 0)
                 if row.name in seen:
                     continue
-                text = text or line.decode("utf-8", "replace").rstrip("\r")
-                if row.matches(text):
+                if row.matches(said):
                     seen.add(row.name)
                     self.counts[row.name] = count + 1
                     if count < KEPT:
@@ -82,24 +92,37 @@ def _wanted(shapes: set[bytes]) -> Mapping[bytes, tuple[_Word, ...]]:
     find = frozenset(anchors).intersection
     found: dict[bytes, tuple[_Word, ...]] = {}
     for shape, tokens in zip(text.split(b"\n"), text.translate(_BLANKS).split(b"\n"), strict=True):
-        if here := find(tokens.split()):
-            words = [word for anchor in here for word in anchors[anchor] if word.shape in shape]
-            if words:
-                found[shape] = tuple(sorted(words, key=lambda word: word.place))
-    return found
+        for anchor in find(tokens.split()):
+            for here, words in anchors[anchor]:
+                if here in shape:
+                    found[shape] = found.get(shape, ()) + words
+    return {shape: tuple(sorted(words, key=lambda word: word.place)) for shape, words in found.items()}
 
 
 @functools.cache
-def _by_anchor() -> Mapping[bytes, tuple[_Word, ...]]:
-    """All words by the token that they are looked for by: the longest, as long ones are rare.
+def _by_anchor() -> Mapping[bytes, tuple[tuple[bytes, tuple[_Word, ...]], ...]]:
+    """All words by the token that they are looked for by and by their shape, which those of many codes share.
 
-    What is around a word may go on with its first and its last token; the others stand in a text as they are here.
+    What is around a word may go on with a token at its edge; the others stand in a text as they are here. Of these the
+    one is taken that fewest other words have, and of such the longest, as long ones are rare.
     """
-    by_anchor: dict[bytes, list[_Word]] = {}
+    by_shape: dict[bytes, list[_Word]] = {}
     for word in _words():
-        tokens = word.shape.translate(_BLANKS).split()
-        by_anchor.setdefault(max(tokens[1:-1] or tokens, key=len), []).append(word)
-    return {anchor: tuple(words) for anchor, words in by_anchor.items()}
+        by_shape.setdefault(word.shape, []).append(word)
+    whole = {shape: _whole(shape) for shape in by_shape}
+    usual = collections.Counter(token for tokens in whole.values() for token in set(tokens))
+    by_anchor: dict[bytes, list[tuple[bytes, tuple[_Word, ...]]]] = {}
+    for shape, words in by_shape.items():
+        anchor = min(whole[shape], key=lambda token: (token in _EVERYDAY, usual[token], -len(token)))
+        by_anchor.setdefault(anchor, []).append((shape, tuple(words)))
+    return {anchor: tuple(found) for anchor, found in by_anchor.items()}
+
+
+def _whole(shape: bytes) -> Sequence[bytes]:
+    """The tokens that stand in a text as they stand in this part of it; all where there is none."""
+    plain = shape.translate(_BLANKS)
+    tokens = plain.split()
+    return tokens[plain[:1] != b" " : len(tokens) - (plain[-1:] != b" ")] or tokens
 
 
 @functools.cache
@@ -109,6 +132,6 @@ def _words() -> tuple[_Word, ...]:
         for word in row.words:
             by_word.setdefault(word, []).append(row)
     return tuple(
-        _Word(place, word.encode(), word.encode().translate(None, _DIGITS), tuple(found))
+        _Word(place, word, word.encode().translate(None, _DIGITS), tuple(found))
         for place, (word, found) in enumerate(by_word.items())
     )

@@ -7,11 +7,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from torchport.diagnose.judging import Judgement, judge
 from torchport.diagnose.logs import BELONGS, Event, Log, scan
+from torchport.diagnose.quoting import PYTHON, kind_of
 from torchport.diagnose.reading import NotTextError
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Location, Result, Safety, Severity
@@ -38,6 +39,11 @@ def diagnose(path: str, stdin: BinaryIO | None, limit: int = LIMIT) -> Result:
     target = Path(path)
     if target.is_dir():
         return _folder(target, limit)
+    if (kind := kind_of(target)) and target.exists():
+        hint = f"Give what a run has printed. `torchport diagnose - < {path}` reads it all the same."
+        if kind == PYTHON:
+            hint = f"`torchport run {path}` runs it and says why it fails; or give what it has printed."
+        raise TorchportError(f"{path} is {kind}, no log", hint=hint)
     try:
         with open(target, "rb", buffering=0) as stream:
             return _result(path, [_scanned(path, stream, limit)], [])
@@ -63,9 +69,10 @@ def _scanned(name: str, stream: BinaryIO, limit: int) -> Log:
 
 
 def _folder(folder: Path, limit: int) -> Result:
-    """All regular files below; what cannot be read is said and left out."""
+    """All regular files below; what cannot be read, and what is no log, is said and left out."""
     logs, unread = [], []
-    names = sorted(os.path.join(where, name) for where, _, files in os.walk(folder) for name in files)
+    found = sorted(os.path.join(where, name) for where, _, files in os.walk(folder) for name in files)
+    names = [name for name in found if not kind_of(PurePath(name))]
     for name in names[:FILES]:
         try:
             if not stat.S_ISREG(os.stat(name).st_mode):
@@ -76,6 +83,9 @@ def _folder(folder: Path, limit: int) -> Result:
             why = error.strerror if isinstance(error, OSError) else str(error)
             text = f"{os.path.relpath(name, folder)} was not read: {why}"
             unread.append(Finding(UNREAD, Severity.INFO, Safety.REPORT, None, text))
+    if others := len(found) - len(names):
+        text = f"{others} of {len(found)} files were not read: they are sources, documents or configurations"
+        unread.append(Finding(UNREAD, Severity.INFO, Safety.REPORT, None, text))
     if not logs:
         raise TorchportError(
             f"{folder} has no log that can be read", hint="Give the folder of the ranks' logs."
