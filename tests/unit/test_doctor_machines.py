@@ -199,6 +199,40 @@ def test_containers(
     assert all(check.fix for check in found_wrong.values())
 
 
+BARE = "import sys; sys.path[:0] = {path!r}; from torchport.cli import main; sys.exit(main(['doctor', '--no-probe', '--json']))"
+KINDS = {
+    "nothing": ((), False, {"torch", "torch_npu", "device"}),
+    "torch alone": (("torch",), False, {"torch_npu", "device"}),
+    "torch_npu without CANN": (("torch", "torch_npu", "numpy", "yaml"), False, {"device"}),
+    "the virtual NPU": (("torch", "torch_npu", "numpy", "yaml"), True, set()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_containers_by_their_own_python(kind: str, tmp_path: Path) -> None:
+    """The same of a Python without this environment's packages; what is installed ends the process when imported."""
+    there, built, wrong = KINDS[kind]
+    for name in there:
+        write(tmp_path, f"{name}/__init__.py", "raise SystemExit('imported')")
+        write(tmp_path, f"{name}/version.py", f"__version__ = {wheels.SUPPORTED!r}\ncuda = None\n")
+    for name in libraries.NAMES if built else ():
+        write(tmp_path, f"lib/{name}", "")
+    before = {path for path in tmp_path.rglob("*") if path.name != "__pycache__"}
+    path = [str(Path(cli.__file__).parents[2]), str(tmp_path)]
+    ended = subprocess.run(
+        [sys.executable, "-S", "-B", "-c", BARE.format(path=path)],
+        env={"PATH": os.environ["PATH"], "VNPU_LIBRARIES": str(tmp_path / "lib")},
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    checks = {check["name"]: check for check in json.loads(ended.stdout)["checks"]}
+    # What this machine itself has (a port that is taken, little shared memory) is nobody's fault here.
+    subjects = {"torch", "torch_npu", "numpy", "yaml", "hdf5", "device", "libraries", "environment"}
+    assert {name for name in subjects & set(checks) if not checks[name]["passed"]} == wrong
+    assert all(checks[name]["fix"] for name in wrong)
+    assert ended.returncode == bool(wrong) and not ended.stderr
+    assert {path for path in tmp_path.rglob("*") if path.name != "__pycache__"} == before
+
+
 def test_a_backend_that_cannot_be_had(tmp_path: Path) -> None:
     machine = Fake(tmp_path, vnpu.Kind.NONE)
     machine.__dict__["backend"] = TorchportError("it is not there", hint="get it")

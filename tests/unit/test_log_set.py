@@ -8,6 +8,8 @@ from pathlib import Path
 
 LOGS = Path(__file__).parent / "data/logs"
 SET = tomllib.loads((LOGS / "set.toml").read_text("utf-8"))
+INJECTED = LOGS.parent / "injected"
+PROVOKED = tomllib.loads((INJECTED / "set.toml").read_text("utf-8"))
 
 
 def test_the_set_is_whole() -> None:
@@ -28,3 +30,15 @@ def test_each_has_several_lines() -> None:
         )
         assert files
         assert all(len(file.read_text("utf-8").splitlines()) > 1 for file in files), name
+
+
+def test_the_injected_logs_are_whole() -> None:
+    """Drawn and labelled by what was injected, before any of them was diagnosed."""
+    logs = {path.stem for path in INJECTED.iterdir()} - {"set"}
+    assert logs == set(PROVOKED)
+    halves = collections.Counter(row["half"] for row in PROVOKED.values())
+    assert halves == {"open": 15, "kept": 14, "clean": 2}
+    assert all(bool(row["cause"]) == (row["half"] != "clean") for row in PROVOKED.values())
+    for name in PROVOKED:
+        files = [path for path in INJECTED.rglob("*.*") if name in (path.stem, path.parent.name)]
+        assert files and all(len(file.read_text("utf-8").splitlines()) > 1 for file in files), name

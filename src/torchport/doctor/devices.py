@@ -29,7 +29,8 @@ def _device(machine: Machine) -> Check:
     if isinstance(backend, TorchportError):  # TORCHPORT_BACKEND asks for what is not there
         return Check("device", False, backend.message, backend.hint)
     detail = f"{backend.kind}: {backend.reason}"
-    return Check("device", backend.kind is not vnpu.Kind.NONE, detail, BUILD_HINT)
+    fix = f"{BUILD_HINT} On a machine with an NPU: install CANN, and `source set_env.sh` of it."
+    return Check("device", backend.kind is not vnpu.Kind.NONE, detail, fix)
 
 
 def _nodes(machine: Machine) -> Iterator[Check]:
