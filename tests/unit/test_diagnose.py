@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from torchport import cli
-from torchport.diagnose import diagnose, diagnose_text
+from torchport.diagnose import diagnose, diagnose_text, moments
 from torchport.diagnose.judging import judge
 from torchport.diagnose.logs import scan
 from torchport.errors import TorchportError
@@ -87,6 +87,24 @@ def test_the_first_in_time_wins_over_the_last_raised() -> None:
     assert said(late + between + early)[1] == "kernel.vector", "as a plog that is written by several threads"
     assert said(early + between + late)[1] == "kernel.vector"
     assert said(late + between + early.replace("10:00", "11:00"))[1] == "memory.device-full"
+
+
+def test_whole_seconds_give_way_to_parts_of_them(tmp_path: Path) -> None:
+    """torch_npu's line of an error has no more than seconds, CANN's below it has."""
+    for rank, parts in ((0, "594"), (1, "477")):
+        (tmp_path / f"rank_{rank}.log").write_text(
+            "RuntimeError: NPU function error: AclrtSynchronizeStreamWithTimeout, error code is 507046\n"
+            f"[ERROR] 2025-01-01-09:17:25 (PID:1, Device:{rank}, RankID:{rank}) ERR00100 PTA call acl api failed\n"
+            f"[PID: 1] 2025-01-01-09:17:25.{parts}.721 Execution_Error(EE1002): Stream synchronize timeout.\n"
+        )
+    assert diagnose(str(tmp_path), None).findings[0].evidence["ranks"] == ["1", "0"]
+
+
+def test_the_parts_of_a_second_that_torch_prints_are_of_another_clock() -> None:
+    torch, glog = "[W1123 05:04:08.315699481 NPUStream.cpp:767]", "W1123 05:04:08.315699 12 x.cc:1]"
+    cann = "[PID: 1] 2025-11-23-05:04:08.315.699"
+    assert moments.when(torch) == int(moments.when(glog) or 0)
+    assert moments.when(cann) == moments.when(glog) != moments.when(torch)
 
 
 def test_who_waits_is_never_the_cause_where_another_fails() -> None:

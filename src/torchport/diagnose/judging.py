@@ -56,7 +56,14 @@ def _together(events: Iterable[Event]) -> list[list[Event]]:
 def _head(group: Sequence[Event]) -> Event:
     head = min(group, key=lambda event: (_SAYS[event.row.role], event.line))
     moments = [event.when for event in group if event.when is not None]
-    return dataclasses.replace(head, when=min(moments)) if moments else head
+    return dataclasses.replace(head, when=_earliest(moments)) if moments else head
+
+
+def _earliest(moments: Sequence[float]) -> float:
+    """The first of the moments; what has whole seconds only gives way to another of that second that has more."""
+    first = min(moments)
+    exact = [moment for moment in moments if first < moment < first + 1] if first.is_integer() else []
+    return min(exact, default=first)
 
 
 def _in_time(heads: Sequence[Event]) -> list[Event]:

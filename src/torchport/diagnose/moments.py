@@ -31,7 +31,9 @@ def when(line: str) -> float | None:
         return None
     first = min(found, key=lambda match: match.start()).groupdict()
     month = int(first["month"]) if first.get("month") else _MONTHS.get(first.get("name") or "", 0)
-    fraction = float(f"0.{(first['f'] or '0').replace('.', '')}")
+    # torch's own (c10) has nine digits, of a clock that is not the wall's; glog itself has six.
+    parts = "0" if first["f"] is None or re.fullmatch(r"\d{9}", first["f"]) else first["f"].replace(".", "")
+    fraction = float(f"0.{parts}")
     days = 31 * month + int(first["day"])  # in order; more is not asked of it
     return days * 86400.0 + int(first["h"]) * 3600 + int(first["m"]) * 60 + int(first["s"]) + fraction
 
