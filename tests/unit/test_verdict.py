@@ -213,6 +213,7 @@ def test_a_printed_metric(judge):
         ("OSError: CUDA_HOME environment variable is not set", "a CUDA compiler", "record the original"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'x.pt'", "a file that it reads", "Put the file"),
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory", "too small", "smaller"),
+        ("IndexError: index out of range in self", "exit status 1: IndexError", "num_embeddings"),
         ("ValueError: no good", "exit status 1: ValueError: no good", "run to its end"),
     ],
 )  # fmt: skip
@@ -231,6 +232,16 @@ def test_a_bug_of_our_own_is_not_held_against_anybody(judge, side):
     data = judge(runs["theirs"], runs["ours"], **{side: {"status": 1}})
     assert data["verdict"] == "undecided"
     assert "torchport's own recorder failed" in data["reason"]
+
+
+@pytest.mark.parametrize(("code", "verdict"), [("507035", "does not hold"), ("100000", "undecided")])
+def test_a_kernel_that_fails_is_not_the_recorder_s_fault(judge, code, verdict):
+    """The recorder is only the first that waits for the device; what a call of its own refuses is its fault."""
+    words = f"RuntimeError: ACL stream synchronize failed, error code:{code}"
+    events = [*losses(CURVE[:2]), error(words) | {"ours": True}]
+    data = judge(original(), events, ours={"status": 1, "messages": "there is an exception of aivec error"})
+    assert data["verdict"] == verdict
+    assert words in data["reason"]
 
 
 def test_an_original_that_fails_after_some_steps_is_open_however_the_port_is(judge):

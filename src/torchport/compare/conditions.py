@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,6 +12,8 @@ from torchport.compare import causes
 from torchport.diagnose import diagnose_text
 from torchport.findings import Finding, Location, Safety, Severity
 from torchport.record.recording import OPTIMIZER, Process, Recording
+
+_OF_THE_DEVICE = re.compile(r"error code(?: is|:) ?507\d{3}")
 
 TIMEOUT, MEMORY = "timeout", "memory"
 
@@ -225,7 +228,8 @@ def ended_how(recording: Recording) -> str:
 
 def _our_bug(recording: Recording) -> Iterator[Finding]:
     for event in recording.of_kind("error"):
-        if event.get("ours"):
+        # A kernel's failure comes up wherever the device is next waited for, and the recorder waits often.
+        if event.get("ours") and not _OF_THE_DEVICE.search(event["error"]):
             yield open_finding(
                 "TP351",
                 f"torchport's own recorder failed: {event['error']}",
@@ -245,6 +249,7 @@ def _failed_reference(reference: Recording) -> Finding:
         "TP340",
         text,
         remedy
+        or _remedy(reference)
         or "Make the original run to its end on this machine; what it needs of a GPU machine may be missing here.",
         location=_error_place(reference),
         stderr=reference.last_messages,
@@ -256,9 +261,9 @@ def _words(recording: Recording) -> str:
     return "\n".join([*errors, *recording.last_messages])
 
 
-def _remedy(port: Recording) -> str:
-    """What the rows of knowledge/errors say of the port's last words; "" where no row knows them."""
-    result = diagnose_text(_words(port))
+def _remedy(recording: Recording) -> str:
+    """What the rows of knowledge/errors say of a run's last words; "" where no row knows them."""
+    result = diagnose_text(_words(recording))
     if result.data["answer"] != "cause" or result.data["row"] == "script.exception":
         return ""
     first = result.findings[0]
