@@ -23,13 +23,15 @@ from torchport.report.html import page
 
 LOGS = Path(__file__).parent / "data/logs"
 SET = tomllib.loads((LOGS / "set.toml").read_text("utf-8"))
+INJECTED = LOGS.parent / "injected"
+PROVOKED = tomllib.loads((INJECTED / "set.toml").read_text("utf-8"))
 FULL = "torch.OutOfMemoryError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0)"
 WAITS = "EI0002: [PID: 7] {} The wait execution of the Notify register times out."
 HOSTILE = "RuntimeError: <script>alert(1)</script>\x1b]0;title\x07 error code is 507035"
 
 
-def path_of(name: str) -> str:
-    return str(LOGS / name if (LOGS / name).is_dir() else LOGS / f"{name}.txt")
+def path_of(name: str, logs: Path = LOGS) -> str:
+    return str(logs / name if (logs / name).is_dir() else logs / f"{name}.txt")
 
 
 def said(text: str) -> tuple[str, str]:
@@ -51,6 +53,17 @@ def test_the_right_cause_comes_first() -> None:
     assert wrong == {}, "54 of 60 are promised, and all are right"
 
 
+def test_what_was_injected_comes_first() -> None:
+    """29 failures of VNPU_FAULTS and two runs that it only made slow."""
+    wrong = {
+        name: row
+        for name, case in PROVOKED.items()
+        if (row := diagnose(path_of(name, INJECTED), None).data["row"]) != case["cause"]
+    }
+    assert len(PROVOKED) == 31
+    assert wrong == {}
+
+
 def test_text_without_a_failure_is_left_alone() -> None:
     assert said("") == ("clean", "")
     assert said("step 1 error 0.3\nstep 2 failed samples: 0, time out of 10 s\n") == ("clean", "")
@@ -65,7 +78,19 @@ def test_an_unknown_failure_is_called_unknown_and_names_the_nearest() -> None:
     (finding,) = result.findings
     assert finding.code == "TP804"
     assert finding.evidence["nearest"] == "collective.link"
-    assert "nearest" in finding.hint
+    assert "The nearest that is known is collective.link" in finding.hint
+    far = diagnose_text("[ERROR] HCCL(5,python): the socket was eaten\n").findings[0]
+    assert "though far, is " in far.hint
+    none = diagnose_text("[ERROR] Zork: xyzzy\n").findings[0]
+    assert (none.hint, none.evidence["nearest"]) == ("Nothing that is known is near.", "")
+
+
+def test_who_has_given_all_logs_is_not_asked_for_them(tmp_path: Path) -> None:
+    waits = WAITS.format("2025-01-01-10:30:00.000.000")
+    for rank in (0, 1):
+        (tmp_path / f"rank_{rank}.log").write_text(f"start\n{waits}\n")
+    assert "FOLDER" in diagnose(str(tmp_path / "rank_0.log"), None).findings[0].evidence["next"]
+    assert "FOLDER" not in diagnose(str(tmp_path), None).findings[0].evidence["next"]
 
 
 def test_an_exception_of_the_script_is_quoted_with_its_place() -> None:

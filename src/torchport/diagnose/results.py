@@ -23,7 +23,21 @@ LIMIT = 1 << 30  # bytes of a file: an endless pipe has an end
 FILES = 4096  # of a folder
 PROOF = 3  # lines
 _LETTERS = re.compile(r"[A-Za-z_]{3,}")
-_NEAR = 0.2  # share of words in common from which a row is named as the nearest
+_IN_ALL = {
+    "error",
+    "runtimeerror",
+    "failed",
+    "python",
+    "the",
+    "for",
+    "with",
+    "and",
+    "not",
+    "was",
+}  # say nothing
+_NEAR = 0.2  # share of words in common below which the nearest row is far
+_ALL_LOGS = "torchport diagnose FOLDER_OF_ALL_LOGS"  # what a row asks for where one rank alone has spoken
+_BLOCKING = "ASCEND_LAUNCH_BLOCKING=1 torchport run SCRIPT"  # and what is left when all have
 
 
 def diagnose(path: str, stdin: BinaryIO | None, limit: int = LIMIT) -> Result:
@@ -125,7 +139,7 @@ def _cause(judgement: Judgement, events: Sequence[Event]) -> Finding:
         "confidence": judgement.confidence,
         "why": judgement.why,
         "official": _official(first, [one for one in events if one.file == first.file]),
-        "next": row.next,
+        "next": _BLOCKING if row.next == _ALL_LOGS and len({one.file for one in events}) > 1 else row.next,
     }
     return Finding(CAUSE, Severity.ERROR, Safety.REPORT, _place(first), message, row.fix, evidence)
 
@@ -139,9 +153,10 @@ def _official(first: Event, events: Sequence[Event]) -> str:
 
 
 def _unknown(first: Event) -> Finding:
-    near = nearest(first.text)
+    near, share = nearest(first.text)
+    far = "" if share >= _NEAR else ", though far,"
     hint = (
-        f"The nearest that is known is {near.name}: {near.cause}"
+        f"The nearest that is known{far} is {near.name}: {near.cause}"
         if near
         else "Nothing that is known is near."
     )
@@ -206,13 +221,13 @@ def _place(event: Event) -> Location:
     return Location(event.file, event.line, 1, event.line, len(event.text) + 1)
 
 
-def nearest(text: str) -> Row | None:
-    """The row whose sample has most words in common with `text`; None where none is near."""
-    words = set(_LETTERS.findall(text.lower()))
+def nearest(text: str) -> tuple[Row | None, float]:
+    """The row whose sample has most words in common with `text`, and the share of these; None where there is none."""
+    words = set(_LETTERS.findall(text.lower())) - _IN_ALL
 
     def share(row: Row) -> float:
-        theirs = set(_LETTERS.findall(f"{row.sample} {' '.join(row.words)}".lower()))
+        theirs = set(_LETTERS.findall(f"{row.sample} {' '.join(row.words)}".lower())) - _IN_ALL
         return len(words & theirs) / len(words | theirs) if words else 0.0
 
-    best = max((row for row in rows().values() if row.role is not Role.NOTICE), key=share)
-    return best if share(best) >= _NEAR else None
+    best = max((row for row in rows().values() if row.role not in (Role.NOTICE, Role.EFFECT)), key=share)
+    return (best, share(best)) if share(best) else (None, 0.0)
