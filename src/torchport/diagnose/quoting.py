@@ -38,5 +38,5 @@ def unquoted(line: str) -> str:
 
 
 def is_frame(line: bytes) -> bool:
-    """Whether it is a frame of a traceback, below which the script's own text stands."""
-    return _FRAME.match(line) is not None
+    """Whether it is a frame of a traceback below which the script's own text stands: not one of `python -c`."""
+    return _FRAME.match(line) is not None and b'File "<' not in line
