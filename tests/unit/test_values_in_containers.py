@@ -72,6 +72,35 @@ def test_through_a_package(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "names = ['cpu']\nnames.append('cuda')\nprint(names)\n",
+        "import torch\nnames = ['cpu']\nnames.append('cuda')\nx = torch.ones(1, device=other[0])\n",
+        "cmd = ['t.py']\ncmd.extend(['--name', 'cuda'])\nrun(cmd)\n",
+    ],
+)
+def test_what_is_put_into_other_lists_stays(text: str) -> None:
+    assert convert_source(text.encode(), "a.py").output.decode() == text
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        "ds.append(f'cuda:{n}')",
+        "ds.insert(0, 'cuda')",
+        "ds.extend(['cuda:1'])",
+        "ds += ['cuda:1']",
+        "ds = ds + ['cuda']",
+    ],
+)
+def test_what_is_put_into_a_list_of_devices_changes(put: str) -> None:
+    text = (
+        f"import torch\nds = ['cpu', 'cuda:0']\nif n:\n    {put}\nfor d in ds:\n    torch.ones(1, device=d)\n"
+    )
+    assert "cuda" not in convert_source(text.encode(), "a.py").output.decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "run(['python', 't.py', '--impl', 'cuda'])\n",
         "run(['python', 't.py', '--name=cuda'])\n",
         "main(['--device', 'cpu', 'cuda'])\n",

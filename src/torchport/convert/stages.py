@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 from torchport.convert.inspection import bug, inspect_with
@@ -106,15 +107,19 @@ def convert_in_stages(
         finding.code for finding in done.findings if finding.severity is not Severity.INFO and not finding.fix
     }
     kept = tuple(finding for finding in done.findings if finding.code in own and not finding.fix)
-    return dataclasses.replace(
-        _then(data, path, done, final.findings, final.edits), left=(*final.left, *kept)
-    )
+    if not done.edits:  # `last` has looked at the file itself, and has checked what it did
+        whole = dataclasses.replace(final, findings=_in_order(done.findings, final.findings))
+    else:
+        whole = _then(data, path, done, final.findings, final.edits)
+    return dataclasses.replace(whole, left=(*final.left, *kept))
 
 
 def _then(
     data: bytes, path: str, done: Conversion, findings: tuple[Finding, ...], edits: tuple[Edit, ...]
 ) -> Conversion:
     """`done` and then one more stage, whose findings and edits are about `done.output`."""
+    if not edits and not done.edits:
+        return dataclasses.replace(done, findings=_in_order(done.findings, findings))
     try:
         combined = compose(data, done.edits, edits) if edits else done.edits
         output = splice(done.output, edits)
@@ -127,11 +132,20 @@ def _then(
         left = tuple(dataclasses.replace(finding, fix=(), safety=Safety.REPORT) for finding in findings)
         return Conversion(done.output, (*done.findings, bug(path, problem), *left), done.edits)
     placed = [_place(data, path, done, finding) for finding in findings]
-    order = sorted(
-        (*done.findings, *(finding for finding in placed if finding is not None)),
-        key=lambda finding: (finding.location.line, finding.location.column) if finding.location else (0, 0),
+    here = [finding for finding in placed if finding is not None]
+    return Conversion(output, _in_order(done.findings, here), combined)
+
+
+def _in_order(*findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings of one file by their places, those of the first stage first where they share one."""
+    return tuple(
+        sorted(
+            itertools.chain.from_iterable(findings),
+            key=lambda finding: (
+                (finding.location.line, finding.location.column) if finding.location else (0, 0)
+            ),
+        )
     )
-    return Conversion(output, tuple(order), combined)
 
 
 def _place(data: bytes, path: str, done: Conversion, finding: Finding) -> Finding | None:

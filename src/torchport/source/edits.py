@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable
 
@@ -51,16 +52,17 @@ def compose(data: bytes, first: Iterable[Edit], second: Iterable[Edit]) -> tuple
         else:
             clusters.append([start, end])
     result = []
+    starts, starts_written = [edit.start for edit in second], [edit.start for edit in written]
+    grown = [0, *itertools.accumulate(len(edit.replacement) - (edit.end - edit.start) for edit in written)]
     for start, end in clusters:
         inside = [
             Edit(edit.start - start, edit.end - start, edit.replacement)
-            for edit in second
-            if start <= edit.start and edit.end <= end
+            for edit in second[bisect.bisect_left(starts, start) : bisect.bisect_right(starts, end)]
+            if edit.end <= end
         ]
-        grown = [len(edit.replacement) - (edit.end - edit.start) for edit in written]
-        before = sum(more for edit, more in zip(written, grown, strict=True) if edit.start < start)
-        within = sum(more for edit, more in zip(written, grown, strict=True) if start <= edit.start <= end)
-        result.append(Edit(start + before, end + before + within, splice(middle[start:end], inside)))
+        before = grown[bisect.bisect_left(starts_written, start)]
+        with_inside = grown[bisect.bisect_right(starts_written, end)]
+        result.append(Edit(start + before, end + with_inside, splice(middle[start:end], inside)))
     return tuple(result)
 
 

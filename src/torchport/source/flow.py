@@ -321,6 +321,13 @@ class Flow(Equivalence):
                 self.unite(key, ("keys", container))
                 constant = isinstance(key, ast.Constant)
                 self.unite(node, ("item", container, key.value) if constant else ("values", container))  # type: ignore[attr-defined]
+            case (
+                ast.Call(func=ast.Attribute(attr="append" | "add" | "appendleft", value=value), args=[item])
+                | ast.Call(func=ast.Attribute(attr="insert", value=value), args=[_, item])
+            ):
+                self.unite(("elements", self.find(value)), item)
+            case ast.Call(func=ast.Attribute(attr="extend" | "update", value=value), args=[more]):
+                self.unite(("elements", self.find(value)), ("elements", self.find(more)))
             case ast.Call(func=ast.Attribute(attr="keys", value=value), args=[]):
                 self.unite(("elements", self.find(node)), ("keys", self.find(value)))
             case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted" | "set" | "reversed"), args=[value]):
