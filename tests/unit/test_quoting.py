@@ -89,6 +89,12 @@ def test_what_only_looks_quoted_is_read() -> None:
     assert said(f"tests/a.py::test_b FAILED\nE   {FULL}\n") == "memory.device-full"
 
 
+def test_an_exception_below_a_frame_without_text_is_read() -> None:
+    for prefix in ("", "[rank0]: "):
+        lines = ("Traceback (most recent call last):", '  File "<string>", line 1, in <module>', FULL)
+        assert said("".join(f"{prefix}{line}\n" for line in lines)) == "memory.device-full"
+
+
 def test_the_script_s_own_text_is_known_across_blocks() -> None:
     matcher = Matcher()
     for block in (b'  File "/job/train.py", line 3, in step\n', f'    raise "{FULL}"\n'.encode()):

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
-from torchport.diagnose.quoting import is_frame, unquoted
+from torchport.diagnose.quoting import is_source, unquoted
 from torchport.knowledge.errors import Row, rows
 
 KEPT = 40  # lines of one row in one file; of more, only the number
@@ -61,7 +61,7 @@ class Matcher:
             for number, shape in enumerate(shapes):
                 if shape in wanted and examined[shape] < EXAMINED:
                     examined[shape] += 1
-                    if not is_frame(lines[number - 1] if number else self._before):
+                    if not is_source(lines[number], lines[number - 1] if number else self._before):
                         yield from self._of_line(lines[number], self.lines + number + 1, wanted[shape])
         whole = len(lines) - (not lines[-1])
         self.lines += whole

@@ -21,7 +21,7 @@ _KIND_OF = {ending: kind for kind, endings in _KINDS.items() for ending in endin
 # `as here`, and not glibc's version `GLIBC_2.34' nor what begins in one word and ends in another.
 _QUOTED = re.compile(r"(?<![\w`])`(?![\s`])[^`]{0,600}(?<![\s`])`(?![\w`])")
 _PASSED = re.compile(r"(?<!\S)(?:PASSED|SKIPPED|XFAIL)(?!\S)")
-_FRAME = re.compile(rb'^(?:\[[\w-]{1,40}\]: ?)? {2,16}File "[^"]{1,400}", line \d{1,7}')
+_FRAME = re.compile(rb'^((?:\[[\w-]{1,40}\]: ?)? {2,16})File "[^"]{1,400}", line \d{1,7}')
 
 
 def kind_of(path: PurePath) -> str:
@@ -37,6 +37,10 @@ def unquoted(line: str) -> str:
     return _QUOTED.sub("``", line) if line.count("`") > 1 else line
 
 
-def is_frame(line: bytes) -> bool:
-    """Whether it is a frame of a traceback below which the script's own text stands: not one of `python -c`."""
-    return _FRAME.match(line) is not None and b'File "<' not in line
+def is_source(line: bytes, before: bytes) -> bool:
+    """Whether the line is the script's own text, which a traceback shows below a frame, deeper than it.
+
+    Frames without a file (`<string>`) have none: the exception itself may follow.
+    """
+    frame = _FRAME.match(before)
+    return frame is not None and line.startswith(frame.group(1) + b"  ")
