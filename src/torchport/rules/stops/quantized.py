@@ -34,8 +34,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         made = module.qualified(call.func) in _MAKES and call.args
         if made and seen(module, call.args[0]).on_device and not _is_read(module, call):
             yield RULE.finding(
-                module, call, "what is quantised on an NPU can only be dequantised there",
-                hint="Nothing else takes it, not even print() or copy_(): dequantise it, or use x.int_repr(). A tensor "
+                module, call, "torch_npu does not compute with what is quantised on an NPU",
+                hint="Arithmetic, comparisons and cat() stop there: dequantise it first, or use x.int_repr(). A tensor "
                 "of one dimension is not quantised at all.",
             )  # fmt: skip
     for attribute in module.all(ast.Attribute):
@@ -60,8 +60,8 @@ RULE = Rule(
     title="quantised tensors and float8",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
-    why="torch_npu quantises and dequantises on the NPU, but cannot copy what is quantised (`Could not run "
-    "'aten::empty_quantized'`). CANN casts to float8 on newer chips alone.",
+    why="torch_npu quantises and dequantises on the NPU, but neither moves what is quantised (`Could not run "
+    "'aten::empty_quantized'`) nor computes with it. CANN casts to float8 on newer chips alone.",
     reference="https://docs.pytorch.org/docs/stable/quantization.html",
     check=check,
     rewrites=(),
