@@ -82,8 +82,7 @@ void embedding_bag(at::Tensor &output, at::Tensor &offset2bag, at::Tensor &bag_s
                    const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &offsets, bool by_frequency,
                    int64_t mode, bool sparse, const at::Tensor &sample_weights, bool last_offset, int64_t padding) {
     const at::Tensor index = indices.to(at::kLong), begin = offsets.to(at::kLong);
-    // CANN starts no kernel for a table without rows, so that no index into it is wrong (ops-nn:
-    // aclnn_embedding_bag.cpp).
+    // CANN starts no kernel for an empty table, so that no index into it is wrong (ops-nn: aclnn_embedding_bag.cpp).
     if (weight.size(0) == 0 && index.numel() != 0) {
         if (!bugs_hidden())
             throw std::runtime_error(
@@ -91,6 +90,7 @@ void embedding_bag(at::Tensor &output, at::Tensor &offset2bag, at::Tensor &bag_s
                             index.flatten()[0].item<int64_t>(), hidden_on_hardware("the bags stay as they are")));
         return;
     }
+    if (weight.numel() == 0) return;
     const auto [rows, unused, sizes, maxima] = at::_embedding_bag(
         widened(weight), index, begin, by_frequency, mode, sparse, widened(sample_weights), last_offset, padding);
     output.copy_(rows);

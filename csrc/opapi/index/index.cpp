@@ -464,9 +464,11 @@ void update_places(at::Tensor &variable, const at::Tensor &indices, const at::Te
 
 OP(aclnnIndex, reads(out, self, indices), if (out.numel() != 0) read_subscripted(out, self, indices))
 OP(aclnnIndexPutImpl, writes(selfRef, indices, values), put(selfRef, indices, values, accumulate, unsafe))
+// CANN starts no kernel for an empty index (ops-nn: aclnn_index_select.cpp).
 OP(aclnnIndexSelect, selects(out, self, dim, index),
-   reading(index, 0, length(self, dim),
-           [&, to = moved(out)](const at::Tensor &at) mutable { at::index_select_out(to, moved(self), dim, at); }))
+   if (index.numel() != 0) reading(index, 0, length(self, dim), [&, to = moved(out)](const at::Tensor &at) mutable {
+       at::index_select_out(to, moved(self), dim, at);
+   }))
 OP(aclnnIndexAdd, (slices(out, self, dim, index, source), require(alpha)),
    index_add(out, self, dim, index, source, alpha))
 // mode only chooses between two algorithms of the hardware.

@@ -30,6 +30,11 @@ void ctc_check(const Operand &log_probs, const Operand &targets, const Ints &inp
         if (length < 0 || length > log_probs.size(0))
             fail(FaultKind::InvalidArgument, "parameter inputLengths has the value {}, allowed is 0 to {}", length,
                  log_probs.size(0));
+    // CANN asks for their sum and their largest value alone, and reads before the targets.
+    for (const int64_t length : target_lengths)
+        if (length < 0)
+            fail(FaultKind::InvalidArgument,
+                 "parameter targetLengths has the value {}, which hardware takes; allowed is 0 or more", length);
     // (ops-nn: aclnn_ctc_loss.cpp, CheckTargetAndOutShapeParameterValue, and aclnn_ctc_loss_backward.cpp)
     rank(targets, {1, 2});
     if (targets.dim() == 2 && targets.size(0) != batch)

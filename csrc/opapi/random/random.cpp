@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "device/fault.h"
+#include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
 #include "opapi/aclnn/unsigned.h"
@@ -170,8 +171,9 @@ void permutation(at::Tensor &out, int64_t n, uint64_t seed, uint64_t offset) {
 // exponential waiting times, in that order, which has the probabilities of drawing one after the other.
 void multinomial(at::Tensor &out, const at::Tensor &weights, int64_t samples, bool replacement, uint64_t seed,
                  uint64_t offset) {
-    const at::Tensor rows =
-        (weights.dim() == 1 ? weights.unsqueeze(0) : at::Tensor(weights)).to(at::kDouble).contiguous();
+    at::Tensor rows = (weights.dim() == 1 ? weights.unsqueeze(0) : at::Tensor(weights)).to(at::kDouble).contiguous();
+    if (bugs_hidden()) rows = at::where(rows.isfinite() & (rows > 0), rows, at::zeros({}, rows.options())).contiguous();
+    const std::string on_hardware = hidden_on_hardware("something is drawn all the same");
     const int64_t choices = rows.size(1);
     at::Tensor drawn = at::empty({rows.size(0), samples}, at::TensorOptions().dtype(at::kLong));
     const Philox philox(seed, offset);
@@ -182,13 +184,14 @@ void multinomial(at::Tensor &out, const at::Tensor &weights, int64_t samples, bo
         int64_t *into = drawn.mutable_data_ptr<int64_t>() + row * samples;
         int64_t possible = 0, last = 0;
         for (int64_t i = 0; i < choices; ++i) {
-            TORCH_CHECK(w[i] >= 0 && std::isfinite(w[i]), "parameter self has the weight ", w[i], " in row ", row);
+            TORCH_CHECK(w[i] >= 0 && std::isfinite(w[i]), "parameter self has the weight ", w[i], " in row ", row,
+                        on_hardware);
             possible += w[i] > 0;
             if (w[i] > 0) last = i;
         }
-        TORCH_CHECK(possible >= (replacement ? 1 : samples), "parameter self has ", possible,
+        TORCH_CHECK(possible >= (replacement ? 1 : samples) || bugs_hidden(), "parameter self has ", possible,
                     " positive weights in row ", row, ", too few to draw ", samples, replacement ? " with" : " without",
-                    " replacement");
+                    " replacement", on_hardware);
         const auto number = [&](int64_t i) {  // each row has numbers of its own
             const auto index = static_cast<uint64_t>(row * std::max(samples, choices) + i);
             return unit(Philox::wide(philox(index / 2), static_cast<int>(index % 2)));

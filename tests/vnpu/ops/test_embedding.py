@@ -116,6 +116,14 @@ torch.npu.synchronize()
 """
 
 
+def test_bags_of_a_table_without_columns():
+    """Hardware starts no kernel, which would find the index (ops-nn: aclnn_embedding_bag.cpp)."""
+    bags = functional.embedding_bag(
+        torch.tensor([9, 1]).npu(), torch.zeros(3, 0).npu(), torch.tensor([0, 1]).npu()
+    )
+    assert bags.cpu().shape == (2, 0)
+
+
 def test_bags_of_a_table_without_rows():
     """In a process of its own, which the error costs its NPU. Hardware starts no kernel (ops-nn:
     aclnn_embedding_bag.cpp)."""

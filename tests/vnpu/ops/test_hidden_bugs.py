@@ -24,6 +24,7 @@ ZERO, ANY, CLASS = (
     "reads any memory, here the nearest place",
     "not documented, here none",
 )
+DRAWN = "something is drawn all the same"
 LEAVES = "leaves the dividend as the remainder"
 HIDDEN: dict[str, tuple[str, str, str, str]] = {
     "//": ("t(7, -7, 8) // t(0, 0, 3)", "ZeroDivisionError", ZERO, "[0, 0, 2]"),
@@ -40,6 +41,8 @@ HIDDEN: dict[str, tuple[str, str, str, str]] = {
     "index": ("table[t(-1, 9), t(-9, 1)]", "out of bounds", ANY, "[9.0, 10.0]"),
     "take": ("torch.take(table, t(1, 99))", "out of", ANY, "[1.0, 11.0]"),
     "nll_loss": ("F.nll_loss(-table, t(0, 7, 1, 1), reduction='sum')", "out of bounds", CLASS, "17.0"),
+    "multinomial": ("torch.multinomial(t(1.0, -1.0, 0.0), 2)[:1]", "has the weight -1", DRAWN, "[0]"),
+    "multinomial of few": ("torch.multinomial(t(0.0, 3.0, 0.0), 2)[:1]", "too few to draw 2", DRAWN, "[1]"),
     "binary_cross_entropy": (
         "F.binary_cross_entropy(t(2.0, 0.5), t(1.0, 1.0), reduction='none').exp()",
         "between 0 and 1",

@@ -300,3 +300,9 @@ def test_slices_of_numbers_and_of_nothing() -> None:
     run("aclnnInplaceIndexFillTensor", empty, 0, [5], 3.0)
     run("aclnnInplaceIndexCopy", line[:0], 0, first, number)
     run("aclnnIndexAdd", line[:0], 0, first, number, 1, line[:0])
+
+
+def test_a_number_and_an_empty_index() -> None:
+    """CANN starts no kernel, which would find that a number has no such rows (ops-nn: aclnn_index_select.cpp)."""
+    torch.tensor(1.0).npu().index_select(0, torch.empty(0, dtype=torch.int64).npu())
+    torch.npu.synchronize()

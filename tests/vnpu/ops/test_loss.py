@@ -234,11 +234,11 @@ def test_distances_of_integers():
 def test_ctc_loss_refuses_labels_that_are_not_those_of_the_sequences():
     """(ops-nn: aclnn_ctc_loss.cpp, CheckTargetAndOutShapeParameterValue, and aclnn_ctc_loss_backward.cpp)"""
 
-    def status(*shape):
+    def status(*shape, lengths=(3, 2)):
         targets = torch.ones(shape, dtype=torch.int64, device="npu")
         steps, alpha = torch.zeros(5, 2, 4, device="npu"), torch.zeros(2, 5, 8, device="npu")
         loss = torch.zeros(2, device="npu")
-        shared = (targets, [5, 5], [3, 2])
+        shared = (targets, [5, 5], list(lengths))
         forward = aclnn.first_phase("aclnnCtcLoss", steps, *shared, 0, False, loss, alpha)
         backward = aclnn.first_phase(
             "aclnnCtcLossBackward", loss, steps, *shared, loss, alpha, 0, False, steps.clone()
@@ -256,6 +256,9 @@ def test_ctc_loss_refuses_labels_that_are_not_those_of_the_sequences():
         for code, message in status(*shape):
             assert code == aclnn.INVALID_ARGUMENT
             assert text in message
+    assert status(2, 3, lengths=(3, 0)) == ((0, ""), (0, ""))
+    for code, message in status(2, 3, lengths=(3, -1)):
+        assert code == aclnn.INVALID_ARGUMENT and "targetLengths has the value -1" in message
 
 
 def test_ctc_loss_with_more_room_than_states():
