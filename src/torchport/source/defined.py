@@ -63,13 +63,14 @@ def defined(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:
 
 def _lines(data: bytes, small: bytes) -> Iterator[tuple[int, int]]:
     """Where the lines begin and end that say CUDA; without those that no person has written."""
-    last = -1
+    end = -1
     for match in _ANY.finditer(small):
+        if match.start() < end:
+            continue
         start, end = data.rfind(b"\n", 0, match.start()) + 1, data.find(b"\n", match.end())
         end = len(data) if end < 0 else end
-        if start > last and end - start <= _LONGEST:
+        if end - start <= _LONGEST:
             yield start, end
-        last = start
 
 
 def _add(found: dict[str, str], how: str, name: bytes, path: str, data: bytes, start: int) -> None:
