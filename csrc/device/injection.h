@@ -4,9 +4,10 @@
 //     exception@op:aclnnAdd:3   the 3rd run of an operator fails on its core (without a number: the first)
 //     timeout@op:aclnnMatmul:3  it takes longer than the core waits
 //     hang@op:aclnnMatmul:3     it never ends, until a wait for its stream has run out of time
-//     ecc@step:5                a memory cell is broken from the program's 5th wait for a stream on, as reading a loss
-//     is timeout@collective:7      the peers of the 7th collective are silent linkdown@rank:1           the link of
-//     rank 1 is down: its collectives fail slow@rank:1:200           each collective of rank 1 begins 200 ms late
+//     ecc@step:5                a memory cell is broken from the 5th wait for a stream on, as reading a loss is one
+//     timeout@collective:7      the peers of the 7th collective are silent
+//     linkdown@rank:1           the link of rank 1 is down: its collectives fail
+//     slow@rank:1:200           each collective of rank 1 begins 200 ms late
 //     slow@host:2               each launch takes the host 2 ms
 //
 // and behind any of them @rank:1 for one rank of a job (RANK), the only one that has the failure then.

@@ -9,9 +9,11 @@ for plain python without the virtual NPU) and with which variables (`# env:`).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,15 +45,30 @@ class Script:
             }
         else:
             environment |= {"TORCHPORT_BACKEND": vnpu.Kind.VNPU}
-        return subprocess.run(
-            [sys.executable, *self.words],
+        command = [sys.executable, *self.words]
+        with subprocess.Popen(
+            command,
             env=environment | {"OMP_NUM_THREADS": "1"} | self.variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=SECONDS,
-            check=False,
-        )
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=SECONDS)
+            except BaseException:
+                _end(process)
+                raise
+        return subprocess.CompletedProcess(command, process.returncode, output)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what hangs, with its workers: torchrun's have sessions of their own, and end when it is asked to end."""
+    os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=10)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def scripts() -> dict[str, Script]:
