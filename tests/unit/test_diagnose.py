@@ -243,6 +243,13 @@ def test_a_page_and_a_terminal_take_nothing_from_the_log(capsys: pytest.CaptureF
     assert "\x07" not in render_diagnosis(result, color=False)
 
 
+def test_a_page_says_the_cause_and_explains_its_row() -> None:
+    """It explained TP801, which every cause is, and began in the middle of a sentence."""
+    text = page(diagnose_text(f"{FULL}\n"))
+    assert "The device&#x27;s memory is full" in text
+    assert "torchport explain memory.device-full" in text and "torchport explain TP801" not in text
+
+
 def test_result_survives_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_text(f"{FULL}\n")
     assert cli.main(["diagnose", str(tmp_path / "log"), "--json", "-o", str(tmp_path / "result.json")]) == 1

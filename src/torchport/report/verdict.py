@@ -95,8 +95,9 @@ def steps(result: Result) -> Iterator[str]:
         finding for finding in result.findings if not finding.fix and finding.severity is not Severity.INFO
     ]
     blockers_first = sorted(open_, key=lambda finding: finding.severity is not Severity.ERROR)
-    for code in list(dict.fromkeys(finding.code for finding in blockers_first))[:2]:
-        yield f"torchport explain {code}" if code.isalnum() else "torchport explain"
+    rows = [str(finding.evidence.get("row", finding.code)) for finding in blockers_first]
+    for code in list(dict.fromkeys(rows))[:2]:
+        yield f"torchport explain {code}" if re.fullmatch(r"[\w.-]+", code) else "torchport explain"
     root = shlex.quote(str(data.get("root", "")))
     if result.command == "analyze":
         yield f"torchport convert {root} --diff"
