@@ -8,7 +8,7 @@ from pathlib import Path
 
 STATUS = Path(__file__).parents[1] / "conformance/status.json"
 STATUSES = {"PASS", "FAIL", "GAP", "NOT_OFFERED"}  # nothing may stay in CRASH or TIMEOUT
-DTYPES = {"float32", "float16", "bfloat16", "int64", "int32", "bool"}
+DTYPES = {"float32", "float16", "bfloat16", "int64", "int32", "bool", "refusals", "layouts"}
 WHO_REFUSES = {"fallback", "torch_npu", "cann", "op_db"}
 
 

@@ -120,6 +120,15 @@ def owning(kind: str, name: str) -> str:
     return f'{name} = own({name}, "{name}")' if bare(kind) in OWNED else f"{name} = {name}"
 
 
+def owned(params: list[tuple[str, str]], since: str) -> list[str]:
+    """The init-captures; before the first of them the CANN is asked for from which on the parameters are these."""
+    captures = [owning(kind, param) for kind, param in params]
+    if since:
+        name, _, value = captures[0].partition(" = ")
+        captures[0] = f"{name} = (since({since.replace('.', ', ')}), {value})"
+    return captures
+
+
 def tensors(row: dict[str, Any]) -> dict[str, str]:
     """The tensor parameters, with their direction."""
     return {param: way for kind, param, way in row["params"] if "aclTensor" in kind}
@@ -233,7 +242,7 @@ def header(
         results = [param for param, way in tensors(row).items() if way != "in" and not moves]
         lines += [
             f"#define PARAMS_{name} {', '.join(f'{kind} {param}' for kind, param in params)}",
-            f"#define OWN_{name} {', '.join(owning(kind, param) for kind, param in params)}",
+            f"#define OWN_{name} {', '.join(owned(params, row.get('since', '')))}",
             f"#define OPERANDS_{name} {', '.join(checked)}",
             f"#define CHECKS_{name} {checks(name, rows.get(name))}",
             f"#define RESULTS_{name} {', '.join(results)}",

@@ -1,5 +1,10 @@
 #include "opapi/aclnn/limits.h"
 
+#include <acl/acl.h>
+
+#include <cstdlib>
+#include <utility>
+
 #include "device/machine.h"
 #include "opapi/aclnn/check.h"
 
@@ -12,6 +17,18 @@ bool chip_is(Generation one) { return generation() == static_cast<size_t>(one); 
 void beyond_the_chip(FaultKind kind, std::string sentence) {
     fail(kind, "{} on {}; with VNPU_CHECKS=any the virtual NPU computes it all the same", sentence,
          Machine::instance().settings().chip->name);
+}
+
+void since(int major, int minor) {
+    char cann[ACL_PKG_VERSION_MAX_SIZE] = {}, package[] = "runtime", *end = nullptr;
+    aclsysGetVersionStr(package, cann);
+    const long first = std::strtol(cann, &end, 10), second = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
+    if (std::pair(first, second) < std::pair<long, long>(major, minor))
+        fail(
+            FaultKind::Unsupported,
+            "CANN {} calls this operator with other parameters than CANN {}.{} and later, whose are known here: run it "
+            "with VNPU_CANN={}.{}.0",
+            static_cast<const char *>(cann), major, minor, major, minor);
 }
 
 void fewest_dimensions(const Operand &tensor, int64_t dimensions) {

@@ -40,6 +40,10 @@ void tiled_part(bool holds, fmt::format_string<Args...> text, Args &&...args) {
         beyond_the_chip(FaultKind::PartRefused, fmt::format(text, std::forward<Args>(args)...));
 }
 
+// Refuses a call of what has other parameters in an older CANN, which torch_npu gives it (VNPU_CANN); asked for before
+// the first of them is looked at. `since` of signatures.json.
+void since(int major, int minor);
+
 // The fewest dimensions that CANN's own check lets pass, where ATen computes with fewer.
 void fewest_dimensions(const Operand &tensor, int64_t dimensions);
 

@@ -78,22 +78,31 @@ void give_if_it_fits(at::Tensor &out, const at::Tensor &value) {
         out.zero_();
 }
 
+std::pair<int64_t, int64_t> extremes(const at::Tensor &index) {
+    const auto [least, greatest] = at::aminmax(index);
+    return {least.item<int64_t>(), greatest.item<int64_t>()};
+}
+
 void embedding_bag(at::Tensor &output, at::Tensor &offset2bag, at::Tensor &bag_size, at::Tensor &max_indices,
                    const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &offsets, bool by_frequency,
                    int64_t mode, bool sparse, const at::Tensor &sample_weights, bool last_offset, int64_t padding) {
-    const at::Tensor index = indices.to(at::kLong), begin = offsets.to(at::kLong);
-    // CANN starts no kernel for an empty table, so that no index into it is wrong (ops-nn: aclnn_embedding_bag.cpp).
-    if (weight.size(0) == 0 && index.numel() != 0) {
-        if (!bugs_hidden())
-            throw std::runtime_error(
-                fmt::format("index {} is out of bounds for dimension 0 of the table, which has no rows{}",
-                            index.flatten()[0].item<int64_t>(), hidden_on_hardware("the bags stay as they are")));
-        return;
-    }
-    if (weight.numel() == 0) return;
-    const auto [rows, unused, sizes, maxima] = at::_embedding_bag(
+    const at::Tensor begin = offsets.to(at::kLong);
+    at::Tensor index = indices.to(at::kLong);
+    const int64_t rows = weight.size(0);
+    const auto [first, last] = index.numel() == 0 ? std::pair(int64_t{0}, int64_t{-1}) : extremes(index);
+    const auto outside = [&](int64_t wrong, const std::string &instead) {
+        return std::runtime_error(fmt::format(
+            "index {} is out of bounds for dimension 0 of the table, which has {} rows{}", wrong, rows, instead));
+    };
+    if (first < 0) throw outside(first, "");
+    if (last >= rows && !bugs_hidden())
+        throw outside(last, hidden_on_hardware(rows == 0 ? "the bags stay as they are" : kAnyMemory));
+    // CANN starts no kernel for an empty table (ops-nn: aclnn_embedding_bag.cpp).
+    if (weight.numel() == 0 && index.numel() != 0) return;
+    if (last >= rows) index = index.clamp_max(rows - 1);
+    const auto [bags, unused, sizes, maxima] = at::_embedding_bag(
         widened(weight), index, begin, by_frequency, mode, sparse, widened(sample_weights), last_offset, padding);
-    output.copy_(rows);
+    output.copy_(bags);
     give_if_it_fits(bag_size, sizes);
     give_if_it_fits(max_indices, maxima);
     const at::Tensor position = at::arange(index.numel(), index.options());

@@ -307,6 +307,9 @@ void selects(const Operand &out, const Operand &self, int64_t dim, const Operand
     dtype(index, kIndex);
     rank(index, {0, 1});
     dimension(dim, self);
+    if (self.dim() == 0 && index.numel() > 1)
+        fail(FaultKind::InvalidArgument, "parameter index is {}, expected at most one index into a number",
+             describe(index));
     at::DimVector sizes(self.sizes().begin(), self.sizes().end());
     if (self.dim() > 0) sizes[static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()))] = index.numel();
     shape(out, sizes);

@@ -117,10 +117,9 @@ torch.npu.synchronize()
 
 
 def test_bags_of_a_table_without_columns():
-    """Hardware starts no kernel, which would find the index (ops-nn: aclnn_embedding_bag.cpp)."""
-    bags = functional.embedding_bag(
-        torch.tensor([9, 1]).npu(), torch.zeros(3, 0).npu(), torch.tensor([0, 1]).npu()
-    )
+    """Hardware starts no kernel (ops-nn: aclnn_embedding_bag.cpp), and ATen's has no place to begin."""
+    table, index, first = torch.zeros(3, 0).npu(), torch.tensor([2, 1]).npu(), torch.tensor([0, 1]).npu()
+    bags = functional.embedding_bag(index, table, first, mode="sum", per_sample_weights=torch.ones(2).npu())
     assert bags.cpu().shape == (2, 0)
 
 
@@ -130,5 +129,5 @@ def test_bags_of_a_table_without_rows():
     child = forked.python(NO_ROWS)
     assert child.returncode != 0
     assert "aclnnEmbeddingBag failed" in child.stderr
-    assert "index 3 is out of bounds for dimension 0 of the table, which has no rows" in child.stderr
+    assert "index 3 is out of bounds for dimension 0 of the table, which has 0 rows" in child.stderr
     assert "hardware hides this" in child.stderr

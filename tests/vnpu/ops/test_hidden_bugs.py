@@ -36,6 +36,7 @@ HIDDEN: dict[str, tuple[str, str, str, str]] = {
     "a number %": ("torch.remainder(7, t(0, 4))", "ZeroDivisionError", LEAVES, "[7, 3]"),
     "fmod": ("torch.fmod(t(7, -7), t(0, 4))", "ZeroDivisionError", LEAVES, "[7, -3]"),
     "embedding": ("F.embedding(t(1, 7), table)", "out of range", ANY, "[[3.0, 4.0, 5.0], [9.0, 10.0, 11.0]]"),
+    "embedding_bag": ("F.embedding_bag(t(1, 7), table, t(0, 1))", "out of bounds", ANY, "[[3.0, 4.0, 5.0], [9.0, 10.0, 11.0]]"),
     "gather": ("table.gather(0, t(9)[None])", "out of bounds", ANY, "[[9.0]]"),
     "index_select": ("table.index_select(1, t(0, 3))", "out of", ANY, "[[0.0, 2.0], [3.0, 5.0], [6.0, 8.0], [9.0, 11.0]]"),
     "index": ("table[t(-1, 9), t(-9, 1)]", "out of bounds", ANY, "[9.0, 10.0]"),
@@ -108,7 +109,7 @@ target = torch.tensor([0, -100, 2, 1])
 torch.testing.assert_close(F.nll_loss(table, target.npu()).cpu(), F.nll_loss(cpu, target))
 print("right")
 """
-NOTICED = ["F.embedding(t(-1), table)", "table.index_fill(0, t(9), 0.0)", "table.scatter(0, t(9)[None], 1.0)", "table.index_put((t(9),), table[0])"]  # fmt: skip
+NOTICED = ["F.embedding(t(-1), table)", "F.embedding_bag(t(1, -1), table, t(0, 1))", "table.index_fill(0, t(9), 0.0)", "table.scatter(0, t(9)[None], 1.0)", "table.index_put((t(9),), table[0])"]  # fmt: skip
 
 
 @pytest.mark.parametrize("way", ["error", "hardware"])

@@ -304,5 +304,8 @@ def test_slices_of_numbers_and_of_nothing() -> None:
 
 def test_a_number_and_an_empty_index() -> None:
     """CANN starts no kernel, which would find that a number has no such rows (ops-nn: aclnn_index_select.cpp)."""
-    torch.tensor(1.0).npu().index_select(0, torch.empty(0, dtype=torch.int64).npu())
+    number = torch.tensor(1.0).npu()
+    number.index_select(0, torch.empty(0, dtype=torch.int64).npu())
     torch.npu.synchronize()
+    status, message = first_phase("aclnnIndexSelect", number, 0, torch.tensor([0, 0]).npu(), number.clone())
+    assert status == INVALID_ARGUMENT and "at most one index into a number" in message
