@@ -36,7 +36,11 @@ def answer(result: Result) -> tuple[str, str, str]:
     first = result.findings[0]
     if word == "unknown":
         return "open", "The run failed, and nothing is known about why", first.hint
-    return "bad", sentence(first.message), f"Confidence {first.evidence['confidence']}: {first.evidence['why']}."
+    return (
+        "bad",
+        sentence(first.message),
+        f"Confidence {first.evidence['confidence']}: {first.evidence['why']}.",
+    )
 
 
 def _facts(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,11 @@ _MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "
 _OPTION = re.compile(r"--\w|-[A-Za-z]$")
 # Two rounds find the elements of a container that is reached through a variable of another container.
 _ROUNDS = 2
+# What `_connect_elements` looks at: asked first, since most nodes are nothing of it.
+_ABOUT_ELEMENTS = (
+    ast.Dict, ast.List, ast.Tuple, ast.Set, ast.For, ast.AsyncFor, ast.comprehension, ast.Yield, ast.Subscript,
+    ast.Call, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp, ast.Compare,
+)  # fmt: skip
 
 
 class Flow(Equivalence):
@@ -44,8 +49,9 @@ class Flow(Equivalence):
         for node in names.nodes:
             self._connect(node)
         declare(self, names, classes)
+        containers = [node for node in names.nodes if isinstance(node, _ABOUT_ELEMENTS)]
         for _ in range(_ROUNDS):
-            for node in names.nodes:
+            for node in containers:
                 self._connect_elements(node)
 
     def same(self, one: ast.expr, other: ast.expr) -> bool:

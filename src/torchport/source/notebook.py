@@ -19,6 +19,7 @@ import warnings
 from torchport.findings import Edit
 from torchport.source.text import SourceError
 
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
 _CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL
@@ -52,7 +53,10 @@ class Notebook:
             self._file = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise SourceError("TP902", f"a notebook is UTF-8, and this is not: {error}") from error
-        self._offsets = None if self._file.isascii() else _byte_offsets(self._file)
+        # The characters of more than one byte, and how many bytes more than characters there are up to each.
+        self._wide = [match.start() for match in _NOT_ASCII.finditer(self._file)]
+        more = (len(self._file[at].encode("utf-8", "surrogatepass")) - 1 for at in self._wide)
+        self._more = [0, *itertools.accumulate(more)]
         self.pieces: list[Piece] = []
         self.code = b""
         self.shell = b""
@@ -130,17 +134,13 @@ class Notebook:
         return position
 
     def _bytes(self, character: int) -> int:
-        """The byte offset of a character of the file; in ASCII they are the same."""
-        return character if self._offsets is None else self._offsets[character]
+        """The byte offset of a character of the file."""
+        return character + self._more[bisect.bisect_left(self._wide, character)]
 
 
 def is_timed(line: str) -> bool:
     """Whether a line measures Python, which is then a part of the code: `%time f()`."""
     return _STATEMENT.match(line.lstrip(" \t")) is not None
-
-
-def _byte_offsets(text: str) -> list[int]:
-    return [0, *itertools.accumulate(len(char.encode("utf-8", "surrogatepass")) for char in text)]
 
 
 def _code_cells(text: str) -> list[list[tuple[int, str]]]:
