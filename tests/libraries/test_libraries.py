@@ -32,7 +32,7 @@ weights = torch.cat([p.detach().flatten() for p in model.parameters()])
 gathered = accelerator.gather(weights.unsqueeze(0))
 # A line is one write, which no other process can come between.
 where = f"{len(gathered)} {accelerator.device.type} {accelerator.state.backend}"
-print(f"same {bool((gathered == gathered[0]).all())} {where}\nlearns {losses[-1] < 0.7 * losses[0]}\n", end="", flush=True)
+print(f"same {bool((gathered == gathered[0]).all())} {where}\\nlearns {losses[-1] < 0.7 * losses[0]}\\n", end="", flush=True)
 """
 
 
