@@ -6,14 +6,15 @@ of what it read, so that a later step can tell whether the file still describes 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from torchport import __version__
 from torchport.errors import TorchportError, naming
@@ -196,6 +197,14 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
     An interrupted or failing write leaves the old file whole. `mode` sets the permission bits; None keeps those of
     the file that is replaced, or what the umask gives a new one. Raises OSError.
     """
+    with opened_atomically(path, mode) as stream:
+        stream.write(data)
+
+
+@contextlib.contextmanager
+def opened_atomically(path: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
+    """As `write_atomically`, for what is written piece by piece: the file takes its place when the block has ended, and
+    is removed where the block raises."""
     import tempfile
 
     if mode is None:
@@ -204,7 +213,7 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
         descriptor, aside = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
+                yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             os.chmod(aside, mode)

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchport.port import tensors
-from torchport.port.checkpoints import read_checkpoint
+from torchport.checkpoints import tensors
+from torchport.checkpoints.pickled import read_checkpoint
+from torchport.checkpoints.tensors import Tensor, Unreadable, relative_difference
 from torchport.port.left import FileRow, compare_files
-from torchport.port.tensors import Tensor, Unreadable, relative_difference
 from torchport.port.texts import compare_texts
 
 

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from torchport.port.checkpoints import read_checkpoint
-from torchport.port.tensors import (
+from torchport.checkpoints.pickled import read_checkpoint
+from torchport.checkpoints.tensors import (
     Tensor,
     Unreadable,
     read_npy,

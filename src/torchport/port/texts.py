@@ -8,8 +8,8 @@ import math
 import re
 from pathlib import Path
 
-from torchport.port.checkpoints import flat
-from torchport.port.tensors import Unreadable
+from torchport.checkpoints.pickled import flat
+from torchport.checkpoints.tensors import Unreadable
 
 LARGEST = 64 << 20  # bytes of a text that is looked into
 FLOOR = 1e-3  # numbers nearer to zero are compared as if they were this

@@ -6,6 +6,7 @@ rebuild tensors become descriptions of tensors, all others inert objects that ke
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import pickle
 import zipfile
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from torchport.port.tensors import DTYPES, NUMPY, Tensor, Unreadable
+from torchport.checkpoints.tensors import DTYPES, NUMPY, Tensor, Unreadable
 
 MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # torch/serialization.py: MAGIC_NUMBER, as pickle writes it
 STORAGES = {
@@ -70,8 +71,24 @@ class Inert:
 
 
 class _Storage:
-    def __init__(self, dtype: str, count: int, read: Callable[[], bytes]) -> None:
-        self.dtype, self.count, self.read = dtype, count, read
+    def __init__(
+        self, dtype: str, count: int, read: Callable[[], bytes], key: str = "", device: str = ""
+    ) -> None:
+        self.dtype, self.count, self.read, self.key, self.device = dtype, count, read, key, device
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredTensor(Tensor):
+    """A tensor, and where in which storage its elements are: `offset` and `stride` count elements.
+
+    `count` of the storage is what the pickle says of it, in elements; `device` where it was when it was saved.
+    """
+
+    storage: str
+    stored: int
+    offset: int
+    stride: tuple[int, ...]
+    device: str
 
 
 class _Reader(pickle.Unpickler):
@@ -81,6 +98,7 @@ class _Reader(pickle.Unpickler):
         super().__init__(stream, encoding="latin1")
         self._storage = storage
         self.storages: dict[str, _Storage] = {}
+        self.named: set[tuple[str, str]] = set()  # modules and names in the pickle that stay names
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "OrderedDict" and module == "collections":
@@ -93,10 +111,15 @@ class _Reader(pickle.Unpickler):
         if module in ("torch._utils", "torch_npu.utils.storage"):
             if name in ("_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_npu_tensor"):
                 return lambda storage, offset, size, stride, *rest: _tensor(storage, offset, size, stride)
+            if name == "_rebuild_tensor_v3":  # of dtypes without a storage class of their own
+                return lambda storage, offset, size, stride, grad, hooks, dtype, *rest: _tensor(
+                    storage, offset, size, stride, getattr(dtype, "__name__", "").removeprefix("torch.")
+                )
             if name in ("_rebuild_parameter", "_rebuild_parameter_with_state"):
                 return lambda data, *rest: data
         if (module, name) == ("_codecs", "encode"):  # bytes, in pickles of protocol 2
             return lambda text, encoding="latin1": text.encode("latin1") if isinstance(text, str) else b""
+        self.named.add((module, name))
         return type(f"{module}.{name}", (Inert,), {})
 
     def persistent_load(self, identity: Any) -> Any:
@@ -104,11 +127,13 @@ class _Reader(pickle.Unpickler):
             return identity[1]  # a class, with its source beside it in the old format
         if not (isinstance(identity, tuple) and len(identity) >= 5 and identity[0] == "storage"):
             return Inert(identity)
-        _, kind, key, _, count = identity[:5]
+        _, kind, key, device, count = identity[:5]
         name = kind.__name__.rpartition(".")[2] if isinstance(kind, type) else str(kind)
         if str(key) not in self.storages:
             dtype = STORAGES.get(name, name)
-            self.storages[str(key)] = _Storage(dtype, int(count), self._storage(str(key)))
+            self.storages[str(key)] = _Storage(
+                dtype, int(count), self._storage(str(key)), str(key), str(device)
+            )
         return self.storages[str(key)]
 
 
@@ -124,7 +149,7 @@ def read_checkpoint(path: Path) -> dict[str, object]:
             if start[:4] == b"PK\x03\x04":
                 return _read_zip(path)
             if MAGIC in start:
-                return _read_old(path, stream)
+                return flat(read_old(path, stream)[0])
             return flat(_Reader(stream, _nowhere).load())
     except (OSError, Unreadable):
         raise
@@ -157,8 +182,16 @@ def _member(path: Path, name: str) -> bytes:
         raise Unreadable(f"a storage of the checkpoint is missing or damaged: {error}") from error
 
 
-def _read_old(path: Path, stream: IO[bytes]) -> dict[str, object]:
-    """The format before torch 1.6: pickles one after the other, then the storages."""
+def reader_of(stream: IO[bytes]) -> _Reader:
+    """For one pickle, whose containers stay as they are and whose tensors are not read (StoredTensor)."""
+    return _Reader(stream, _nowhere)
+
+
+def read_old(
+    path: Path, stream: IO[bytes]
+) -> tuple[object, dict[str, tuple[int, int]], set[tuple[str, str]]]:
+    """The format before torch 1.6: pickles one after the other, then the storages. What they hold, where in the file
+    each storage begins and how many bytes it has, and what they name. It raises whatever a damaged one leads to."""
     for _ in range(3):  # magic number, protocol, sizes of C types
         _Reader(stream, _nowhere).load()
     places: dict[str, tuple[int, int]] = {}
@@ -180,7 +213,7 @@ def _read_old(path: Path, stream: IO[bytes]) -> dict[str, object]:
         size = count * DTYPES[reader.storages[key].dtype][0]
         places[key] = (stream.tell(), size)
         stream.seek(size, 1)
-    return flat(found)
+    return found, places, reader.named
 
 
 def _nowhere(key: str) -> Callable[[], bytes]:
@@ -190,13 +223,14 @@ def _nowhere(key: str) -> Callable[[], bytes]:
     return read
 
 
-def _tensor(storage: Any, offset: Any, size: Any, stride: Any) -> object:
+def _tensor(storage: Any, offset: Any, size: Any, stride: Any, dtype: str = "") -> object:
     if not isinstance(storage, _Storage):
         return Inert(storage, offset, size, stride)
+    dtype = dtype or storage.dtype
     shape, steps, first = tuple(map(int, size)), tuple(map(int, stride)), int(offset)
 
     def read() -> bytes:
-        width, data = DTYPES.get(storage.dtype, (0, ""))[0], storage.read()
+        width, data = DTYPES.get(dtype, (0, ""))[0], storage.read()
         if not width:
             if len(shape) == 0 or 0 in shape:
                 return data
@@ -218,7 +252,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any) -> object:
         places = (first + sum(way) for way in itertools.product(*ways))
         return b"".join(data[place * width : (place + 1) * width] for place in places)
 
-    return Tensor(storage.dtype, shape, read)
+    return StoredTensor(dtype, shape, read, storage.key, storage.count, first, steps, storage.device)
 
 
 def flat(value: object) -> dict[str, object]:

@@ -1,0 +1,108 @@
+"""Folders of `torch.distributed.checkpoint`: a pickle `.metadata` says in which file each block of each tensor is."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from torchport.checkpoints.contents import Contents, Piece, Stored, checked
+from torchport.checkpoints.pickled import Inert, StoredTensor
+from torchport.checkpoints.tensors import Unreadable
+
+METADATA = ".metadata"
+MOST_METADATA = 1 << 26  # bytes
+
+
+def read(
+    folder: Path,
+    unpickled: Callable[[IO[bytes]], object],
+    archive: Callable[[Path, int, int], tuple[object, Mapping[str, Any]]],
+) -> Contents:
+    """What the folder holds. `unpickled` reads a pickle, `archive` what torch.save has put into a range of a file."""
+    path = folder / METADATA
+    if not path.is_file():
+        raise Unreadable(
+            "a folder without .metadata (torch.distributed.checkpoint) and without an index of shards (*.index.json)"
+        )
+    if path.stat().st_size > MOST_METADATA:
+        raise Unreadable(".metadata of more than 64 MiB")
+    whole = _state(unpickled(io.BytesIO(path.read_bytes())))
+    described, stored = whole["state_dict_metadata"], whole["storage_data"]
+    blocks: dict[str, dict[tuple[int, ...], Any]] = {}
+    for index, info in stored.items():
+        row = _state(index)
+        offsets = row.get("offset")
+        blocks.setdefault(str(row["fqn"]), {})[tuple(offsets) if offsets is not None else ()] = _state(info)
+    tensors: dict[str, Stored] = {}
+    values: dict[str, object] = {}
+    for name, said in described.items():
+        row = _state(said)
+        if "chunks" not in row:
+            values[str(name)] = "pickled"
+            continue
+        shape = tuple(map(int, row["size"]))
+        found = blocks.get(str(name), {})
+        pieces: list[Piece] = []
+        dtype = device = ""
+        for chunk in row["chunks"]:
+            part = _state(chunk)
+            starts, sizes = tuple(map(int, part["offsets"])), tuple(map(int, part["sizes"]))
+            info = found.get(starts, found.get(()) if len(row["chunks"]) == 1 else None)
+            if info is None:
+                raise Unreadable(f"a block of tensor {str(name)[:80]} is missing")
+            piece, dtype, device = _piece(folder, str(name), info, starts, sizes, archive)
+            pieces.append(piece)
+        _covered(str(name), shape, pieces)
+        tensors[str(name)] = Stored(dtype, shape, tuple(pieces), device)
+    return Contents(folder, "torch.distributed.checkpoint", {"": tensors}, values)
+
+
+def _piece(
+    folder: Path,
+    name: str,
+    info: Mapping[str, Any],
+    starts: tuple[int, ...],
+    sizes: tuple[int, ...],
+    archive: Any,
+) -> tuple[Piece, str, str]:
+    file = str(info["relative_path"])
+    if file != Path(file).name or (folder / file).is_symlink():
+        raise Unreadable(f"tensor {name[:80]} is said to be in {file[:80]!r}, outside the folder")
+    if info.get("transform_descriptors"):
+        raise Unreadable("blocks that were compressed, which are not read")
+    tree, places = archive(folder / file, int(info["offset"]), int(info["length"]))
+    if not isinstance(tree, StoredTensor) or tree.shape != sizes or tree.storage not in places:
+        raise Unreadable(f"the block of tensor {name[:80]} is another than .metadata says")
+    path, start, length, crc = places[tree.storage]
+    piece = Piece(path, start, length, tree.offset, tree.stride, starts, sizes, crc)
+    return checked(name[:80], tree.dtype, piece), tree.dtype, tree.device[:40]
+
+
+def _covered(name: str, shape: tuple[int, ...], pieces: list[Piece]) -> None:
+    """Blocks are inside the tensor, and have as many elements as it: a huge shape of a small file is refused."""
+    elements = whole = 0
+    for piece in pieces:
+        count = 1
+        for start, size, n in zip(piece.starts, piece.sizes, shape, strict=True):
+            if start < 0 or start + size > n:
+                raise Unreadable(f"a block of tensor {name[:80]} lies outside it")
+            count *= size
+        elements += count
+    whole = 1
+    for n in shape:
+        whole *= n
+    if elements != whole:
+        raise Unreadable(f"tensor {name[:80]} has {whole} elements, and its blocks {elements}")
+
+
+def _state(value: object) -> Mapping[str, Any]:
+    """The attributes of an object of a class that was not made."""
+    if isinstance(value, Inert):
+        for given in value.given:
+            if isinstance(given, Mapping):
+                return given
+            if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0] or given[1], Mapping):
+                return {**(given[0] or {}), **(given[1] or {})}
+    raise Unreadable(".metadata of another form than torch.distributed.checkpoint writes")
