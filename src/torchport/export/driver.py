@@ -1,0 +1,128 @@
+"""`torchport export`: read the checkpoint, let a process of its own export and check, and put the file in its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torchport.checkpoints import guarded, names
+from torchport.checkpoints.contents import to_json
+from torchport.errors import TorchportError, naming
+from torchport.export.job import Job
+from torchport.findings import hash_bytes
+
+LOST = 2000  # characters of what a child said that has died
+
+
+def export(
+    checkpoint: Path,
+    part: str | None,
+    job: Job,
+    target: Path,
+    progress: Callable[[str], None],
+    *,
+    existing: bool = False,
+) -> dict[str, Any]:
+    """What was done: exporter, operators, the rows of the check. `target` is there afterwards where every row holds.
+
+    `existing` checks a file that is there and exports nothing. Raises TorchportError and OSError; an exception, Ctrl-C
+    among them, ends the child and leaves nothing.
+    """
+    contents = guarded.read(checkpoint)
+    way, _ = names.weights(contents, part)
+    with naming(target):
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent))
+    try:
+        made = aside / "model.onnx"
+        message = {
+            "job": dataclasses.asdict(job),
+            "contents": to_json(
+                dataclasses.replace(contents, parts={way: contents.parts[way]}, values={}, objects={})
+            ),
+            "checkpoint": str(checkpoint),
+            "part": way,
+            "export": not existing,
+            "target": str((target if existing else made).absolute()),
+            "answer": str((aside / "answer.json").absolute()),
+        }
+        answer = _run(message, aside, progress)
+        answer["part"] = way
+        if not existing and all(row["ok"] for row in answer["rows"]):
+            with naming(target):
+                with open(made, "rb") as stream:
+                    os.fsync(stream.fileno())
+                os.replace(made, target)
+            answer["sha256"] = hash_bytes(target.read_bytes())
+        return answer
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _run(message: dict[str, Any], aside: Path, progress: Callable[[str], None]) -> dict[str, Any]:
+    reading, writing = os.pipe()
+    # No torch_npu, and nothing of ours that waits for its import: the exporters fail on what it keeps of composites.
+    environment = os.environ | {
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "TORCHPORT_EXPORT_PROGRESS": str(writing),
+    }
+    with open(aside / "said", "w+b") as said:
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "torchport.export.child"],
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            env=environment,
+            pass_fds=[writing],
+            start_new_session=True,  # Ctrl-C is ours to handle
+        )
+        os.close(writing)
+        try:
+            assert child.stdin is not None
+            try:
+                child.stdin.write(json.dumps(message).encode())
+                child.stdin.close()
+            except BrokenPipeError:
+                pass  # its status says more
+            _follow(child, reading, progress)
+        finally:
+            os.close(reading)
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        if not (aside / "answer.json").exists() or child.returncode:
+            said.seek(max(0, said.seek(0, os.SEEK_END) - LOST))
+            words = said.read().decode(errors="replace").strip().splitlines()
+            last = words[-1] if words else "without a word"
+            raise TorchportError(
+                f"the process that exports has ended with status {child.returncode}: {last}",
+                hint="Status -9 is often memory that was not enough. --debug shows more."
+                if child.returncode == -9
+                else "",
+            )
+    answer: dict[str, Any] = json.loads((aside / "answer.json").read_text())
+    if "error" in answer:
+        raise TorchportError(answer["error"], hint=answer["hint"])
+    return answer
+
+
+def _follow(child: subprocess.Popen[bytes], reading: int, progress: Callable[[str], None]) -> None:
+    text = "starting"
+    while True:
+        ready, _, _ = select.select([reading], [], [], 0.5)
+        if ready:
+            data = os.read(reading, 4096)
+            if not data:
+                break
+            text = data.decode(errors="replace").strip().splitlines()[-1]
+        progress(text)
+    child.wait()

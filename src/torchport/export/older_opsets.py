@@ -1,0 +1,90 @@
+"""Functions that the TorchScript exporter knows from some opset on, in operators that older ones have."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+
+def plain_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """scaled_dot_product_attention in operators that opset 11 has."""
+    if enable_gqa:
+        groups = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    scores = torch.matmul(query, key.transpose(-2, -1)) * (
+        1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    )
+    if is_causal:
+        rows, columns = torch.arange(query.shape[-2]).unsqueeze(1), torch.arange(key.shape[-2]).unsqueeze(0)
+        scores = scores.masked_fill(columns > rows, float("-inf"))
+    if attn_mask is not None:
+        scores = (
+            scores.masked_fill(attn_mask.logical_not(), float("-inf"))
+            if attn_mask.dtype == torch.bool
+            else scores + attn_mask
+        )
+    return torch.matmul(torch.softmax(scores, -1), value)
+
+
+def plain_unflatten(self: Any, dim: int, sizes: Any) -> Any:
+    """unflatten as a reshape."""
+    before = dim % self.dim()
+    return self.reshape(*self.shape[:before], *sizes, *self.shape[before + 1 :])
+
+
+def _triangle(self: Any, diagonal: int, upper: bool) -> Any:
+    """triu or tril as a choice by place."""
+    rows = torch.arange(self.shape[-2], device=self.device).unsqueeze(1)
+    columns = torch.arange(self.shape[-1], device=self.device).unsqueeze(0)
+    kept = columns >= rows + diagonal if upper else columns <= rows + diagonal
+    return torch.where(kept, self, torch.zeros((), dtype=self.dtype))
+
+
+def plain_triu(input: Any, diagonal: int = 0) -> Any:
+    """The upper triangle."""
+    return _triangle(input, diagonal, True)
+
+
+def plain_tril(input: Any, diagonal: int = 0) -> Any:
+    """The lower triangle."""
+    return _triangle(input, diagonal, False)
+
+
+# The exporter's own form of unflatten makes constants of sizes that are dynamic (torch 2.13).
+# Where each is found, its name, the opset from which on the exporter has its own form, and ours.
+FORMS: tuple[tuple[Any, str, int, Any], ...] = (
+    (functional, "scaled_dot_product_attention", 14, plain_attention),
+    (torch.Tensor, "unflatten", 99, plain_unflatten),
+    (torch, "triu", 14, plain_triu),
+    (torch, "tril", 14, plain_tril),
+    (torch.Tensor, "triu", 14, plain_triu),
+    (torch.Tensor, "tril", 14, plain_tril),
+)
+
+
+@contextlib.contextmanager
+def plain_for(opset: int) -> Iterator[None]:
+    """Let those that `opset` lacks be the plain ones for the length of the block."""
+    known = [(owner, name, getattr(owner, name)) for owner, name, first, _ in FORMS if opset < first]
+    try:
+        for owner, name, first, form in FORMS:
+            if opset < first:
+                setattr(owner, name, form)
+        yield
+    finally:
+        for owner, name, form in known:
+            setattr(owner, name, form)

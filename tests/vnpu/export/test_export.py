@@ -1,0 +1,295 @@
+"""`torchport export`: what must not pass is refused, then what must pass does. Small networks, one process for most."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ENVIRONMENT = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
+FACTORY = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, width=4, noisy=False, slow=False):
+        super().__init__()
+        self.one, self.norm, self.two = nn.Linear(3, width), nn.BatchNorm1d(width), nn.Linear(width, 2)
+        self.noisy = noisy
+    def forward(self, x):
+        x = torch.relu(self.norm(self.one(x)))
+        return {"scores": self.two(nn.functional.dropout(x) if self.noisy else x)}
+def fails():
+    return undefined
+def text():
+    return "no module"
+def waits():
+    print("waiting", flush=True)
+    import time; time.sleep(60)
+"""
+# Runs in one process what would each be a process of seconds: the parts of the child, without the command around them.
+PROGRAM = '''
+import json, sys, torch
+from pathlib import Path
+from torchport.checkpoints import guarded
+from torchport.errors import TorchportError
+from torchport.export import checking, exporting, loading, npu_forms
+from torchport.export.job import Input, Job
+sys.path[:0] = [".", sys.argv[1]]
+npu_forms.install()
+import nets
+
+def job(**options):
+    return Job("nets:Net", (Input("x", (2, 3)),), **options)
+
+def refused(call):
+    try:
+        call()
+    except TorchportError as error:
+        return f"{error.message} | {error.hint}"
+    return "nothing"
+
+def save(change, name="c.pth"):
+    torch.manual_seed(1)
+    state = nets.Net().state_dict()
+    torch.save(change(state), name)
+    return guarded.read(Path(name)).parts[""]
+
+def filled(weights, **options):
+    model = loading.make(job(**options))
+    said = loading.fill(model, weights, job(**options))
+    return exporting.Flat(model, ["x"]).eval(), said
+
+answers = {}
+without = lambda state, name: {key: value for key, value in state.items() if key != name}
+answers["missing"] = refused(lambda: filled(save(lambda s: without(s, "two.bias"))))
+answers["renamed"] = refused(lambda: filled(save(lambda s: {k.replace("two.", "stage.two."): v for k, v in s.items()})))
+answers["half"] = refused(lambda: filled(save(lambda s: {("module." + k if "one" in k else k): v for k, v in s.items()})))
+answers["shape"] = refused(lambda: filled(save(lambda s: s), arguments={"width": 5}))
+answers["allowed"] = filled(save(lambda s: without(s, "two.bias")), allow_missing=True)[1]["missing"]
+answers["counter"] = filled(save(lambda s: without(s, "norm.num_batches_tracked")))[1]["missing"]
+answers["fails"] = refused(lambda: loading.make(Job("nets:fails", ())))
+answers["text"] = refused(lambda: loading.make(Job("nets:text", ())))
+answers["absent"] = refused(lambda: loading.make(Job("nets:Nothing", ())))
+
+weights = save(lambda s: {"module." + k: v for k, v in s.items()})
+model, said = filled(weights)
+answers["removed"] = said["removed"]
+path = Path("model.onnx")
+made = exporting.export("torchscript", model, job(), path)
+answers["exported"] = [made["opset"], made["operators"], checking.check(path, model, job())]
+import onnx
+graph = onnx.load("model.onnx")
+answers["names"] = [graph.graph.input[0].name, graph.graph.output[0].name]
+
+def tampered(change):
+    other = onnx.load("model.onnx")
+    change(other.graph)
+    onnx.save(other, "other.onnx")
+    return checking.check(Path("other.onnx"), model, job())
+
+def swap(graph):
+    """The weights of another training in the file."""
+    for weight in graph.initializer:
+        if "two.weight" in weight.name:
+            values = onnx.numpy_helper.to_array(weight) * 1.001
+            weight.CopyFrom(onnx.numpy_helper.from_array(values.astype("f"), weight.name))
+
+answers["swapped"] = tampered(swap)
+def outside(graph):
+    weight = graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    entry = weight.external_data.add()
+    entry.key, entry.value = "location", "../../etc/passwd"
+other = onnx.load("model.onnx")
+outside(other.graph)
+Path("other.onnx").write_bytes(other.SerializeToString())
+answers["outside"] = refused(lambda: checking.check(Path("other.onnx"), model, job()))
+Path("other.onnx").write_bytes(path.read_bytes()[:-100])
+answers["cut"] = refused(lambda: checking.check(Path("other.onnx"), model, job()))
+noisy, _ = filled(weights, arguments={"noisy": True})
+answers["noisy"] = refused(lambda: checking.check(path, noisy, job()))
+half = job(half=True)
+model, _ = filled(weights)
+model = model.half()
+exporting.export("torchscript", model, half, path)
+answers["half precision"] = checking.check(path, model, half)
+import networks, torch_npu
+torch.manual_seed(2)
+llama = exporting.Flat(networks.Llama(), ["x"]).eval().requires_grad_(False)
+plan = Job("networks:Llama", (Input("x", (2, 16, 32)),))
+made = exporting.export("torchscript", llama, plan, path)
+answers["npu model"] = [sorted(made["operators"]), checking.check(path, llama, plan)]
+bert = exporting.Flat(networks.Encoder(), ["ids", "mask"]).eval().requires_grad_(False)
+both = {"dtype": "int64", "dynamic": (0, 1)}
+plan = Job("networks:Encoder", (Input("ids", (2, 8), below=100, **both), Input("mask", (2, 8), **both)))
+exporting.export("torchscript", bert, plan, path)
+answers["bert"] = checking.check(path, bert, plan)
+try:
+    torch_npu.npu_moe_init_routing
+except NotImplementedError as error:
+    answers["unknown"] = str(error)
+answers["no device"] = torch.npu.is_available()
+print("ANSWERS" + json.dumps(answers))
+'''
+
+
+pytestmark = pytest.mark.timeout(
+    300
+)  # processes that import torch and onnx, on a machine that has other work
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("export")
+    (made / "nets.py").write_text(FACTORY)
+    return made
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, Path(__file__).parent],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.partition("ANSWERS")[2])
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("missing", ["lacks 1 of the model's 9 names: two.bias", "--allow-missing"]),
+        ("renamed", ["two.weight (nearest on the other side: stage.two.weight)", "No prefix was stripped"]),
+        ("half", ["one.weight (nearest on the other side: module.one.weight)", "lacks 2 of"]),
+        ("shape", ["one.weight has [4, 3] in the checkpoint and [5, 3] in the model", "--arguments"]),
+        ("fails", ["nets.py:", "NameError: name 'undefined' is not defined"]),
+        ("text", ["gives str, not a torch.nn.Module"]),
+        ("absent", ["AttributeError", "Nothing"]),
+        ("outside", ["another file, '../../etc/passwd', which is not read"]),
+        ("cut", ["other.onnx is no ONNX model"]),
+        ("noisy", ["two answers to the same input", "dropout"]),
+        ("unknown", ["torch_npu.npu_moe_init_routing has no plain form", "npu_rms_norm"]),
+    ],
+)
+def test_what_is_refused(answers: dict, what: str, said: list[str]) -> None:
+    for words in said:
+        assert words in answers[what]
+
+
+def test_swapped_weights_do_not_hold(answers: dict) -> None:
+    """A thousandth more in one layer: each batch says by how much."""
+    assert [row["ok"] for row in answers["swapped"]] == [False, False, False]
+    assert all(2e-4 < row["relative"] < 2e-3 and row["output"] == "scores" for row in answers["swapped"])
+
+
+def test_what_is_exported_holds(answers: dict) -> None:
+    opset, operators, rows = answers["exported"]
+    assert opset == 11 and set(operators) <= {"BatchNormalization", "Gemm", "Relu"}
+    assert [row["sizes"] for row in rows] == ["1x3", "3x3", "8x3"]
+    assert all(row["ok"] and row["relative"] < 1e-6 and row["largest"] > 0.01 for row in rows)
+    assert answers["names"] == ["x", "scores"]
+    assert (answers["removed"], answers["allowed"], answers["counter"]) == (["module."], ["two.bias"], [])
+    assert all(row["ok"] and row["relative"] < 1e-2 for row in answers["half precision"])
+    assert answers["no device"] is False
+
+
+def test_functions_of_torch_npu_become_operators_of_onnx(answers: dict) -> None:
+    operators, rows = answers["npu model"]
+    assert {"MatMul", "Softmax", "Sigmoid"} <= set(operators) and not any(":" in name for name in operators)
+    assert all(row["ok"] for row in rows) and len(rows) == 3
+
+
+def test_two_dynamic_axes_and_two_outputs(answers: dict) -> None:
+    """Attention in opset 11, which has no operator of its own for it; the last case has other lengths."""
+    assert [row["sizes"] for row in answers["bert"][::2]] == ["1x8 1x8", "3x8 3x8", "8x8 8x8", "3x5 3x5"]
+    assert {row["output"] for row in answers["bert"]} == {"hidden", "pooled"}
+    assert all(row["ok"] for row in answers["bert"])
+
+
+def test_command(folder: Path, answers: dict) -> None:
+    """Once as users call it; `answers` has left c.pth. Nothing else is in the folder afterwards."""
+    before = {path.name for path in folder.iterdir()} - {"__pycache__"}
+    fake = folder.parent / "bin"
+    fake.mkdir()
+    (fake / "atc").write_text('#!/bin/sh\necho "$@" > ../bin/words; echo "E19010: No parser"; exit 1\n')
+    (fake / "atc").chmod(0o755)
+    environment = {**ENVIRONMENT, "PATH": f"{fake}:{os.environ['PATH']}"}
+    words = [
+        "c.pth",
+        "--model",
+        "nets:Net",
+        "--input",
+        "x:1,3",
+        "-o",
+        "out.onnx",
+        "--soc",
+        "Ascend310P3",
+        "--om",
+        "o.om",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "torchport", "export", *words],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and "atc has ended with status 1: E19010: No parser" in done.stderr
+    assert "exporter   torchscript, opset 11" in done.stdout and done.stdout.count("holds") == 3
+    given = (fake / "words").read_text()
+    assert "--input_shape=x:1,3" in given and "--soc_version=Ascend310P3" in given
+    assert "--precision_mode=allow_fp32_to_fp16" in given and "--output=o " in given
+    assert {path.name for path in folder.iterdir()} - {"__pycache__"} == before | {"out.onnx"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--input", "3", "-o", "kept.onnx"], "kept.onnx exists"),
+        (["--input", "3"], "either -o FILE or --check FILE"),
+        (["--input", "x:3:float5", "-o", "a.onnx"], "[NAME:]SIZES"),
+        (["--input", "3", "-o", "a.onnx", "--soc", "910"], "no name of a chip"),
+        (["--input", "x:1,3", "--dynamic", "y:0", "-o", "a.onnx"], "names no axes of an input"),
+        (["--input", "3", "--opset", "x", "-o", "a.onnx"], "no opset"),
+        (["--input", "3", "-o", "no/a.onnx"], "there is no folder no"),
+    ],
+)
+def test_usage(tmp_path: Path, monkeypatch, capsys, words: list[str], said: str) -> None:
+    from torchport.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept.onnx").write_text("mine")
+    assert main(["export", "c.pth", "--model", "nets:Net", *words]) == 2
+    assert said in capsys.readouterr().err and (tmp_path / "kept.onnx").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.onnx"]
+
+
+def test_control_c_leaves_nothing(folder: Path, answers: dict) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    words = ["export", "c.pth", "--model", "nets:waits", "--input", "1,3", "-o", "never.onnx"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "torchport", *words],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    limit = time.monotonic() + 100
+    said = None
+    while said is None and time.monotonic() < limit:
+        said = next(
+            (path for path in folder.glob(".never.onnx.*/said") if "waiting" in path.read_text()), None
+        )
+        time.sleep(0.1)
+    assert said is not None
+    running.send_signal(signal.SIGINT)
+    assert "interrupted" in running.communicate(timeout=20)[1] and running.returncode == 130
+    assert sorted(path.name for path in folder.iterdir()) == before
