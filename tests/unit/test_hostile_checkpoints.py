@@ -208,7 +208,8 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "shards.index.json": (lambda path: index(path, "../secret.safetensors"), "outside its folder"),
     "shards_absolute.index.json": (lambda path: index(path, "/etc/passwd"), "outside its folder"),
     "elsewhere": (lambda path: distributed(path, "../../etc/passwd"), "outside the folder"),
-    "model.om": (lambda path: path.write_bytes(b"IMOD" + bytes(252)), "neither a checkpoint"),
+    "model.om": (lambda path: path.write_bytes(b"IMOD" + bytes(252)), "runs on hardware alone"),
+    "text.pth": (lambda path: path.write_bytes(b"<html>404</html>"), "neither a checkpoint"),
 }
 
 

@@ -125,10 +125,14 @@ def _beside(link: Path) -> bool:
 # Limits are set in the child before anything of ours is imported there; -I -S: no site-packages, nothing of the user's.
 PROGRAM = f"""
 import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
-resource.setrlimit(resource.RLIMIT_CPU, ({SECONDS}, {SECONDS}))
-resource.setrlimit(resource.RLIMIT_FSIZE, ({ANSWER}, {ANSWER}))
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def limit(what, most):
+    hard = resource.getrlimit(what)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (most, most))
+limit(resource.RLIMIT_AS, {MEMORY})
+limit(resource.RLIMIT_CPU, {SECONDS})
+limit(resource.RLIMIT_FSIZE, {ANSWER})
+limit(resource.RLIMIT_CORE, 0)
 sys.path.insert(0, sys.argv.pop(1))
 from torchport.checkpoints.reading import main
 main()

@@ -93,6 +93,10 @@ def read(path: Path) -> Contents:
             return _contents(path, "torch.save before torch 1.6", tree, old)
         if start[8:9] == b"{":
             return _safetensors(path, stream)
+        if start[:4] == b"IMOD":
+            raise Unreadable(
+                "an OM: ATC has compiled it for a chip, it runs on hardware alone and gives no weights back"
+            )
         if start[257:262] == b"ustar":
             raise Unreadable(
                 "a tar archive, of torch before 0.1.10 or packed by hand: unpack it, or save it again"

@@ -11,14 +11,10 @@ import onnxruntime
 import torch
 
 from torchport.errors import TorchportError
-from torchport.export.exporting import Flat, sample
+from torchport.export.exporting import FinalError, Flat, sample
 from torchport.export.job import BATCHES, Job
 
 SHIFT = 3  # other dynamic axes are tried with so much less
-
-
-class UnsteadyError(TorchportError):
-    """The PyTorch model itself is no reference."""
 
 
 def check(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
@@ -41,7 +37,7 @@ def check(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
         with torch.no_grad():
             wanted, again = model(*given), model(*given)
         if any(not torch.equal(a, b) and not (a != a).any() for a, b in zip(wanted, again, strict=True)):
-            raise UnsteadyError(
+            raise FinalError(
                 f"{job.model} gives two answers to the same input: it draws random numbers in eval()",
                 hint="For example functional.dropout without training=self.training.",
             )

@@ -87,7 +87,7 @@ def _exported(flat: Any, plan: Any, target: Path) -> dict[str, Any]:
             made = exporting.export(exporter, flat, plan, target)
             _say("checking with onnxruntime")
             rows = checking.check(target, flat, plan)
-        except checking.UnsteadyError:
+        except exporting.FinalError:
             raise
         except TorchportError as error:
             refused[exporter] = error.message

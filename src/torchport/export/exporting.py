@@ -19,6 +19,10 @@ from torchport.export.older_opsets import plain_for
 LARGEST = 2_000_000_000  # bytes of weights: a model in one file ends at 2 GiB
 
 
+class FinalError(TorchportError):
+    """Another exporter would do no better."""
+
+
 class Flat(torch.nn.Module):  # type: ignore[misc]
     """The model with a tuple of tensors for an output, whatever it nests them in."""
 
@@ -98,6 +102,11 @@ def export(exporter: str, model: Flat, job: Job, target: Path) -> dict[str, Any]
         return _clean(target)
     except TorchportError:
         raise
+    except OSError as error:
+        raise FinalError(
+            f"the model cannot be written: {error.strerror or error}",
+            hint="Give a place that can be written and has room for the model twice.",
+        ) from error
     except Exception as error:
         text = str(error).strip().partition("\n")[0]
         raise TorchportError(f"{place(error)}{type(error).__name__}: {text}"[:600]) from error

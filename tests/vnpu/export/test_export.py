@@ -113,6 +113,11 @@ Path("other.onnx").write_bytes(other.SerializeToString())
 answers["outside"] = refused(lambda: checking.check(Path("other.onnx"), model, job()))
 Path("other.onnx").write_bytes(path.read_bytes()[:-100])
 answers["cut"] = refused(lambda: checking.check(Path("other.onnx"), model, job()))
+import resource
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
+answers["full disk"] = refused(lambda: exporting.export("torchscript", model, job(), Path("other.onnx")))
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 noisy, _ = filled(weights, arguments={"noisy": True})
 answers["noisy"] = refused(lambda: checking.check(path, noisy, job()))
 half = job(half=True)
@@ -178,6 +183,7 @@ def answers(folder: Path) -> dict:
         ("absent", ["AttributeError", "Nothing"]),
         ("outside", ["another file, '../../etc/passwd', which is not read"]),
         ("cut", ["other.onnx is no ONNX model"]),
+        ("full disk", ["the model cannot be written: File too large", "has room"]),
         ("noisy", ["two answers to the same input", "dropout"]),
         ("unknown", ["torch_npu.npu_moe_init_routing has no plain form", "npu_rms_norm"]),
     ],
