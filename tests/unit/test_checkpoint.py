@@ -201,3 +201,15 @@ def test_control_c_leaves_nothing(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         writing.write(tmp_path / "out.safetensors", given, interrupted)
     assert len(seen[0]) == 2 and sorted(path.name for path in tmp_path.iterdir()) == ["kept"]
+
+
+def test_parts_of_an_optimizer_are_shown_as_one(capsys, monkeypatch, tmp_path: Path) -> None:
+    parts = {f"optimizer.state.{n}": part("exp_avg", "step") for n in range(3)} | {"state_dict": part("a")}
+    monkeypatch.setattr(guarded, "read", lambda path: Contents(path, "torch.save", parts))
+    assert main(["checkpoint", "show", "x.pth", "--names"]) == 0
+    output = capsys.readouterr().out
+    assert (
+        output.count("optimizer.state.*: 6 tensors, 6 elements") == 1
+        and "optimizer.state.2.step  float32[1]" in output
+    )
+    assert "state_dict: 1 tensor, 1 elements, 0.0 MiB (1 float32)  <- the weights" in output

@@ -14,7 +14,8 @@ from torchport.checkpoints.contents import Contents, Stored, from_json
 from torchport.errors import TorchportError
 
 MEMORY = 448 << 20  # bytes of address space, all of Python's among them
-SECONDS = 2  # of processor time
+SECONDS = 2  # of processor time, and a second more for each such number of bytes in the file
+GROWTH = 1 << 26
 WALL = 60  # seconds: a machine that has other work, a file on a slow disk
 ANSWER = 32 << 20  # bytes of JSON: 100,000 tensors
 INDEX = ".index.json"
@@ -52,9 +53,20 @@ def read(path: Path) -> Contents:
 
 
 def _ask(path: Path) -> Any:
+    size = path.stat().st_size if path.is_file() else 0
+    seconds = min(SECONDS + size // GROWTH, WALL)
     with tempfile.TemporaryFile() as answer:
         child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", PROGRAM, str(Path(__file__).parents[2]), str(path)],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                PROGRAM,
+                str(Path(__file__).parents[2]),
+                str(seconds),
+                str(path),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=subprocess.DEVNULL,
@@ -73,7 +85,7 @@ def _ask(path: Path) -> Any:
         answer.seek(0)
         if status != 0 or not size:
             raise TorchportError(
-                f"{path} was not read: it takes more than {SECONDS} s of processor time, {MEMORY >> 20} MiB or "
+                f"{path} was not read: it takes more than {seconds} s of processor time, {MEMORY >> 20} MiB or "
                 f"{ANSWER >> 20} MiB of names, or ends the reader (status {status})",
                 hint=HINT,
             )
@@ -129,11 +141,12 @@ def limit(what, most):
     hard = resource.getrlimit(what)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(what, (most, most))
+where = sys.argv.pop(1)
 limit(resource.RLIMIT_AS, {MEMORY})
-limit(resource.RLIMIT_CPU, {SECONDS})
+limit(resource.RLIMIT_CPU, int(sys.argv.pop(1)))
 limit(resource.RLIMIT_FSIZE, {ANSWER})
 limit(resource.RLIMIT_CORE, 0)
-sys.path.insert(0, sys.argv.pop(1))
+sys.path.insert(0, where)
 from torchport.checkpoints.reading import main
 main()
 """

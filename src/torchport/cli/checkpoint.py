@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -81,7 +82,7 @@ def _show(arguments: argparse.Namespace, waiting: Waiting) -> int:
         print(json.dumps(data, indent=1))
         return 0
     print(f"{printable(str(contents.path))}: {contents.format}")
-    for row in parts:
+    for row in _together(parts):
         prefix = f", prefix {' '.join(row['prefixes'])}" if row["prefixes"] else ""
         devices = f", saved on {', '.join(row['devices'])}" if row["devices"] else ""
         dtypes = ", ".join(f"{number} {dtype}" for dtype, number in row["dtypes"].items())
@@ -92,9 +93,8 @@ def _show(arguments: argparse.Namespace, waiting: Waiting) -> int:
                 f"{row['bytes'] / 2**20:.1f} MiB ({dtypes}){devices}{prefix}{mark}"
             )
         )
-        if arguments.names:
-            for name, stored in contents.parts[row["part"]].items():
-                print(printable(f"    {name}  {stored}"))
+        for name, (dtype, shape) in row["names"].items() if arguments.names else ():
+            print(printable(f"    {name}  {dtype}{shape}"))
     for way, value in list(contents.values.items())[: None if arguments.names else SHOWN]:
         print(printable(f"  {way or '(top)'} = {value}"))
     for way, name in list(contents.objects.items())[: None if arguments.names else SHOWN]:
@@ -115,6 +115,23 @@ def _part(way: str, tensors: Mapping[str, Stored]) -> dict[str, Any]:
         "prefixes": list(names.strip(tensors).removed),
         "names": {name: [stored.dtype, list(stored.shape)] for name, stored in tensors.items()},
     }
+
+
+def _together(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Parts that differ in numbers alone as one: an optimizer has one for each parameter."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        way = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", part["part"])
+        if way not in found:
+            found[way] = part | {"part": way, "names": dict(part["names"])}
+            continue
+        row = found[way]
+        for what in ("tensors", "elements", "bytes"):
+            row[what] += part[what]
+        row["dtypes"] = dict(Counter(row["dtypes"]) + Counter(part["dtypes"]))
+        row["devices"] = sorted({*row["devices"], *part["devices"]})
+        row["names"].update((f"{part['part']}.{name}", said) for name, said in part["names"].items())
+    return list(found.values())
 
 
 def _diff(arguments: argparse.Namespace, waiting: Waiting) -> int:

@@ -24,6 +24,10 @@ class Net(nn.Module):
     def forward(self, x):
         x = torch.relu(self.norm(self.one(x)))
         return {"scores": self.two(nn.functional.dropout(x) if self.noisy else x)}
+class Branches(Net):
+    # A trace keeps one way alone.
+    def forward(self, x):
+        return self.one(x) * (2 if x.shape[0] > 2 else 1)
 def fails():
     return undefined
 def text():
@@ -254,6 +258,23 @@ def test_command(folder: Path, answers: dict) -> None:
     assert "--input_shape=x:1,3" in given and "--soc_version=Ascend310P3" in given
     assert "--precision_mode=allow_fp32_to_fp16" in given and "--output=o " in given
     assert {path.name for path in folder.iterdir()} - {"__pycache__"} == before | {"out.onnx"}
+
+
+def test_a_model_that_does_not_hold_is_not_written(folder: Path, answers: dict) -> None:
+    """By the whole command: the table names the batches, and what was there stays."""
+    (folder / "kept.onnx").write_text("mine")
+    words = ["c.pth", "--model", "nets:Branches", "--input", "x:1,3", "-o", "kept.onnx", "--force"]
+    done = subprocess.run(
+        [sys.executable, "-m", "torchport", "export", *words],
+        cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "kept.onnx was not written" in done.stderr
+    rows = {
+        line.split()[0]: "DOES NOT HOLD" in line for line in done.stdout.splitlines() if "output  " in line
+    }
+    assert rows == {"1x3": False, "3x3": True, "8x3": True}
+    assert (folder / "kept.onnx").read_text() == "mine" and not list(folder.glob(".kept*"))
+    (folder / "kept.onnx").unlink()
 
 
 @pytest.mark.parametrize(
