@@ -48,9 +48,11 @@ def fake_torch_npu(tmp_path: Path) -> Path:
     return package.parent
 
 
-# What a program imports in place of apex and its like defines torch modules and optimizers.
+# What a program imports in place of apex and its like defines torch modules and optimizers; the process that exports
+# a model has nothing else to do.
 ON_TORCH = (
     "torchport.amp",
+    *(f"torchport.export.{name}" for name in ("checking", "exporting", "loading", "npu_", "older_opsets")),
     "torchport.legacy.",
     "torchport.standins.attention",
     "torchport.standins.packages",

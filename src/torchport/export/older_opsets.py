@@ -64,11 +64,58 @@ def plain_tril(input: Any, diagonal: int = 0) -> Any:
     return _triangle(input, diagonal, False)
 
 
+def plain_outer(input: Any, vec2: Any) -> Any:
+    """outer as a product that is broadcast."""
+    return input.unsqueeze(-1) * vec2
+
+
+def plain_tile(input: Any, *dims: Any) -> Any:
+    """tile as repeat, which wants a number for each axis."""
+    given = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    return input.repeat(*(1,) * (input.dim() - len(given)), *given)
+
+
+EINSUM = torch.einsum
+
+
+def plain_einsum(equation: str, *operands: Any) -> Any:
+    """einsum of two operands as a product of matrices; others, and indices that come twice, stay torch's own."""
+    given, arrow, result = equation.replace(" ", "").partition("->")
+    words = given.split(",")
+    usual = all(len(set(word)) == len(word) and word.isalpha() for word in words)
+    if not arrow or len(words) != 2 or len(operands) != 2 or not usual or not set(result) <= set(given):
+        return EINSUM(equation, *operands)
+    one, two = words
+    shared = [index for index in one if index in two]
+    batch = [index for index in shared if index in result]
+    summed = [index for index in shared if index not in result]
+    left, right = ([index for index in word if index not in shared] for word in words)
+    if any(index not in result for index in (*left, *right)):
+        return EINSUM(equation, *operands)
+    sizes = dict(zip(one, operands[0].shape, strict=True)) | dict(zip(two, operands[1].shape, strict=True))
+
+    def matrix(operand: Any, word: str, *groups: list[str]) -> Any:
+        order = operand.permute(*(word.index(index) for group in groups for index in group))
+        return order.reshape(*(math.prod(sizes[index] for index in group) for group in groups))
+
+    product = torch.matmul(
+        matrix(operands[0], one, batch, left, summed), matrix(operands[1], two, batch, summed, right)
+    )
+    order = [*batch, *left, *right]
+    return product.reshape(*(sizes[index] for index in order)).permute(
+        *(order.index(index) for index in result)
+    )
+
+
 # The exporter's own form of unflatten makes constants of sizes that are dynamic (torch 2.13).
 # Where each is found, its name, the opset from which on the exporter has its own form, and ours.
 FORMS: tuple[tuple[Any, str, int, Any], ...] = (
     (functional, "scaled_dot_product_attention", 14, plain_attention),
     (torch.Tensor, "unflatten", 99, plain_unflatten),
+    (torch, "einsum", 12, plain_einsum),
+    (torch, "outer", 12, plain_outer),
+    (torch, "tile", 13, plain_tile),
+    (torch.Tensor, "tile", 13, plain_tile),
     (torch, "triu", 14, plain_triu),
     (torch, "tril", 14, plain_tril),
     (torch.Tensor, "triu", 14, plain_triu),

@@ -135,6 +135,20 @@ llama = exporting.Flat(networks.Llama(), ["x"]).eval().requires_grad_(False)
 plan = Job("networks:Llama", (Input("x", (2, 16, 32)),))
 made = exporting.export("torchscript", llama, plan, path)
 answers["npu model"] = [sorted(made["operators"]), checking.check(path, llama, plan)]
+class Older(torch.nn.Module):
+    """What the exporter writes from opset 12, 13 or 14 on."""
+    def forward(self, x):
+        heads = x.reshape(x.shape[0], 4, 2, 4)
+        scores = torch.einsum("bqhd,bkhd->bhqk", heads, heads) + torch.einsum("bqhd,hd->bhq", heads, self.w).unsqueeze(-1)
+        scores = torch.tril(scores) + torch.triu(scores, 1) * 0.5
+        return torch.einsum("bhqk,bkhd->bqhd", scores, heads).flatten(2), torch.tile(torch.outer(x[0, 0], self.w[0]), (2, 1))
+older = Older()
+older.w = torch.randn(2, 4)
+older = exporting.Flat(older, ["x"]).eval()
+plan = Job("", (Input("x", (2, 4, 8)),))
+made = exporting.export("torchscript", older, plan, path)
+answers["older"] = [made["opset"], "Einsum" in made["operators"], checking.check(path, older, plan)]
+answers["newer"] = refused(lambda: exporting.export("torchscript", exporting.Flat(torch.nn.CELU(), ["input"]), job(), path))
 bert = exporting.Flat(networks.Encoder(), ["ids", "mask"]).eval().requires_grad_(False)
 both = {"dtype": "int64", "dynamic": (0, 1)}
 plan = Job("networks:Encoder", (Input("ids", (2, 8), below=100, **both), Input("mask", (2, 8), **both)))
@@ -218,6 +232,13 @@ def test_functions_of_torch_npu_become_operators_of_onnx(answers: dict) -> None:
     operators, rows = answers["npu model"]
     assert {"MatMul", "Softmax", "Sigmoid"} <= set(operators) and not any(":" in name for name in operators)
     assert all(row["ok"] for row in rows) and len(rows) == 3
+
+
+def test_functions_that_older_opsets_lack(answers: dict) -> None:
+    opset, einsum, rows = answers["older"]
+    assert (opset, einsum) == (11, False)
+    assert all(row["ok"] for row in rows) and len(rows) == 6
+    assert "celu' to ONNX opset version 11 is not supported" in answers["newer"]
 
 
 def test_two_dynamic_axes_and_two_outputs(answers: dict) -> None:
