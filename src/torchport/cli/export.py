@@ -198,7 +198,10 @@ def _print_taken(taken: dict[str, Any]) -> None:
     if taken["opset_taken"] is None:
         print("ATC        which opsets this CANN takes is not known")
     elif not taken["opset_taken"]:
-        print(f"ATC        takes opsets {taken['opsets'][0]} to {taken['opsets'][1]}, not {taken['opset']}")
+        first, last = taken["opsets"]
+        print(
+            f"ATC        takes opsets {first} to {last}, not {taken['opset']}: export with one of these (--opset)"
+        )
     for name, why in taken["refused"].items():
         print(printable(f"           {name}: not taken: {why}"))
     for name, why in taken["unknown"].items():

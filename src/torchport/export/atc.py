@@ -44,6 +44,7 @@ def command(model: Path, output: Path, inputs: Sequence[Input], soc: str, precis
 def judged(operators: Mapping[str, int], opset: int, cann: str | None) -> dict[str, Any]:
     """What is known of how ATC takes these operators in this opset: `refused` and `unknown`, each with a sentence."""
     known, parsers = onnx.opsets(cann), onnx.parsers()
+    fits = None if known is None else known.first <= opset <= known.last
     refused: dict[str, str] = {}
     unknown: dict[str, str] = {}
     for name in operators:
@@ -56,12 +57,11 @@ def judged(operators: Mapping[str, int], opset: int, cann: str | None) -> dict[s
             unknown[name] = "CANN's public operator sources have no parser for it" + (
                 f"; {advice}" if advice else ""
             )
-        elif opset not in parsers[name]:
+        elif fits is not False and opset not in parsers[name]:  # else it is the opset, not the operator
             taken = sorted(parsers[name])
             refused[name] = f"taken in opsets {taken[0]} to {taken[-1]}, not in {opset}" + (
                 f"; {advice}" if advice else ""
             )
-    fits = None if known is None else known.first <= opset <= known.last
     return {
         "opset": opset,
         "opset_taken": fits,
