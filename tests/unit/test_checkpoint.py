@@ -16,6 +16,7 @@ import pytest
 
 from torchport.checkpoints import guarded, names, writing
 from torchport.checkpoints.contents import Contents, Piece, Stored, read
+from torchport.checkpoints.tensors import Unreadable
 from torchport.cli import main
 from torchport.errors import TorchportError
 
@@ -213,3 +214,11 @@ def test_parts_of_an_optimizer_are_shown_as_one(capsys, monkeypatch, tmp_path: P
         and "optimizer.state.2.step  float32[1]" in output
     )
     assert "state_dict: 1 tensor, 1 elements, 0.0 MiB (1 float32)  <- the weights" in output
+
+
+def test_a_tensor_that_is_larger_than_the_memory_is_not_read(tmp_path: Path) -> None:
+    """Where a file system does not tell of holes."""
+    file = tmp_path / "holes"
+    file.write_bytes(b"")
+    with pytest.raises(Unreadable, match="MiB of memory"):
+        read(Stored("uint8", (1 << 50,), (Piece(str(file), 0, 1 << 50, 0, (1,), (0,), (1 << 50,)),)))

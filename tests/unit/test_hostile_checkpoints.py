@@ -92,6 +92,12 @@ def index(path: Path, file: str) -> None:
     path.write_text(json.dumps({"weight_map": {"weight": file}}))
 
 
+def holes(path: Path) -> None:
+    """A tebibyte that takes a page of the disk."""
+    safetensors(path, {"w": {"dtype": "F32", "shape": [1 << 38], "data_offsets": [0, 1 << 40]}})
+    os.truncate(path, (1 << 40) + path.stat().st_size)
+
+
 def distributed(folder: Path, file: str) -> None:
     """A folder whose .metadata says that a block is elsewhere."""
     module = "torch.distributed.checkpoint.metadata"
@@ -204,6 +210,7 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "reaches beyond",
     ),
+    "holes.safetensors": (holes, "the rest are holes"),
     "deep.safetensors": (lambda path: safetensors(path, b'{"a":' + b"[" * (1 << 20)), "damaged"),
     "shards.index.json": (lambda path: index(path, "../secret.safetensors"), "outside its folder"),
     "shards_absolute.index.json": (lambda path: index(path, "/etc/passwd"), "outside its folder"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -111,6 +112,11 @@ def _stored(dtype: str, shape: Sequence[int], device: str, pieces: Sequence[Sequ
 
 def storage(piece: Piece) -> bytes:
     """The bytes that the piece lies in. Raises Unreadable where they are not those that were saved."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if piece.length > memory // 2:
+        raise Unreadable(
+            f"it has {piece.length >> 20:,} MiB, and this machine {memory >> 20:,} MiB of memory"
+        )
     with open(piece.file, "rb") as stream:
         stream.seek(piece.start)
         data = stream.read(piece.length)

@@ -18,6 +18,7 @@ SECONDS = 2  # of processor time, and a second more for each such number of byte
 GROWTH = 1 << 26
 WALL = 60  # seconds: a machine that has other work, a file on a slow disk
 ANSWER = 32 << 20  # bytes of JSON: 100,000 tensors
+HOLES = 8  # a file system that compresses makes weights smaller, and never by so much
 INDEX = ".index.json"
 MOST_SHARDS = 10_000
 HINT = (
@@ -54,6 +55,8 @@ def read(path: Path) -> Contents:
 
 def _ask(path: Path) -> Any:
     size = path.stat().st_size if path.is_file() else 0
+    for file in [path] if path.is_file() else sorted(path.iterdir()):
+        _refuse_holes(file)
     seconds = min(SECONDS + size // GROWTH, WALL)
     with tempfile.TemporaryFile() as answer:
         child = subprocess.Popen(
@@ -93,6 +96,17 @@ def _ask(path: Path) -> Any:
     if "unreadable" in value:
         raise TorchportError(f"{path} is no checkpoint that can be read: {value['unreadable']}", hint=HINT)
     return value
+
+
+def _refuse_holes(file: Path) -> None:
+    """A file that is mostly holes claims any size and costs nothing to send; reading it would fill the memory."""
+    said = file.stat()
+    held = said.st_blocks * 512  # 0 where a file system does not tell
+    if said.st_size > GROWTH and 0 < held < said.st_size // HOLES:
+        raise TorchportError(
+            f"{file} says that it has {said.st_size:,} bytes, and {held:,} are on the disk: the rest are holes",
+            hint="It was not copied whole: copy it again.",
+        )
 
 
 def _shards(index: Path) -> Contents:
