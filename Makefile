@@ -78,7 +78,7 @@ exits: setup ## how processes end that have trained, 30 of each kind (10 minutes
 	TORCHPORT_EXITS=30 $(BIN)/python -m pytest tests/vnpu/test_exits.py -m "" -o faulthandler_timeout=0
 
 corpus: $(VENV)/.packages ## convert the source of real packages (downloads them once); UPDATE=1 stores the counts
-	$(BIN)/python -m pytest tests/corpus --timeout=900 -o faulthandler_timeout=0 $(if $(UPDATE),--update-counts)
+	$(BIN)/python -m pytest tests/corpus --timeout=1800 -o faulthandler_timeout=0 $(if $(UPDATE),--update-counts)
 
 fuzz: $(VENV)/.packages ## convert 20,000 generated programs (half an hour); CASES= for another number
 	$(PIP) install --quiet $(INDEX) 'hypothesmith>=0.3.3'
