@@ -17,6 +17,21 @@ VNPU_UNSUPPORTED(rtFunctionRegister, kBinary)
 VNPU_UNSUPPORTED(rtKernelLaunch, kBinary)
 VNPU_UNSUPPORTED(rtGetC2cCtrlAddr, kBinary)
 
+// --- models that ATC has compiled (.om): asked for by programs that infer, not by torch_npu
+constexpr const char *kModel =
+    "An .om holds kernels compiled for the AI Core, so hardware is needed to run it. `torchport export --check` "
+    "compares "
+    "the ONNX file that it was made from with PyTorch.";
+VNPU_UNSUPPORTED(aclmdlLoadFromFile, kModel)
+VNPU_UNSUPPORTED(aclmdlLoadFromFileWithMem, kModel)
+VNPU_UNSUPPORTED(aclmdlLoadFromFileWithQ, kModel)
+VNPU_UNSUPPORTED(aclmdlLoadFromMem, kModel)
+VNPU_UNSUPPORTED(aclmdlLoadFromMemWithMem, kModel)
+VNPU_UNSUPPORTED(aclmdlLoadFromMemWithQ, kModel)
+VNPU_UNSUPPORTED(aclmdlLoadWithConfig, kModel)
+VNPU_UNSUPPORTED(aclmdlQuerySize, kModel)
+VNPU_UNSUPPORTED(aclmdlQuerySizeFromMem, kModel)
+
 // --- graph capture, beyond what graph.cpp has
 constexpr const char *kCapture =
     "The virtual NPU captures and replays graphs, but cannot change or branch in a captured one.";

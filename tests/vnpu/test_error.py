@@ -79,6 +79,9 @@ def test_last_error() -> None:
 
 
 UNSUPPORTED = [
+    "aclmdlLoadFromFile",
+    "aclmdlLoadFromMem",
+    "aclmdlQuerySize",
     "aclmdlRIDebugPrint",
     "aclopStartDumpArgs",
     "aclprofInit",
@@ -93,6 +96,12 @@ UNSUPPORTED = [
 def test_what_is_not_offered_says_so_by_its_name(name: str) -> None:
     assert code(name, 0, 0, 0, 0) == ascendcl.UNSUPPORTED
     assert f"{name} is not offered." in ascendcl.message()
+
+
+def test_a_compiled_model_needs_hardware() -> None:
+    model = ctypes.c_uint32(7)
+    assert code("aclmdlLoadFromFile", b"resnet50.om", ctypes.byref(model)) == ascendcl.UNSUPPORTED
+    assert model.value == 7 and "hardware is needed to run it" in ascendcl.message()
 
 
 def test_pointers_that_are_not_offered_are_null() -> None:
