@@ -14,6 +14,7 @@ from torchport.errors import TorchportError
 from torchport.export.exporting import FinalError, Flat, sample
 from torchport.export.job import BATCHES, Job
 
+OTHER = 7  # the seed of inputs that nothing else is computed of
 SHIFT = 3  # other dynamic axes are tried with so much less
 
 
@@ -41,6 +42,10 @@ def check(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
                 f"{job.model} gives two answers to the same input: it draws random numbers in eval()",
                 hint="For example functional.dropout without training=self.training.",
             )
+        if number == 0:
+            _require_answers(
+                model, job, wanted, [sample(one, batch, OTHER, job.half, shift) for one in job.inputs]
+            )
         feed = {
             one.name: tensor.numpy()
             for one, tensor in zip(job.inputs, given, strict=True)
@@ -61,6 +66,20 @@ def check(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
             for name, a, b in zip(names, wanted, found, strict=True)
         ]
     return rows
+
+
+def _require_answers(model: Flat, job: Job, wanted: Any, other: list[Any]) -> None:
+    """Raise FinalError where another input changes nothing: a file that computes anything else would hold as well."""
+    with torch.no_grad():
+        given_other = model(*other)
+    if all(
+        torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        for a, b in zip(wanted, given_other, strict=True)
+    ):
+        raise FinalError(
+            f"{job.model} gives the same output to every input, so that nothing can be compared",
+            hint="Its weights may be zero or not finite: see `torchport checkpoint show`.",
+        )
 
 
 def _cases(job: Job) -> list[tuple[int | None, int]]:
@@ -87,7 +106,7 @@ def _row(name: str, wanted: Any, found: Any, tolerance: float) -> dict[str, Any]
         }
     a, b = wanted.astype(numpy.float64), found.astype(numpy.float64)
     finite = numpy.isfinite(a)
-    same = bool((a[~finite] == b[~finite]).all()) or bool((numpy.isnan(a) == numpy.isnan(b)).all())
+    same = numpy.array_equal(a[~finite], b[~finite], equal_nan=True)
     largest = float(numpy.abs(a[finite]).max(initial=0.0))
     apart = float(numpy.abs(a[finite] - b[finite]).max(initial=0.0)) if same else float("inf")
     relative = apart / largest if largest else apart

@@ -105,6 +105,15 @@ def swap(graph):
             weight.CopyFrom(onnx.numpy_helper.from_array(values.astype("f"), weight.name))
 
 answers["swapped"] = tampered(swap)
+dead = model.__class__(loading.make(job()), ["x"]).eval()
+for weight in dead.parameters():
+    weight.data.zero_()
+answers["zero"] = refused(lambda: checking.check(path, dead, job()))
+dead.load_state_dict({k: v.float() * float("nan") if v.is_floating_point() else v for k, v in dead.state_dict().items()})
+answers["not finite"] = refused(lambda: checking.check(path, dead, job()))
+import numpy
+infinite, another = numpy.array([1.0, float("inf"), float("nan")]), numpy.array([1.0, 5.0, float("nan")])
+answers["infinite"] = [checking._row("y", infinite, infinite, 1e-4)["ok"], checking._row("y", infinite, another, 1e-4)["ok"]]
 def outside(graph):
     weight = graph.initializer[0]
     weight.ClearField("raw_data")
@@ -203,6 +212,8 @@ def answers(folder: Path) -> dict:
         ("cut", ["other.onnx is no ONNX model"]),
         ("full disk", ["the model cannot be written: File too large", "has room"]),
         ("noisy", ["two answers to the same input", "dropout"]),
+        ("zero", ["the same output to every input", "torchport checkpoint show"]),
+        ("not finite", ["the same output to every input"]),
         ("unknown", ["torch_npu.npu_moe_init_routing has no plain form", "npu_rms_norm"]),
     ],
 )
@@ -215,6 +226,10 @@ def test_swapped_weights_do_not_hold(answers: dict) -> None:
     """A thousandth more in one layer: each batch says by how much."""
     assert [row["ok"] for row in answers["swapped"]] == [False, False, False]
     assert all(2e-4 < row["relative"] < 2e-3 and row["output"] == "scores" for row in answers["swapped"])
+
+
+def test_an_infinity_is_no_other_number(answers: dict) -> None:
+    assert answers["infinite"] == [True, False]
 
 
 def test_what_is_exported_holds(answers: dict) -> None:
@@ -329,6 +344,8 @@ def test_control_c_leaves_nothing(folder: Path, answers: dict) -> None:
         env=ENVIRONMENT,
         stderr=subprocess.PIPE,
         text=True,
+        # What a shell starts in the background ignores Ctrl-C, and so do its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     limit = time.monotonic() + 100
     said = None
