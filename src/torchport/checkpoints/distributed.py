@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -82,17 +83,13 @@ def _piece(
 
 def _covered(name: str, shape: tuple[int, ...], pieces: list[Piece]) -> None:
     """Blocks are inside the tensor, and have as many elements as it: a huge shape of a small file is refused."""
-    elements = whole = 0
+    elements = 0
     for piece in pieces:
-        count = 1
         for start, size, n in zip(piece.starts, piece.sizes, shape, strict=True):
             if start < 0 or start + size > n:
                 raise Unreadable(f"a block of tensor {name[:80]} lies outside it")
-            count *= size
-        elements += count
-    whole = 1
-    for n in shape:
-        whole *= n
+        elements += math.prod(piece.sizes)
+    whole = math.prod(shape)
     if elements != whole:
         raise Unreadable(f"tensor {name[:80]} has {whole} elements, and its blocks {elements}")
 

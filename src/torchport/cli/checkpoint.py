@@ -18,7 +18,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def _together(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _diff(arguments: argparse.Namespace, waiting: Waiting) -> int:
-    one, other = (_weights(arguments, guarded.read(path)) for path in arguments.checkpoints)
+    (one, _), (other, _) = (_weights(arguments, guarded.read(path)) for path in arguments.checkpoints)
     rows = comparing.differences(one, other, waiting)
     waiting.done()
     if arguments.json:
@@ -161,11 +161,9 @@ def _strip(arguments: argparse.Namespace, waiting: Waiting) -> int:
             hint="strip writes .safetensors, which executes nothing when it is loaded (safetensors.torch.load_file).",
         )
     writing.require_target(target, arguments.force)
-    contents = guarded.read(arguments.checkpoints[0])
-    tensors = _weights(arguments, contents)
+    tensors, removed = _weights(arguments, guarded.read(arguments.checkpoints[0]))
     writing.write(target, tensors, waiting)
     waiting.done()
-    removed = names.strip(names.weights(contents, arguments.part)[1], arguments.prefix).removed
     if arguments.json:
         print(json.dumps({"file": str(target), "tensors": len(tensors), "removed": list(removed)}))
     elif not arguments.quiet:
@@ -174,7 +172,8 @@ def _strip(arguments: argparse.Namespace, waiting: Waiting) -> int:
     return 0
 
 
-def _weights(arguments: argparse.Namespace, contents: Contents) -> dict[str, Stored]:
-    """The weights by the names that are left without prefixes."""
+def _weights(arguments: argparse.Namespace, contents: Contents) -> tuple[dict[str, Stored], Sequence[str]]:
+    """The weights by the names that are left without prefixes, and the prefixes."""
     part = names.weights(contents, arguments.part)[1]
-    return {name: part[was] for name, was in names.strip(part, arguments.prefix).names.items()}
+    stripped = names.strip(part, arguments.prefix)
+    return {name: part[was] for name, was in stripped.names.items()}, stripped.removed

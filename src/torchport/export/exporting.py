@@ -112,10 +112,6 @@ def export(exporter: str, model: Flat, job: Job, target: Path) -> dict[str, Any]
         raise TorchportError(f"{place(error)}{type(error).__name__}: {text}"[:600]) from error
 
 
-def _given(model: Flat, job: Job) -> tuple[Any, ...]:
-    return tuple(sample(one, None, 0, job.half) for one in job.inputs)
-
-
 def _names(model: Flat, job: Job, given: tuple[Any, ...]) -> list[str]:
     model(*given)
     if job.outputs and len(job.outputs) != len(model.outputs):
@@ -125,43 +121,33 @@ def _names(model: Flat, job: Job, given: tuple[Any, ...]) -> list[str]:
     return list(job.outputs or model.outputs)
 
 
-def _torchscript(model: Flat, job: Job, target: Path) -> None:
-    given = _given(model, job)
-    outputs = _names(model, job, given)
-    axes = {one.name: {axis: one.axis(axis) for axis in one.dynamic} for one in job.inputs if one.dynamic}
-    torch.backends.mha.set_fastpath_enabled(False)  # one operator that ONNX has no name for
-    with plain_for(job.opset):
-        torch.onnx.export(
-            model,
-            given,
-            str(target),
-            dynamo=False,
-            opset_version=job.opset,
-            input_names=[one.name for one in job.inputs],
-            output_names=outputs,
-            dynamic_axes=axes,
-        )
-
-
-def _dynamo(model: Flat, job: Job, target: Path) -> None:
-    given = _given(model, job)
-    if any(
-        one.dynamic and one.shape[0] == 1 for one in job.inputs
-    ):  # torch.export takes a size of 1 for a constant
-        given = tuple(sample(one, 2, 0, job.half) for one in job.inputs)
-    outputs = _names(model, job, given)
-    shapes = tuple(dict.fromkeys(one.dynamic, torch.export.Dim.DYNAMIC) for one in job.inputs)
+def _write(model: Flat, job: Job, given: tuple[Any, ...], target: Path, **options: Any) -> None:
     torch.onnx.export(
         model,
         given,
         str(target),
-        dynamo=True,
         opset_version=job.opset,
         input_names=[one.name for one in job.inputs],
-        output_names=outputs,
-        dynamic_shapes=(shapes,),
-        external_data=False,
-        verbose=False,
+        output_names=_names(model, job, given),
+        **options,
+    )
+
+
+def _torchscript(model: Flat, job: Job, target: Path) -> None:
+    axes = {one.name: {axis: one.axis(axis) for axis in one.dynamic} for one in job.inputs if one.dynamic}
+    torch.backends.mha.set_fastpath_enabled(False)  # one operator that ONNX has no name for
+    given = tuple(sample(one, None, 0, job.half) for one in job.inputs)
+    with plain_for(job.opset):
+        _write(model, job, given, target, dynamo=False, dynamic_axes=axes)
+
+
+def _dynamo(model: Flat, job: Job, target: Path) -> None:
+    # torch.export takes a size of 1 for a constant
+    batch = 2 if any(one.dynamic and one.shape[0] == 1 for one in job.inputs) else None
+    given = tuple(sample(one, batch, 0, job.half) for one in job.inputs)
+    shapes = tuple(dict.fromkeys(one.dynamic, torch.export.Dim.DYNAMIC) for one in job.inputs)
+    _write(
+        model, job, given, target, dynamo=True, dynamic_shapes=(shapes,), external_data=False, verbose=False
     )
 
 
@@ -169,8 +155,9 @@ def _clean(target: Path) -> dict[str, Any]:
     """Take out what computes nothing, check the model, and say what it has. Raises what onnx.checker does."""
     model = onnx.load(str(target), load_external_data=False)
     before = len(model.graph.node)
-    _drop_identities(model.graph)
-    _drop_unused(model.graph)
+    if not any(one.g.node or one.graphs for node in model.graph.node for one in node.attribute):
+        _drop_identities(model.graph)
+        _drop_unused(model.graph)
     model.producer_name = "torchport"
     onnx.checker.check_model(model)
     target.write_bytes(model.SerializeToString())
@@ -188,9 +175,7 @@ def _clean(target: Path) -> dict[str, Any]:
 
 
 def _drop_identities(graph: Any) -> None:
-    """Readers of an Identity read its input. One that makes an output stays, and so do all in graphs with subgraphs."""
-    if any(attribute.g.node or attribute.graphs for node in graph.node for attribute in node.attribute):
-        return
+    """Readers of an Identity read its input, in a graph without subgraphs. One that makes an output stays."""
     outputs = {value.name for value in graph.output}
     same: dict[str, str] = {}
     for node in list(graph.node):
@@ -202,9 +187,7 @@ def _drop_identities(graph: Any) -> None:
 
 
 def _drop_unused(graph: Any) -> None:
-    """Nodes and weights that no output needs."""
-    if any(attribute.g.node or attribute.graphs for node in graph.node for attribute in node.attribute):
-        return
+    """Nodes and weights that no output needs, in a graph without subgraphs."""
     needed = {value.name for value in graph.output}
     for node in reversed(list(graph.node)):
         if needed.isdisjoint(node.output):
