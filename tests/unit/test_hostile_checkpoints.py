@@ -232,7 +232,7 @@ def test_hostile_file_is_refused(name: str, tmp_path: Path, monkeypatch, capsys)
     children = os.times().children_user
     code = main(["checkpoint", "strip", name, "-o", "out.safetensors"])
     output = capsys.readouterr()
-    assert time.process_time() - cpu + os.times().children_user - children < SECONDS + 0.5
+    assert time.process_time() - cpu + os.times().children_user - children < SECONDS
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MEMORY
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - own) << 10 < 64 << 20
     if name == "slip.pth":  # nothing is unpacked, so the other names do not matter

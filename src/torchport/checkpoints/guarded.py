@@ -14,7 +14,8 @@ from torchport.checkpoints.contents import Contents, Stored, from_json
 from torchport.errors import TorchportError
 
 MEMORY = 448 << 20  # bytes of address space, all of Python's among them
-SECONDS = 2  # of processor time, and a second more for each such number of bytes in the file
+# Of processor time, 2 with the start of a process; and a second more for each such number of bytes in the file.
+SECONDS = 1.8
 GROWTH = 1 << 26
 WALL = 60  # seconds: a machine that has other work, a file on a slow disk
 ANSWER = 32 << 20  # bytes of JSON: 100,000 tensors
@@ -150,14 +151,16 @@ def _beside(link: Path) -> bool:
 
 # Limits are set in the child before anything of ours is imported there; -I -S: no site-packages, nothing of the user's.
 PROGRAM = f"""
-import resource, sys
+import resource, signal, sys
 def limit(what, most):
     hard = resource.getrlimit(what)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(what, (most, most))
 where = sys.argv.pop(1)
 limit(resource.RLIMIT_AS, {MEMORY})
-limit(resource.RLIMIT_CPU, int(sys.argv.pop(1)))
+seconds = float(sys.argv.pop(1))
+limit(resource.RLIMIT_CPU, int(seconds) + 1)
+signal.setitimer(signal.ITIMER_PROF, seconds)
 limit(resource.RLIMIT_FSIZE, {ANSWER})
 limit(resource.RLIMIT_CORE, 0)
 sys.path.insert(0, where)
