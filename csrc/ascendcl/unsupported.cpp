@@ -20,8 +20,7 @@ VNPU_UNSUPPORTED(rtGetC2cCtrlAddr, kBinary)
 // --- models that ATC has compiled (.om): asked for by programs that infer, not by torch_npu
 constexpr const char *kModel =
     "An .om holds kernels compiled for the AI Core, so hardware is needed to run it. `torchport export --check` "
-    "compares "
-    "the ONNX file that it was made from with PyTorch.";
+    "compares the ONNX file that it was made from with PyTorch.";
 VNPU_UNSUPPORTED(aclmdlLoadFromFile, kModel)
 VNPU_UNSUPPORTED(aclmdlLoadFromFileWithMem, kModel)
 VNPU_UNSUPPORTED(aclmdlLoadFromFileWithQ, kModel)

@@ -97,8 +97,8 @@ void embedding_bag(at::Tensor &output, at::Tensor &offset2bag, at::Tensor &bag_s
     if (first < 0) throw outside(first, "");
     if (last >= rows && !bugs_hidden())
         throw outside(last, hidden_on_hardware(rows == 0 ? "the bags stay as they are" : kAnyMemory));
-    if (begin.numel() != 0 &&
-        (begin.diff().lt(0).any().item<bool>() || extremes(begin).first < 0 || extremes(begin).second > index.numel()))
+    if (begin.numel() != 0 && (begin.diff().lt(0).any().item<bool>() || begin[0].item<int64_t>() < 0 ||
+                               begin[-1].item<int64_t>() > index.numel()))
         throw std::runtime_error(
             fmt::format("parameter offsets has values outside of rising ones from 0 to the {} indices", index.numel()));
     // CANN starts no kernel for an empty table (ops-nn: aclnn_embedding_bag.cpp).
