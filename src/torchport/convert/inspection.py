@@ -15,6 +15,7 @@ from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style, rules
 from torchport.rules.files import TextFile, file_rules
 from torchport.rules.npu_branches import covers, cuda_branches
+from torchport.rules.torch_npu_import import may_be_started
 from torchport.rules.unexplained import RULE as _UNEXPLAINED_RULE
 from torchport.source.definitions import Definitions
 from torchport.source.kinds import Kind, kind_of
@@ -30,15 +31,6 @@ _WITH_PACKAGES = frozenset({Kind.PACKAGES, Kind.SETTINGS, Kind.SHELL, Kind.DOCKE
 _WITH_DEVICES = frozenset({Kind.YAML, Kind.JSON, Kind.SETTINGS})
 _DEVICES = re.compile(rb"gpus|accelerator")
 _TOO_LARGE = f"the file is larger than {LARGEST // 2**20} MiB"
-_ASKS_FOR_ITS_NAME = re.compile(rb"^if\b[^:]*\b__name__\b", re.MULTILINE)
-# At the beginning of a line: a loop or block, a call, a value other than a logger, or several statements.
-_DOES_SOMETHING = re.compile(
-    rb"^(?:(?:for|while|with)\b"
-    rb"|(?!(?:def|class|from|if|elif|assert|raise|del|except|async)\b)\w[^\n=(#]*\("
-    rb"|(?!\w+[ \t]*=[ \t]*logging\.getLogger\()\w[^\n=(#]*=[^=]"
-    rb"|\w[^\n#]*;)",
-    re.MULTILINE,
-)
 _IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
@@ -61,7 +53,7 @@ def inspect_source(
         words = re.search(rb"(?i:cuda|nccl|nvidia)", data)
         return (about_file("TP904", path, _TOO_LARGE, "Convert it by hand."),) if words else ()
     uses = project is not None and (
-        (path in project.leading and _may_be_started(data, path, project))
+        (path in project.leading and may_be_started(data, path, project))
         or any(name.encode() in data for name in project.extensions)
     )
     kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
@@ -100,16 +92,6 @@ def _may_say_cuda(data: bytes, kind: Kind) -> bool:
     if kind in _WITH_PACKAGES or _of_interest().search(data):
         return True
     return kind in _WITH_DEVICES and _DEVICES.search(data) is not None
-
-
-def _may_be_started(data: bytes, path: str, project: Definitions) -> bool:
-    """Whether the file is more than a module of others, so that its imports may have to bring torch_npu (TP001).
-
-    Asked of the text, since hundreds of files lead to others that use CUDA and only few are started.
-    """
-    if data.startswith(b"#!") or _ASKS_FOR_ITS_NAME.search(data):
-        return True
-    return path not in project.targets and _DOES_SOMETHING.search(data) is not None
 
 
 @functools.cache

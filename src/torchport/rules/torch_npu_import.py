@@ -14,8 +14,19 @@ from torchport.knowledge.api import find
 from torchport.knowledge.arguments import role
 from torchport.rules import Rule, Style, lightning_accelerator, torch_cuda_import
 from torchport.rules.torch_cuda_api import applies
+from torchport.source.definitions import Definitions
 from torchport.source.module import Module
 from torchport.source.names import Scope
+
+_ASKS_FOR_ITS_NAME = re.compile(rb"^if\b[^:]*\b__name__\b", re.MULTILINE)
+# At the beginning of a line: a loop or block, a call, a value other than a logger, or several statements.
+_DOES_SOMETHING = re.compile(
+    rb"^(?:(?:for|while|with)\b"
+    rb"|(?!(?:def|class|from|if|elif|assert|raise|del|except|async)\b)\w[^\n=(#]*\("
+    rb"|(?!\w+[ \t]*=[ \t]*logging\.getLogger\()\w[^\n=(#]*=[^=]"
+    rb"|\w[^\n#]*;)",
+    re.MULTILINE,
+)
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
@@ -64,6 +75,17 @@ def _goes_on(module: Module, first: ast.stmt) -> bool:
         and not isinstance(statement, ast.Import | ast.ImportFrom)
         for statement in module.tree.body
     )
+
+
+def may_be_started(data: bytes, path: str, project: Definitions) -> bool:
+    """Whether the file is more than a module of others, so that its imports may have to bring torch_npu (TP001).
+
+    What `_is_entry` and `_is_run` say, or more: asked of the text, since hundreds of files lead to others that use
+    CUDA and only few are started.
+    """
+    if data.startswith(b"#!") or _ASKS_FOR_ITS_NAME.search(data):
+        return True
+    return path not in project.targets and _DOES_SOMETHING.search(data) is not None
 
 
 def _starts_library(module: Module) -> bool:
