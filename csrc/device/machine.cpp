@@ -116,9 +116,12 @@ void Machine::reset(int index) {
     for (const auto &stream : streams_of(index)) stream->close();
     streams_.remove_if([index](const Stream &each) { return each.device() == index; });
     which.heap().clear();
-    which.close();
     forget_abandoned(index);
-    active_[static_cast<size_t>(index)].store(false, std::memory_order_release);
+    {
+        const std::lock_guard lock(devices_mutex_);  // a thread that saw the device unused before may be in open()
+        which.close();
+        active_[static_cast<size_t>(index)].store(false, std::memory_order_release);
+    }
     if (current_device == index) current_device = -1;
 }
 

@@ -66,7 +66,8 @@ PLANTED = {
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_fault_is_noticed(fault: str) -> None:
-    result = run(3 if fault == "memory" else 0.5, 1, fault)
+    # Growth is looked for in the second half, and a call that waits for another rank takes a second.
+    result = run(8 if fault == "memory" else 0.5, 1, fault)
     assert result.returncode != 0
     assert PLANTED[fault] in result.stderr
 
