@@ -112,6 +112,7 @@ def test_a_second_configuration_takes_the_place_of_the_first() -> None:
     x = torch.ones(3).npu()
     begin(dump_path="one")
     x.sin()
+    torch.npu.synchronize()
     Path("dump.json").write_text(json.dumps({"dump": {"dump_path": "two", "dump_op_switch": "on"}}))
     torch.npu.set_dump("dump.json")
     x.cos()
