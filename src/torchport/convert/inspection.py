@@ -89,24 +89,48 @@ def parsed(path: str, data: bytes, project: Definitions | None = None) -> Module
 
 
 def _may_say_cuda(data: bytes, kind: Kind) -> bool:
-    if kind in _WITH_PACKAGES or _of_interest().search(data):
+    """Whether a file may hold something that a rule looks for; most hold nothing, and are not parsed."""
+    if kind in _WITH_PACKAGES or any(word in data for word in _OF_INTEREST):
+        return True
+    small = data.lower()
+    if any(word in small for word in _IN_ANY_CASE):
+        return True
+    if _names_packages(data) and _imports_of_packages().search(data):
         return True
     return kind in _WITH_DEVICES and _DEVICES.search(data) is not None
 
 
+_IN_ANY_CASE = (b"cuda", b"cudnn", b"nccl", b"nvidia", b"nvtx", b"nvml", b"nvcc", b"nsys")
+_OF_INTEREST = (
+    b"cpp_extension", b"DataParallel", b"nn.parallel", b"lightning", b"load_library", b"MULTI_GPU", b"channels_last",
+    b"+cu", b"whl/cu", b"__global__", b"--gpus", b"--gres", b"PYBIND11_MODULE", b"TORCH_LIBRARY",
+)  # fmt: skip
+
+
+_IMPORTED = re.compile(rb"import[ \t]+([^\r\n#;]*)")  # begins with a word, which makes the search quick
+_FROM = re.compile(rb"from[ \t]+(\w+)")
+
+
+def _names_packages(data: bytes) -> bool:
+    """Whether something like an import names a library of the table, quicker than the pattern of imports tells."""
+    tops = _tops()
+    return not tops.isdisjoint(_FROM.findall(data)) or any(
+        not tops.isdisjoint(re.findall(rb"\w+", names)) for names in _IMPORTED.findall(data)
+    )
+
+
 @functools.cache
-def _of_interest() -> re.Pattern[bytes]:
-    """A file in which this finds nothing holds nothing that a rule looks for."""
+def _tops() -> frozenset[bytes]:
+    return frozenset(name.partition(".")[0].encode() for name in libraries())
+
+
+@functools.cache
+def _imports_of_packages() -> re.Pattern[bytes]:
     packages = "|".join(re.escape(name) for name in libraries())
-    imported = (
-        rf"(?:^|\"|\\n)[ \t]*(?:import|from)[ \t]+(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b"
+    before = r"(?:^|\"|\\n)[ \t]*(?:import|from)[ \t]+"
+    return re.compile(
+        rf"{before}(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b".encode(), re.MULTILINE
     )
-    words = (
-        r"(?i:cuda|cudnn|nccl|nvidia|nvtx|nvml|nvcc|nsys)|cpp_extension|DataParallel|nn\.parallel|lightning"
-    )
-    words += r"|load_library|MULTI_GPU|channels_last"
-    files = r"\+cu\d|whl/cu\d|__global__|--gpus|--gres|PYBIND11_MODULE|TORCH_LIBRARY"
-    return re.compile(f"{words}|{files}|{imported}".encode(), re.MULTILINE)
 
 
 def _unparsed(path: str, error: SourceError | RecursionError | MemoryError) -> Finding:

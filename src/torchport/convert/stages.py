@@ -49,7 +49,7 @@ class Extras:
             yield torch_support.check
         elif torch_support.NAMES_TORCH.search(data) and torch_support.refused_words().search(data):
             yield torch_support.refused
-        if stops.words().search(data):
+        if stops.may_stop(data):
             yield stops.check
         if path == self.main:
             yield self._distribute

@@ -18,7 +18,7 @@ from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style
 from torchport.rules.plain_words import PlainWords
 from torchport.rules.receivers import FLAGS, Definition
-from torchport.source.defined import CUDA, defined
+from torchport.source.defined import defined, says_cuda
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
@@ -53,27 +53,27 @@ def mentions(module: Module) -> Iterator[Mention]:
     """Every mention of CUDA in code: names, attributes, keywords, imports, and strings of one word."""
     seen = _Seen(module)
     for name in module.all(ast.Name):
-        if CUDA.search(name.id):
+        if says_cuda(name.id):
             yield seen.name(name)
     for attribute in module.all(ast.Attribute):
-        if CUDA.search(attribute.attr):
+        if says_cuda(attribute.attr):
             yield seen.attribute(attribute)
     for call in module.all(ast.Call):
         for keyword in call.keywords:
-            if keyword.arg is not None and CUDA.search(keyword.arg):
+            if keyword.arg is not None and says_cuda(keyword.arg):
                 yield seen.keyword(call, keyword)
     for statement in module.all(ast.Import):
         for alias in statement.names:
-            if CUDA.search(alias.name):
+            if says_cuda(alias.name):
                 yield seen.imported(statement, alias.name, alias.name)
     for origin in module.all(ast.ImportFrom):
         source = "." * origin.level + (origin.module or "")
         for alias in origin.names:
-            if CUDA.search(alias.name) or CUDA.search(source):
+            if says_cuda(alias.name) or says_cuda(source):
                 joint = "" if source.endswith(".") else "."
                 yield seen.imported(origin, f"{source}{joint}{alias.name}", source)
     for constant in module.all(ast.Constant):
-        if isinstance(constant.value, str) and CUDA.search(constant.value):
+        if isinstance(constant.value, str) and says_cuda(constant.value):
             yield from seen.text(constant)
     definitions: list[Definition] = [
         *module.all(ast.FunctionDef),
@@ -81,10 +81,10 @@ def mentions(module: Module) -> Iterator[Mention]:
         *module.all(ast.ClassDef),
     ]
     for definition in definitions:
-        if CUDA.search(definition.name):
+        if says_cuda(definition.name):
             yield Mention(definition, definition.name, _here(definition))
     for parameter in module.all(ast.arg):
-        if CUDA.search(parameter.arg):
+        if says_cuda(parameter.arg):
             yield Mention(parameter, parameter.arg, "a parameter")  # type: ignore[arg-type]
 
 

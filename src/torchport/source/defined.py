@@ -6,12 +6,23 @@ then the project's own affair. Where nothing defines it, somebody else does.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
 # What says CUDA in a name; ConvMLP and renvml do not.
 CUDA = re.compile(r"cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml", re.IGNORECASE)
-_PLAIN = (b"cuda", b"nccl", b"nvidia", b"cudnn", b"cublas", b"nvcc", b"nvtx", b"nvml")
+PLAIN = (
+    "cuda",
+    "nccl",
+    "nvidia",
+    "cudnn",
+    "cublas",
+    "nvcc",
+    "nvtx",
+    "nvml",
+)  # one of them is in all that says it
+_PLAIN = tuple(word.encode() for word in PLAIN)
 _ANY = re.compile(b"|".join(_PLAIN))
 _WORDS = b"(?i:" + _ANY.pattern + b")"
 _NAME = rb"\w{0,60}?" + _WORDS + rb"\w{0,60}"
@@ -33,6 +44,18 @@ _NAMED = re.compile(rb"(?:^|[(,*\s])(" + _NAME + rb")[ \t]*(?=[,:=)\s]|$)", re.M
 _TUPLE = re.compile(rb"namedtuple\(\s*['\"]\w+['\"]\s*,\s*([^)]{0,2000})\)|dict\(([^()]{0,4000})\)")
 _GIVEN = re.compile(rb"(?<![\w.])(" + _NAME + rb")=(?!=)")  # Options(use_cuda=True)
 _LONGEST = 5_000
+_NAME_AT_MOST = 80  # characters
+
+
+def says_cuda(text: str) -> bool:
+    """Whether a name or another text says CUDA."""
+    return _says(text) if len(text) <= _NAME_AT_MOST else _says.__wrapped__(text)
+
+
+@functools.lru_cache(65536)  # names come again and again
+def _says(text: str) -> bool:
+    small = text.lower()
+    return any(word in small for word in PLAIN) and CUDA.search(text) is not None
 
 
 def defined(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:

@@ -96,7 +96,8 @@ def definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> 
     imported: set[bytes] = set()
     extensions: set[str] = set()
     for data in sources:
-        extensions.update(match[1].decode().rpartition(".")[2] for match in _EXTENSION.finditer(data))
+        if b"CUDAExtension" in data:
+            extensions.update(match[1].decode().rpartition(".")[2] for match in _EXTENSION.finditer(data))
         for match in IMPORT.finditer(data):
             modules, names = (match[1], match[2]) if match[1] else (match[3], b"")
             imported.update(re.findall(rb"\w+", modules))
@@ -105,7 +106,7 @@ def definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> 
         classes = [(match.start(), match[1].decode(), match[2] or b"") for match in _CLASS.finditer(data)]
         for _, name, parents in classes:
             bases.setdefault(name, set()).update(re.findall(r"\w+", parents.decode("utf-8", "replace")))
-        for match in _DEFINES.finditer(data):
+        for match in _DEFINES.finditer(data) if b"cuda" in data else ():
             around = [name for start, name, _ in classes if start < match.start()]
             if around:
                 found[(match[1] or match[2] or match[3]).decode()].add(around[-1])

@@ -9,20 +9,24 @@ class Equivalence:
     """Union-find with path compression. A key that was never united is a class of its own."""
 
     def __init__(self) -> None:
-        self._parent: dict[Hashable, Hashable] = {}
+        self._parent: dict[Hashable, Hashable] = {}  # of what is not its own class
 
     def find(self, key: Hashable) -> Hashable:
         """The class of a key: an opaque value to compare, until the next `unite`."""
-        root = key
-        while (above := self._parent.get(root, root)) != root:
+        parent = self._parent
+        above = parent.get(key)
+        if above is None:
+            return key
+        root = above
+        while (above := parent.get(root)) is not None:
             root = above
-        while self._parent.get(key, key) != root:
-            self._parent[key], key = root, self._parent[key]
+        while (above := parent.get(key)) is not None and above is not root:
+            parent[key], key = root, above
         return root
 
     def unite(self, one: Hashable, *others: Hashable) -> None:
         """Make one class of those of all keys."""
         root = self.find(one)
         for other in others:
-            self._parent[self.find(other)] = root
-            root = self.find(root)
+            if (joined := self.find(other)) != root:
+                self._parent[joined] = root

@@ -31,6 +31,14 @@ _MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "
 _OPTION = re.compile(r"--\w|-[A-Za-z]$")
 # Two rounds find the elements of a container that is reached through a variable of another container.
 _ROUNDS = 2
+# What `_connect` looks at: as below.
+_CONNECTED = frozenset(
+    {
+        ast.Name, ast.Attribute, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.IfExp, ast.BoolOp,
+        ast.BinOp, ast.JoinedStr, ast.Compare, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Return,
+        ast.Call, ast.Subscript, ast.Match,
+    }
+)  # fmt: skip
 # What `_connect_elements` looks at: asked first, since most nodes are nothing of it.
 _ABOUT_ELEMENTS = (
     ast.Dict, ast.List, ast.Tuple, ast.Set, ast.For, ast.AsyncFor, ast.comprehension, ast.Yield, ast.Subscript,
@@ -47,7 +55,8 @@ class Flow(Equivalence):
         self._classes = classes
         self._uniform: set[Hashable] = set()  # containers whose elements all mean the same
         for node in names.nodes:
-            self._connect(node)
+            if type(node) in _CONNECTED:
+                self._connect(node)
         declare(self, names, classes)
         containers = [node for node in names.nodes if isinstance(node, _ABOUT_ELEMENTS)]
         for _ in range(_ROUNDS):

@@ -51,12 +51,16 @@ _PLAIN = frozenset(
     }
 )  # fmt: skip
 
+_LEAVES = frozenset(kind for kind in _PLAIN if not _FIELDS[kind])
+
 
 def children(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes right below a node in the order of the text, without operators and contexts."""
     for name in _FIELDS[type(node)]:
         value = getattr(node, name, None)
-        if isinstance(value, list):
+        if value is None:
+            continue
+        if type(value) is list:
             for item in value:
                 if isinstance(item, ast.AST):
                     yield item
@@ -246,21 +250,27 @@ class Names:
         self._scope_of[self.tree] = module
         # Functions see names that are bound after them, so binding and looking up are two steps; this is the first.
         waiting: list[tuple[ast.AST, Scope]] = [(child, module) for child in reversed(self.tree.body)]
-        self.parents.update((child, self.tree) for child in self.tree.body)
+        parents, scope_of, note = self.parents, self._scope_of, self.nodes.append
+        parents.update((child, self.tree) for child in self.tree.body)
         while waiting:
             node, scope = waiting.pop()
-            self._scope_of[node] = scope
-            self.nodes.append(node)
-            children = list(self._enter(node, scope))
-            for child, _ in children:
-                self.parents[child] = node
-            waiting.extend(reversed(children))
+            scope_of[node] = scope
+            note(node)
+            if (kind := type(node)) in _LEAVES:
+                continue
+            if kind in _PLAIN:
+                below = list(children(node))
+                for child in below:
+                    parents[child] = node
+                waiting.extend([(child, scope) for child in reversed(below)])
+                continue
+            entered = list(self._enter(node, scope))
+            for child, _ in entered:
+                parents[child] = node
+            waiting.extend(reversed(entered))
 
     def _enter(self, node: ast.AST, scope: Scope) -> Iterable[tuple[ast.AST, Scope]]:
         """Bind what `node` binds in `scope`; its children with the scopes they live in."""
-        kind = type(node)
-        if kind in _PLAIN:
-            return [(child, scope) for child in children(node)]
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return self._enter_function(node, scope)
         if isinstance(node, ast.ClassDef):

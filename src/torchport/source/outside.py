@@ -102,7 +102,7 @@ class Outside:
 
     def find(self, importer: str, name: str) -> tuple[str, tuple[str, ...]] | None:
         """As `resolve`, for files of the project only, named as in findings."""
-        key = (str((self._root / importer).parent), name)
+        key = (importer.rpartition("/")[0], name)
         if key not in self._found:
             foreign = not name or name.startswith(("torch.", "builtins."))
             found = None if foreign else self.resolve(importer, name, installed=False)

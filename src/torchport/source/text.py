@@ -11,6 +11,7 @@ import ast
 import bisect
 import codecs
 import functools
+import itertools
 import re
 import tokenize
 import warnings
@@ -18,6 +19,7 @@ import warnings
 from torchport.findings import Location
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_OTHER_ENDS = "\v\f\x1c\x1d\x1e"  # at which str.splitlines ends a line, too
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
@@ -54,14 +56,12 @@ class SourceText:
             raise SourceError(
                 "TP902", f"the bytes do not fit the file's encoding {self.encoding}: {error}"
             ) from error
-        self.lines = [line for line in _LINE.findall(self.text) if line]
+        self.lines = _lines(self.text)
         self._ascii = len(self.text) == len(body) and self.text.isascii()
         pieces = self.lines if self._ascii else self._encoded()
         if not self._ascii and b"".join(piece for piece in pieces if isinstance(piece, bytes)) != body:
             raise SourceError("TP902", f"the encoding {self.encoding} does not give back the same bytes")
-        self._starts = [self._mark]
-        for piece in pieces:
-            self._starts.append(self._starts[-1] + len(piece))
+        self._starts = list(itertools.accumulate(map(len, pieces), initial=self._mark))
 
     def _encoded(self) -> list[bytes]:
         try:
@@ -131,6 +131,13 @@ class SourceText:
             end_line,
             len(self.slice(end_start, end)) + 1,
         )
+
+
+def _lines(text: str) -> list[str]:
+    """The lines as Python's parser counts them, with their ends: form feeds and the like end none."""
+    if text.isascii() and not any(end in text for end in _OTHER_ENDS):
+        return text.splitlines(keepends=True)
+    return [line for line in _LINE.findall(text) if line]
 
 
 def _encoding(data: bytes) -> str:

@@ -2,7 +2,7 @@
 
 Each states what the unmodified torch_npu was seen to refuse, or to compute otherwise; `tests/vnpu/test_what_stops.py`
 tries each of them there, with what works beside it. One rule is one module here with a `RULE`, found by scanning, and
-with the `WORDS` without which a file has nothing for it.
+with the `WORDS` of which a file that has something for it holds one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,13 +21,17 @@ from torchport.source.module import Module
 @functools.cache
 def stop_rules() -> tuple[Rule, ...]:
     """All rules of this folder, ordered by code."""
-    return tuple(sorted((module.RULE for module in _modules()), key=lambda rule: rule.code))
+    return tuple(module.RULE for module in _modules())
+
+
+def may_stop(data: bytes) -> bool:
+    """Whether a file of code may hold something that stops: most need not be parsed for it."""
+    return any(word in data for word in _words())
 
 
 @functools.cache
-def words() -> re.Pattern[bytes]:
-    """A file of code in which this finds nothing holds nothing that stops: most need not be parsed for it."""
-    return re.compile(b"|".join(module.WORDS for module in _modules()))
+def _words() -> tuple[bytes, ...]:
+    return tuple({word: None for module in _modules() for word in module.WORDS})
 
 
 @functools.cache
@@ -36,10 +39,13 @@ def _modules() -> tuple[Any, ...]:
     entries = [
         importlib.import_module(f"{__name__}.{entry.name}") for entry in pkgutil.iter_modules(__path__)
     ]
-    return tuple(entry for entry in entries if hasattr(entry, "RULE"))
+    rules = [entry for entry in entries if hasattr(entry, "RULE")]
+    return tuple(sorted(rules, key=lambda entry: str(entry.RULE.code)))
 
 
 def check(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
     """The findings of all of them in one file."""
-    for rule in stop_rules():
-        yield from rule.check(module, style)
+    data = module.text.data
+    for entry in _modules():
+        if any(word in data for word in entry.WORDS):
+            yield from entry.RULE.check(module, style)

@@ -9,7 +9,7 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
-WORDS = b"CUDAGraph|NPUGraph"
+WORDS = (b"CUDAGraph", b"NPUGraph")
 
 _GRAPHS = frozenset(
     {"torch.cuda.CUDAGraph", "torch.cuda.graphs.CUDAGraph", "torch.npu.NPUGraph", "torch_npu.npu.NPUGraph"}

@@ -9,7 +9,7 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
-WORDS = rb"\bcompile\b|_dynamo"
+WORDS = (b"compile", b"_dynamo")
 
 _COMPILE = frozenset({"torch.compile", "torch._dynamo.optimize"})
 # Those that run on torch_npu 2.13.0, and its own, of which torchair brings the compiler.

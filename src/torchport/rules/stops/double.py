@@ -10,7 +10,7 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import DTYPES, seen
 from torchport.source.module import Module
 
-WORDS = b"double|float64"
+WORDS = (b"double", b"float64")
 
 
 def check(module: Module, style: Style) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import DTYPES, seen
 from torchport.source.module import Module
 
-WORDS = b"[dD]ouble|float64|complex|cfloat|polar"
+WORDS = (b"double", b"Double", b"float64", b"complex", b"cfloat", b"polar")
 
 _DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 _DOUBLE = frozenset({"torch.float64", "torch.double", "torch.DoubleTensor"})

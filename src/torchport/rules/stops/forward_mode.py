@@ -9,7 +9,7 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
-WORDS = b"hessian|jvp|jacfwd|linearize"
+WORDS = (b"hessian", b"jvp", b"jacfwd", b"linearize")
 
 _SPACES = ("torch.func.", "functorch.", "torch._functorch.eager_transforms.")
 _HESSIAN = frozenset(f"{space}hessian" for space in _SPACES)

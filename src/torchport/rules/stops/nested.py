@@ -10,7 +10,7 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword, keyword_is
 from torchport.source.module import Module
 
-WORDS = b"nested|Transformer"
+WORDS = (b"nested", b"Transformer")
 
 _MAKES = frozenset({"torch.nested.nested_tensor", "torch.nested.as_nested_tensor"})
 _ENCODERS = frozenset({"torch.nn.TransformerEncoder", "torch.nn.Transformer"})

@@ -9,7 +9,7 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
-WORDS = b"gelu|GELU"
+WORDS = (b"gelu", b"GELU")
 
 _GELU = "torch.nn.functional.gelu"
 _MODULE = "torch.nn.GELU"

@@ -10,7 +10,7 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import seen
 from torchport.source.module import Module
 
-WORDS = b"quantize_per|float8"
+WORDS = (b"quantize_per", b"float8")
 
 _MAKES = frozenset(
     {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.quantize_per_tensor_dynamic"}

@@ -10,7 +10,7 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword
 from torchport.source.module import Module
 
-WORDS = b"LSTM|GRU|RNN"
+WORDS = (b"LSTM", b"GRU", b"RNN")
 
 # Positions of the arguments that matter, after the sizes: num_layers, dropout, proj_size. The RNN drops as it should.
 _LAYERS = {

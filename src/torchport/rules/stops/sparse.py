@@ -9,7 +9,7 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
-WORDS = b"[sS]parse"
+WORDS = (b"sparse", b"Sparse")
 
 # torch.sparse.mm and sampled_addmm are TP702's: they were measured.
 _REFUSED = frozenset(

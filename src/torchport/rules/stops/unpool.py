@@ -10,7 +10,7 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword_is
 from torchport.source.module import Module
 
-WORDS = b"[uU]npool"
+WORDS = (b"unpool", b"Unpool")
 
 _UNPOOLS = frozenset(
     name
