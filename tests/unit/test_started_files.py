@@ -44,3 +44,27 @@ def test_what_is_a_module_of_others_is_not_parsed(text: str, monkeypatch: pytest
     parsed: list[str] = []
     monkeypatch.setattr(inspection, "parsed", lambda path, *more: parsed.append(path))
     assert inspect_source(text.encode(), "other.py", Style.NPU, project) == () and not parsed
+
+
+def test_a_file_with_relative_imports_is_not_started_by_its_first_line(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text("")
+    (tmp_path / "package/model.py").write_text(MODEL)
+    for relative in (True, False):
+        origin = ".model" if relative else "package.model"
+        (tmp_path / "package/part.py").write_text(f"#!/usr/bin/env python\nfrom {origin} import make\n")
+        (part,) = (one for one in convert_project(tmp_path, Style.NPU) if one.name == "package/part.py")
+        assert part.changed != relative
+
+
+def test_a_module_of_python_is_not_taken_for_a_folder_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "package/logging").mkdir(parents=True)
+    for name in ("package/__init__.py", "package/logging/__init__.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "package/model.py").write_text(MODEL)
+    (tmp_path / "start.py").write_text("import logging\nimport os\nfrom package.model import make\nmake()\n")
+    (start,) = (one for one in convert_project(tmp_path, Style.NPU) if one.name == "start.py")
+    assert (
+        start.output
+        == b"import logging\nimport os\nimport torch_npu\nfrom package.model import make\nmake()\n"
+    )

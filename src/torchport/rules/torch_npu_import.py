@@ -159,7 +159,9 @@ def _library_import(module: Module) -> ast.stmt | None:
                     return statement
             else:
                 continue
-            if not tops.isdisjoint(module.project.modules) and "torch" not in tops:
+            # A folder of the project may be called as a module of Python: fairseq/logging is not what `logging` means.
+            own = {top for top in tops if top not in sys.stdlib_module_names or module.project.provides(top)}
+            if not own.isdisjoint(module.project.modules) and "torch" not in tops:
                 return statement
     return None
 
@@ -218,8 +220,11 @@ def _imports(statement: ast.stmt, package: str) -> bool:
 
 
 def _is_entry(module: Module) -> bool:
-    """Whether the file is started: `if __name__ == "__main__"`, or a `#!` line."""
-    if module.text.data.startswith(b"#!"):
+    """Whether the file is started: `if __name__ == "__main__"`, or a `#!` line where no relative import forbids it."""
+    relative = any(
+        isinstance(statement, ast.ImportFrom) and statement.level for statement in module.tree.body
+    )
+    if module.text.data.startswith(b"#!") and not relative:
         return True
     return any(
         isinstance(statement, ast.If)
