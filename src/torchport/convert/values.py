@@ -58,21 +58,17 @@ def survey(path: str, data: bytes, project: Definitions) -> Survey:
         literals = [*device_string.literals(module), *nccl_backend.literals(module)]
         spelled = {module.flow.find(node) for node, _ in literals}
         fixed = {module.flow.find(node) for node, edit in literals if edit is None}
-        groups = [
-            Group(
-                tuple(sorted(found, key=str)),
-                tuple(one.proof_of(root) for one in roles),
-                root in spelled,
-                root in fixed,
-            )
-            for root, found in keys.items()
-        ]
+        groups = []
+        for root, found in keys.items():
+            proofs = tuple(one.proof_of(root) for one in roles)
+            if root in spelled or any(proofs) or len(found) > 1:
+                groups.append(Group(tuple(sorted(found, key=str)), proofs, root in spelled, root in fixed))
     except Exception:  # what cannot be parsed, and a mistake of ours, are findings when the file is converted
         return Survey(path)
     names = frozenset(module.names.scopes[module.tree].bindings)
     return Survey(
         path,
-        tuple(one for one in groups if one.spelled or any(one.proofs) or len(one.keys) > 1),
+        tuple(groups),
         aliases(module),
         tuple(stars(module)),
         names,

@@ -6,7 +6,8 @@ import ast
 import enum
 import functools
 import itertools
-from collections.abc import Hashable, Iterator
+import re
+from collections.abc import Callable, Hashable, Iterator
 
 from torchport.knowledge.arguments import Role
 from torchport.knowledge.libraries import TORCH, libraries
@@ -36,6 +37,7 @@ class Roles:
     def __init__(self, module: Module, role: Role) -> None:
         self._module = module
         self._role = role
+        self._tells = _telling(role.names)
         self._proofs: dict[Hashable, Proof] = {}
         self._fixed: set[Hashable] = set()
         self._take_over()
@@ -107,35 +109,29 @@ class Roles:
         module, role = self._module, self._role
         for call in module.all(ast.Call):
             yield from self._arguments(call)
-            if role.names.match(_last_name(call.func)) and self._is_open(
-                call.func
-            ):  # get_device(), device_name()
+            if self._tells(_last_name(call.func)) and self._is_open(call.func):  # get_device(), device_name()
                 yield call, Proof.NAMED
         for attribute in module.all(ast.Attribute):
             if role.name == "device" and attribute.attr == "type":
                 if _is_device_attribute(attribute.value):
                     yield attribute, Proof.PROVEN
-                elif role.names.match(_last_name(attribute.value)):  # devices[0].type, get_device().type
+                elif self._tells(_last_name(attribute.value)):  # devices[0].type, get_device().type
                     yield attribute, Proof.NAMED
-            elif role.names.match(attribute.attr) and self._is_open(attribute):
+            elif self._tells(attribute.attr) and self._is_open(attribute):
                 yield attribute, Proof.NAMED
         for name in module.all(ast.Name):
-            if role.names.match(name.id):
+            if self._tells(name.id):
                 yield name, Proof.NAMED
         for dictionary in module.all(ast.Dict):
             for key, value in zip(dictionary.keys, dictionary.values, strict=True):
-                if (
-                    isinstance(key, ast.Constant)
-                    and isinstance(key.value, str)
-                    and role.names.match(key.value)
-                ):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str) and self._tells(key.value):
                     yield value, Proof.NAMED
             if role.name == "device":
                 yield from self._table(dictionary)
         lists: list[ast.List | ast.Tuple] = [*module.all(ast.List), *module.all(ast.Tuple)]
         for words in lists:
             for option, value in itertools.pairwise(words.elts):
-                if role.names.match(_option_word(option)):
+                if self._tells(_option_word(option)):
                     yield value, Proof.NAMED
         functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
             *module.all(ast.FunctionDef),
@@ -144,12 +140,12 @@ class Roles:
         for function in functions:
             arguments = [*function.args.posonlyargs, *function.args.args]
             for argument, default in zip(reversed(arguments), reversed(function.args.defaults), strict=False):
-                if role.names.match(argument.arg):
+                if self._tells(argument.arg):
                     yield default, Proof.NAMED
             for argument, keyword_default in zip(
                 function.args.kwonlyargs, function.args.kw_defaults, strict=True
             ):
-                if keyword_default is not None and role.names.match(argument.arg):
+                if keyword_default is not None and self._tells(argument.arg):
                     yield keyword_default, Proof.NAMED
 
     def _is_open(self, node: ast.expr) -> bool:
@@ -187,7 +183,7 @@ class Roles:
                 yield keyword.value, Proof.PROVEN
             elif keyword.arg in role.keywords and called.partition(".")[0] not in _OTHER_DEVICES:
                 yield keyword.value, Proof.PROVEN if ours else Proof.NAMED
-            elif keyword.arg is not None and role.names.match(keyword.arg) and self._is_open(call.func):
+            elif keyword.arg is not None and self._tells(keyword.arg) and self._is_open(call.func):
                 yield keyword.value, Proof.NAMED  # HParams(dist_backend="nccl")
             elif (
                 keyword.arg == "default"
@@ -200,8 +196,14 @@ class Roles:
         words = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
         for word in words:
             name = str(word).lstrip("-").replace("-", "_")
-            if self._role.names.match(name):
+            if self._tells(name):
                 yield self._module.flow.option(name), Proof.NAMED
+
+
+@functools.cache
+def _telling(names: re.Pattern[str]) -> Callable[[str], bool]:
+    """Whether a name is one of a role's telling names; names come again and again."""
+    return functools.lru_cache(65536)(lambda name: names.match(name) is not None)
 
 
 def _option_word(node: ast.expr) -> str:

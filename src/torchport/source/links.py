@@ -8,10 +8,11 @@ every file of the project, so that the classes of several files can be united.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Hashable, Iterator
 
 from torchport.source.module import Module
-from torchport.source.names import Binds
+from torchport.source.names import Binds, Scope
 
 # ("name", file, word, ...): a variable of a module or an attribute of its class; ("returns", file, word, ...) and
 # ("param", file, word, ..., index or name): of a function, or of a class when it is called; ("elements", file, word,
@@ -24,12 +25,11 @@ Link = tuple[Hashable, Key]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def links(module: Module) -> Iterator[Link]:
+@functools.lru_cache(1)  # asked for each role of the file that is looked at
+def links(module: Module) -> tuple[Link, ...]:
     """Pairs of a value of the file (a node, or a key of its `Flow`) and the key that it has in the project."""
     seen = _Links(module)
-    yield from seen.exported()
-    yield from seen.used()
-    yield from seen.options()
+    return (*seen.exported(), *seen.used(), *seen.options())
 
 
 def stars(module: Module) -> Iterator[str]:
@@ -143,13 +143,20 @@ class _Links:
         found: set[str] = set()
         for one in self._module.classes.bases(owner):
             found |= self._module.names.scopes[one].bindings.keys()
-            for part in ast.walk(one):
-                if (
-                    isinstance(part, ast.Attribute)
-                    and isinstance(part.value, ast.Name)
-                    and part.value.id == "self"
-                ):
-                    found.add(part.attr)
+            found |= self._of_self.get(one, set())
+        return found
+
+    @functools.cached_property
+    def _of_self(self) -> dict[ast.AST, set[str]]:
+        """For each class the attributes of `self` that are named inside of it."""
+        found: dict[ast.AST, set[str]] = {}
+        for part in self._module.all(ast.Attribute):
+            if isinstance(part.value, ast.Name) and part.value.id == "self":
+                scope: Scope | None = self._module.names.scope_of(part)
+                while scope is not None:
+                    if scope.is_class:
+                        found.setdefault(scope.node, set()).add(part.attr)
+                    scope = scope.parent
         return found
 
     # -- what the file takes from others -----------------------------------------------------------------------

@@ -179,10 +179,12 @@ class Names:
         Follows imports, aliases (`t = torch.cuda`), `getattr(torch, "cuda")`, `importlib.import_module("torch.cuda")`,
         `torch.__dict__["cuda"]` and `sys.modules["torch"]`. Builtins are "builtins.<name>".
         """
-        if node not in self._qualified:
-            self._qualified[node] = None  # a cycle has no meaning
-            self._qualified[node] = self._find_qualified(node)
-        return self._qualified[node]
+        known = self._qualified
+        if node in known:
+            return known[node]
+        known[node] = None  # a cycle has no meaning
+        found = known[node] = self._find_qualified(node)
+        return found
 
     def _find_qualified(self, node: ast.expr) -> str | None:
         if isinstance(node, ast.Name):
