@@ -47,7 +47,7 @@ demo: setup ## port examples/digits/train.py: convert, run on CPU and NPU, compa
 
 test: setup lint types ## every check and test that CI runs
 	$(call say,pytest)
-	$(BIN)/python -m pytest $(WORKERS) tests/unit tests/vnpu
+	$(BIN)/python -m pytest $(WORKERS) --durations 40 tests/unit tests/vnpu
 
 install-check: setup ## `pip install` of this checkout into an environment of its own, compiled as users do it (minutes)
 	$(BIN)/python -m pytest tests/vnpu/test_installation.py -m slow -o faulthandler_timeout=0
