@@ -122,22 +122,24 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values, with the format's name and version."""
+        return self._with([_finite(finding.to_json()) for finding in self.findings])
+
+    def _with(self, findings: list[Any]) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "version": VERSION,
             "tool": __version__,
             "command": self.command,
-            "findings": _finite([finding.to_json() for finding in self.findings]),
+            "findings": findings,
             "data": _finite(self.data),
             "inputs": dict(self.inputs),
         }
 
     def text(self) -> str:
         """The JSON text that `write` stores and that `--json` prints."""
-        value = self.to_json()
         # A finding a line, by json's own encoder: with an indent it is Python, and 50,000 findings take 5 s.
-        value["findings"], findings = [], [_line(finding) for finding in value["findings"]]
-        text = json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False)
+        findings = [_line(finding.to_json()) for finding in self.findings]
+        text = json.dumps(self._with([]), indent=1, ensure_ascii=True, allow_nan=False)
         listed = ",\n  ".join(findings)
         return text.replace('"findings": []', f'"findings": [\n  {listed}\n ]', 1 if findings else 0) + "\n"
 
@@ -239,8 +241,14 @@ def _umask() -> int:
     return value
 
 
-def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=True, allow_nan=False)
+_encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
+
+
+def _line(value: dict[str, Any]) -> str:
+    try:
+        return _encode(value)
+    except (TypeError, ValueError):  # its evidence has what `_finite` is for, which few have
+        return _encode(_finite(value))
 
 
 def _finite(value: Any) -> Any:
