@@ -17,7 +17,10 @@ from torchport import audit
 DATA = Path(__file__).with_name("data")
 CHECKS = DATA / "auto_checks.py"
 NAMES = [
-    node.name for node in ast.parse(CHECKS.read_text()).body if getattr(node, "name", "").startswith("check_")
+    node.name
+    for path in (CHECKS, DATA / "auto_patterns.py")
+    for node in ast.parse(path.read_text()).body
+    if getattr(node, "name", "").startswith("check_")
 ]
 
 

@@ -25,7 +25,11 @@ MOST_NODES = 1 << 20  # values in nested containers: shared ones may stand for a
 MOST_TEXT = 200  # characters of a value that is shown
 LONGEST_NAME = 800  # characters
 MOST_PICKLE = 1 << 28  # bytes
-FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64"}
+OTHER_SAFETENSORS = {
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "C64": "complex64",
+}  # which `tensors` does not compare
 DEEPEST = 12  # containers in containers, in which tensors are looked for
 # Modules of which no checkpoint has a reason to name anything, and such functions among Python's own.
 ATTACKING = {
@@ -198,7 +202,7 @@ def _safetensors(path: Path, stream: IO[bytes]) -> Contents:
         found: dict[str, Stored] = {}
         for name, row in header.items():
             begin, end = map(int, row["data_offsets"])
-            dtype = SAFETENSORS.get(row["dtype"]) or FLOAT8.get(row["dtype"], str(row["dtype"]))
+            dtype = SAFETENSORS.get(row["dtype"]) or OTHER_SAFETENSORS.get(row["dtype"], str(row["dtype"]))
             shape = tuple(map(int, row["shape"]))
             if not 0 <= begin <= end <= size - 8 - length:
                 raise Unreadable(f"tensor {name[:80]} lies outside the file")
