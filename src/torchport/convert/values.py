@@ -8,6 +8,7 @@ put together here (`Joined`), in one union of all their classes of values, and h
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Hashable, Iterable, Mapping
 
@@ -80,6 +81,7 @@ class Joined:
 
     def __init__(self, surveys: Iterable[Survey]) -> None:
         self._surveys = {one.path: one for one in surveys}
+        self._canonical = functools.cache(self._find_canonical)  # each key is asked for several times
         self._uniform = {
             key[1:]
             for one in self._surveys.values()
@@ -140,7 +142,7 @@ class Joined:
             found |= {(key[0], one.path, *key[2:]) for key in found if len(key) > 2 and key[1] in one.stars}
         return found
 
-    def _canonical(self, key: Key) -> Key:
+    def _find_canonical(self, key: Key) -> Key:
         """The key in the file that defines the name, through re-exports."""
         for _ in range(_LONGEST_CHAIN):
             if key[0] == "option" or len(key) < 3:
