@@ -106,9 +106,10 @@ def _problems(one: Converted) -> list[str]:
     found = [f"{finding.code} {finding.message}" for finding in one.findings if finding.code in _SEPARATE]
     if not one.changed:
         return found
-    # Not about the name: the import of a file that is started (TP001), and cures of what stops without one.
+    # Not about the name: the import of a file that is started (TP001), cures of what stops without one, and words of
+    # frameworks for several GPUs (TP607).
     applied = {finding.code for finding in one.findings if finding.fix}
-    if not (CUDA.search(one.data) or applied <= {"TP001", "TP216", "TP217", "TP720"}):
+    if not (CUDA.search(one.data) or applied <= {"TP001", "TP216", "TP217", "TP607", "TP720"}):
         found.append("it does not say CUDA, and was changed")
     position, produced = 0, 0
     for edit in sorted(one.edits, key=lambda edit: (edit.start, edit.end)):
