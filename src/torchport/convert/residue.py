@@ -13,19 +13,18 @@ from torchport.convert.inspection import parsed
 from torchport.findings import Finding, Severity
 from torchport.rules.files import LONGEST_LINE
 from torchport.rules.unexplained import mentions
-from torchport.source.defined import PLAIN, says_cuda
+from torchport.source.defined import CUDA, PLAIN, says_cuda
 from torchport.source.definitions import Definitions
 from torchport.source.kinds import Kind, is_comment, kind_of
 from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
 
-_WORDS = "cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml"  # not ConvMLP
-
 
 def _mention(around: int) -> re.Pattern[str]:
     """The word around a mention is limited: without limits this takes quadratic time on a line of a million dashes."""
     word = rf"[\w.-]{{0,{around}}}"
-    return re.compile(rf"(?<![\w.-]){word}?(?:{_WORDS}){word}|(?:{_WORDS}){word}", re.IGNORECASE)
+    says = f"(?:{CUDA.pattern})"
+    return re.compile(rf"(?<![\w.-]){word}?{says}{word}|{says}{word}", re.IGNORECASE)
 
 
 _MENTION, _MENTION_IN_DATA = _mention(300), _mention(60)

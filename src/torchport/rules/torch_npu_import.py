@@ -221,10 +221,9 @@ def _imports(statement: ast.stmt, package: str) -> bool:
 
 def _is_entry(module: Module) -> bool:
     """Whether the file is started: `if __name__ == "__main__"`, or a `#!` line where no relative import forbids it."""
-    relative = any(
+    if module.text.data.startswith(b"#!") and not any(
         isinstance(statement, ast.ImportFrom) and statement.level for statement in module.tree.body
-    )
-    if module.text.data.startswith(b"#!") and not relative:
+    ):
         return True
     return any(
         isinstance(statement, ast.If)

@@ -49,13 +49,15 @@ _NAME_AT_MOST = 80  # characters
 
 def says_cuda(text: str) -> bool:
     """Whether a name or another text says CUDA."""
-    return _says(text) if len(text) <= _NAME_AT_MOST else _says.__wrapped__(text)
+    return (_name_says if len(text) <= _NAME_AT_MOST else _says)(text)
 
 
-@functools.lru_cache(65536)  # names come again and again
 def _says(text: str) -> bool:
     small = text.lower()
     return any(word in small for word in PLAIN) and CUDA.search(text) is not None
+
+
+_name_says = functools.lru_cache(65536)(_says)  # names come again and again
 
 
 def defined(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:

@@ -26,12 +26,12 @@ def stop_rules() -> tuple[Rule, ...]:
 
 def may_stop(data: bytes) -> bool:
     """Whether a file of code may hold something that stops: most need not be parsed for it."""
-    return any(word in data for word in _words())
+    return next(_asked(data), None) is not None
 
 
-@functools.cache
-def _words() -> tuple[bytes, ...]:
-    return tuple({word: None for module in _modules() for word in module.WORDS})
+def _asked(data: bytes) -> Iterator[Any]:
+    """The modules of the rules that may have something to say of a file."""
+    return (entry for entry in _modules() if any(word in data for word in entry.WORDS))
 
 
 @functools.cache
@@ -45,7 +45,5 @@ def _modules() -> tuple[Any, ...]:
 
 def check(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
     """The findings of all of them in one file."""
-    data = module.text.data
-    for entry in _modules():
-        if any(word in data for word in entry.WORDS):
-            yield from entry.RULE.check(module, style)
+    for entry in _asked(module.text.data):
+        yield from entry.RULE.check(module, style)
