@@ -60,7 +60,7 @@ models: setup ## the comparisons of whole models that are too long for `make tes
 
 # Each of these is near a test of `make test`, which would take too long with them.
 MORE_PORTS := tests/vnpu/port $(addprefix tests/vnpu/test_,$(addsuffix .py,example_apex guide_imagenet run_examples \
-	launcher launch_forms reference_decisions reference_compile unseen_failures))
+	launcher launch_forms reference_decisions reference_compile unseen_failures without_autoload))
 
 ports: setup ## more ports, of scripts and of what was broken on purpose, more examples and ways to start them (30 minutes)
 	$(BIN)/python -m pytest $(WORKERS) $(MORE_PORTS) -m slow
@@ -177,17 +177,20 @@ $(VENV)/.packages: pyproject.toml tools/backend/torchport_build.py | $(BIN)/pyth
 	$(BIN)/python -c "import sys; from torchport.cuda_builds import main; sys.exit(main())"
 	touch $@
 
+# The stamp is as old as the beginning: what is edited during a build is built by the next.
 $(LIB)/.built: $(VENV)/.packages $(SOURCES)
 	$(call say,the virtual NPU: build/ with $(JOBS) jobs)
+	@mkdir -p $(@D) && touch $@.begun
 	$(call compile,build/release)
-	touch $@
+	mv $@.begun $@
 
 # build/thread, build/address, build/address-device: a sanitizer, and -device for the build without operators.
 build/%/.built: $(VENV)/.packages $(SOURCES)
 	$(call say,the virtual NPU with -fsanitize=$*)
+	@mkdir -p $(@D) && touch $@.begun
 	$(call compile,build/$*,-DTORCHPORT_SANITIZE=$(firstword $(subst -, ,$*)) -DTORCHPORT_LIB_DIR="$(CURDIR)/build/$*/lib" \
 	  -DTORCHPORT_OPERATORS=$(if $(filter address,$*),ON,OFF))
-	touch $@
+	mv $@.begun $@
 
 # $(call compile,folder,options): configure, build, install. Ninja does what has changed.
 define compile

@@ -1,11 +1,12 @@
 // Scaled dot-product attention and its gradient. Scores are computed for some rows of a head at a time, so that they
 // stay in the cache, and only for keys that one of the rows sees. They (up to 512 KiB for each thread, twice in the
 // gradient) are what a call allocates, and fp32 copies of operands and results that are not fp32 with contiguous rows.
-// Everything is computed in fp32 and rounded once.
+// Everything is computed in fp32 and rounded once, but for the scores of half_scores.
 #include "opapi/attention/attention.h"
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -115,10 +116,16 @@ struct Inputs {
     // scale * (q k^T + pse) or scale * q k^T + pse; left-out ones are the lowest float.
     void scores(const Place &place, const Block &block, Rows out) const {
         const Window &window = block.window;
-        multiply(out, block.rows(), window.keys(), width(), static_cast<float>(settings.scale),
+        const auto scale = static_cast<float>(settings.scale);
+        multiply(out, block.rows(), window.keys(), width(), settings.half_scores ? 1 : scale,
                  rows(query, place.batch, place.head).from(block.first), false,
                  rows(key, place.batch, place.key_head).from(window.begin), true, 0);
         for (int64_t i = 0; i < block.rows(); ++i) {
+            if (settings.half_scores)
+                std::transform(out[i], out[i] + window.keys(), out[i], [&](float score) {
+                    const float rounded = c10::Half(score);
+                    return static_cast<float>(c10::Half(rounded * scale));
+                });
             if (pse.defined())
                 row::add(out[i], rows(pse, place.batch, place.head)[block.first + i] + window.begin, window.keys(),
                          static_cast<float>(settings.pse_factor()));

@@ -24,6 +24,7 @@ struct Settings {
     Ints query_ends = nullptr, key_ends = nullptr;  // TND: running totals of the sequences' lengths
     bool softmax_like_input = false;                // TND: the row statistics are [T, N, 8], else [N, T, 8]
     int64_t pse_type = 1;                           // 0: scale * q k + pse; 1: scale * (q k + pse)
+    bool half_scores = false;                       // q k is rounded to fp16, and again when scaled
 
     bool packed() const { return layout == "TND"; }
     double pse_factor() const { return pse_type == 0 ? 1.0 : scale; }

@@ -1,5 +1,5 @@
 // Attention without gradients: prompts, increments, and both in one operator. Each batch is a sequence of its own for
-// the kernel that trains (attention.cpp): fp32, rounded once.
+// the kernel that trains (attention.cpp): fp32, rounded once, but for what hardware's fast mode rounds of a prompt.
 #include "opapi/attention/inference.h"
 
 #include <limits>
@@ -12,7 +12,8 @@ namespace vnpu::opapi::attention {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int kNoBlindRows = 2;  // innerPrecise: the bit that asks for zeros where a query sees no key
+constexpr int kFast = 1;         // innerPrecise: the bit that asks for speed where 0 asks for precision
+constexpr int kNoBlindRows = 2;  // ... that asks for zeros where a query sees no key
 
 // Where one batch's tokens lie in a tensor.
 struct Span {
@@ -76,6 +77,12 @@ int64_t prefix_length(const InferenceOperands &a) {
     return a.prefix_length != nullptr && !a.prefix_length->empty() ? a.prefix_length->front() : 0;
 }
 
+// A prompt's scores in fp16: PromptFlashAttentionTypeTraits<half, HighPerformance> has mmOutputType half, and the
+// tiling takes HighPrecision where there is a pseShift (attention/prompt_flash_attention).
+bool half_scores(const Inference &call, const InferenceOperands &a) {
+    return call.prompt && a.query.scalar_type() == at::kHalf && (call.inner_precise & kFast) != 0 && !a.pse.defined();
+}
+
 }  // namespace
 
 std::string Inference::out() const {
@@ -134,7 +141,8 @@ void infer(const Inference &call, const InferenceOperands &a) {
                                          ? int64_t{kAllMask}
                                          : call.sparse_mode,
                       .prefix = nullptr,
-                      .pse_type = 0};
+                      .pse_type = 0,
+                      .half_scores = half_scores(call, a)};
     const at::Tensor sink = given(a.sink) ? a.sink->to(at::kFloat).contiguous() : at::Tensor();
     for (int64_t b = 0; b < batches(call, a); ++b) {
         const Span queries = call.packed()
@@ -177,7 +185,16 @@ void infer(const Inference &call, const InferenceOperands &a) {
 
 }  // namespace vnpu::opapi::attention
 
-#define PROMPT {numHeads, numKeyValueHeads, scaleValue, inputLayout, sparseMode, preTokens, nextTokens, innerPrecise}
+#define PROMPT                      \
+    {.heads = numHeads,             \
+     .key_heads = numKeyValueHeads, \
+     .scale = scaleValue,           \
+     .layout = inputLayout,         \
+     .sparse_mode = sparseMode,     \
+     .pre_tokens = preTokens,       \
+     .next_tokens = nextTokens,     \
+     .inner_precise = innerPrecise, \
+     .prompt = true}
 #define PROMPT_OPERANDS {query, key, value, pseShift, attenMask, actualSeqLengths, actualSeqLengthsKv, attentionOut}
 OP(aclnnPromptFlashAttentionV3,
    optional(pseShift, attenMask, deqScale1, quantScale1, deqScale2, quantScale2, quantOffset2);

@@ -18,6 +18,7 @@ struct Inference {
     int64_t block = 0;
     int64_t antiquant_mode = kByChannel, key_antiquant_mode = kByChannel, value_antiquant_mode = kByChannel;
     bool lse = false;
+    bool prompt = false;  // asked for by PromptFlashAttention itself
 
     int64_t of_keys() const { return key_heads > 0 ? key_heads : heads; }
     std::string in() const { return layout.substr(0, layout.find('_')); }

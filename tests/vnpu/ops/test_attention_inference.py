@@ -13,11 +13,17 @@ SCALE = 0.3
 
 
 def attend(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, left_out: torch.Tensor | None = None, pse: Any = 0.0
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    left_out: torch.Tensor | None = None,
+    pse: Any = 0.0,
+    half: bool = False,
 ) -> torch.Tensor:
-    """[heads, length, width] each."""
+    """[heads, length, width] each. `half`: scores rounded as hardware's fast mode rounds them."""
     k, v = (t.double().repeat_interleave(HEADS // k.shape[0], 0) for t in (k, v))
-    scores = q.double() @ k.mT * SCALE + pse
+    scores = q.double() @ k.mT
+    scores = (scores.half().double() * SCALE).half().double() if half else scores * SCALE + pse
     if left_out is not None:
         scores = scores.masked_fill(left_out, -torch.inf)
     return torch.softmax(scores, -1).nan_to_num(0) @ v
@@ -48,7 +54,9 @@ def test_prompt_in_every_layout(dtype: torch.dtype, layout: str, next_tokens: in
     mask = torch.rand(BATCH, 1, 5, 7, generator=torch.Generator().manual_seed(0)) < 0.3
     mask[..., 0] = False
     band = torch.ones(5, 7, dtype=torch.bool).triu(1 + (next_tokens or 0))
-    expected = torch.stack([attend(q[b], k[b], v[b], mask[b] | band) for b in range(BATCH)])
+    expected = torch.stack(
+        [attend(q[b], k[b], v[b], mask[b] | band, half=dtype == torch.float16) for b in range(BATCH)]
+    )
     out = torch_npu.npu_prompt_flash_attention(
         *(in_layout(t, layout).npu() for t in (q, k, v)), atten_mask=mask.npu(), num_heads=HEADS,
         num_key_value_heads=KEY_HEADS, scale_value=SCALE, input_layout=layout,
@@ -69,13 +77,32 @@ def test_prompt_with_a_compressed_mask_and_lengths(mode: int) -> None:
         out = j > i + shift + (1 if mode == 4 else 0)
         if mode == 4:
             out |= j < i + shift - 2
-        expected[b, :, :n] = attend(q[b, :, :n], k[b, :, :m], v[b, :, :m], out)
+        expected[b, :, :n] = attend(q[b, :, :n], k[b, :, :m], v[b, :, :m], out, half=True)
     out = torch_npu.npu_prompt_flash_attention(
         q.npu(), k.npu(), v.npu(), atten_mask=triangle.npu(), actual_seq_lengths=lengths,
         actual_seq_lengths_kv=key_lengths, num_heads=HEADS, num_key_value_heads=KEY_HEADS, scale_value=SCALE,
         input_layout="BNSD", sparse_mode=mode, pre_tokens=2, next_tokens=1,
     )  # fmt: skip
     compare(out, expected, torch.float16)
+
+
+@pytest.mark.parametrize("inner_precise", [0, 1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_fast_mode_rounds_the_scores_of_a_prompt(dtype: torch.dtype, inner_precise: int) -> None:
+    """Large scores that lie close together show it."""
+    q, k, v = operands(5, 7, dtype)
+    q, k = q * 12, k[:, :, :1] * 12 + k / 16
+    out = torch.empty_like(q, device="npu")
+    run(
+        "aclnnPromptFlashAttentionV3", q.npu(), k.npu(), v.npu(), None, None, None, None, None, None, None, None, None,
+        HEADS, SCALE, 7, 7, "BNSD", KEY_HEADS, 0, inner_precise, out,
+    )  # fmt: skip
+    fast, precise = (
+        torch.stack([attend(q[b], k[b], v[b], half=half) for b in range(BATCH)]) for half in (True, False)
+    )
+    assert (fast - precise).abs().max() > 0.05
+    rounds = dtype == torch.float16 and inner_precise in (1, 3)
+    compare(out, fast if rounds else precise, dtype)
 
 
 def test_prompt_with_positions() -> None:

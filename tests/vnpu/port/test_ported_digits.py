@@ -61,6 +61,7 @@ def test_dropout_is_compared_step_by_step(tmp_path):
     assert comparison["worst"]["first"] <= 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_mixed_precision_is_compared_with_the_same_precision(tmp_path):
     comparison = port(tmp_path / "out", "--epochs", "1", "--amp")
