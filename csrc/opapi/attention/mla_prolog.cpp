@@ -5,12 +5,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "device/fault.h"
 #include "opapi/aclnn/format.h"
 #include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
+#include "opapi/attention/mla_prolog.h"
 #include "opapi/attention/rotation.h"
 #include "opapi/quantization/quantization.h"
 
@@ -38,7 +40,8 @@ struct Prolog {
     double epsilon_q, epsilon_kv, factor_q, factor_kv;
     Modes modes;
     Operand &query, &turned_query, &query_scale, &normed, &normed_scale;
-    bool third;  // the version
+    bool third;          // the version
+    bool first = false;  // of the old API, which has brought the weights out of FRACTAL_NZ
 
     int64_t tokens() const { return x.numel() / std::max<int64_t>(x.size(-1), 1); }
     int64_t heads() const { return key.size(0); }
@@ -105,7 +108,7 @@ at::DimVector followed(const Operand &x, std::initializer_list<int64_t> by) {
 void check_sizes(const Prolog &p) {
     for (const Operand *matrix : {&p.down, &p.up, &p.down_kv}) {
         require(*matrix);
-        tiled(matrix->dim() == 2 && static_cast<bool>(matrix->layout()),
+        tiled(matrix->dim() == 2 && (p.first || static_cast<bool>(matrix->layout())),
               "parameter {} is {}, expected a matrix in FRACTAL_NZ", matrix->parameter(), describe(*matrix));
     }
     required(p.x, p.key, p.kv_cache, p.kr_cache, p.query, p.turned_query);
@@ -355,6 +358,73 @@ void prolog(const Prolog &p) {
 }
 
 }  // namespace
+
+void first_mla_prolog(Phase phase, const std::vector<at::Tensor> &in, const std::vector<at::Tensor> &out,
+                      double epsilon_q, double epsilon_kv, const std::string &cache) {
+    static constexpr std::array kNames{"token_x",
+                                       "weight_dq",
+                                       "weight_uq_qr",
+                                       "weight_uk",
+                                       "weight_dkv_kr",
+                                       "rmsnorm_gamma_cq",
+                                       "rmsnorm_gamma_ckv",
+                                       "rope_sin",
+                                       "rope_cos",
+                                       "cache_index",
+                                       "kv_cache",
+                                       "kr_cache",
+                                       "dequant_scale_x",
+                                       "dequant_scale_w_dq",
+                                       "dequant_scale_w_uq_qr",
+                                       "dequant_scale_w_dkv_kr",
+                                       "quant_scale_ckv",
+                                       "quant_scale_ckr",
+                                       "smooth_scales_cq",
+                                       "query",
+                                       "query_rope",
+                                       "kv_cache_out",
+                                       "kr_cache_out"};
+    std::vector<Operand> all;
+    all.reserve(kNames.size());
+    const auto take = [&](const std::vector<at::Tensor> &tensors, size_t count) {
+        for (size_t i = 0; i < count; ++i) {
+            Operand &operand = all.emplace_back(nullptr, kNames[all.size()]);
+            if (i < tensors.size() && tensors[i].defined()) operand = tensors[i];
+        }
+    };
+    take(in, 19);
+    take(out, 4);
+    for (const size_t cache_of : {10, 11})  // before the modes are known by the cache's dtype
+        if (!all[cache_of].defined()) fail(FaultKind::NullArgument, "parameter {} is null", all[cache_of].parameter());
+    Operand none(nullptr, "none");
+    const Prolog call{all[0],     all[1],
+                      all[2],     all[3],
+                      all[4],     all[5],
+                      all[6],     all[7],
+                      all[8],     all[9],
+                      all[21],    all[22],
+                      all[12],    all[13],
+                      all[14],    all[15],
+                      all[16],    all[17],
+                      all[18],    none,
+                      none,       epsilon_q,
+                      epsilon_kv, 1,
+                      1,          modes_of(all[0], all[2], all[10], cache),
+                      all[19],    all[20],
+                      none,       none,
+                      none,       false,
+                      true};
+    if (phase == Phase::Check) {
+        check_prolog(call);
+        for (const size_t cache_of : {10, 11}) {
+            same_shape(all[cache_of], all[cache_of + 11]);
+            same_dtype(all[cache_of], all[cache_of + 11]);
+        }
+        return;
+    }
+    for (const size_t cache_of : {10, 11}) all[cache_of + 11].copy_(all[cache_of]);
+    prolog(call);
+}
 }  // namespace vnpu::opapi
 
 #define OPERANDS(INDEX, LENGTHS, CLIP)                                                                             \

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "opapi/aclnn/precision.h"
+#include "opapi/attention/mla_prolog.h"
 #include "opapi/legacy/legacy.h"
 #include "opapi/legacy/operands.h"
 #include "opapi/random/dropout.h"
@@ -281,3 +282,9 @@ LEGACY(
     })
 LEGACY(MultiHeadAttention, multi_head_check(arguments), multi_head(arguments))
 LEGACY(MultiHeadAttentionGrad, multi_head_grad_check(arguments), multi_head_grad(arguments))
+
+#define FIRST_PROLOG(PHASE)                                                                     \
+    first_mla_prolog(PHASE, in, out, attribute<float>(attributes, "rmsnorm_epsilon_cq", 1e-5F), \
+                     attribute<float>(attributes, "rmsnorm_epsilon_ckv", 1e-5F),                \
+                     attribute<std::string>(attributes, "cache_mode", "PA_BSND"))
+LEGACY(MlaProlog, FIRST_PROLOG(Phase::Check), FIRST_PROLOG(Phase::Run))

@@ -292,6 +292,35 @@ def test_by_torch_npu() -> None:
     near(positions, found["positions"])
 
 
+@pytest.mark.parametrize(("weights", "keeps"), [(0, 0), (1, 2)], ids=str)
+@pytest.mark.parametrize("cache", ["PA_BSND", "PA_NZ"])
+def test_the_first_version_of_the_old_api(weights: int, keeps: int, cache: str) -> None:
+    """It leaves the caches alone, and gives copies with the rows in their places."""
+    case = Case(weights, keeps, cache, (2, 2))
+    given, _ = case.arguments(False)
+    names = [
+        "tokenX", "weightDq", "weightUqQr", "weightUk", "weightDkvKr", "rmsnormGammaCq", "rmsnormGammaCkv", "ropeSin",
+        "ropeCos", "cacheIndex", "kvCacheRef", "krCacheRef",
+    ]  # fmt: skip
+    query, positions, kv, kr = torch_npu.npu_mla_prolog(
+        *(given[name] for name in names), dequant_scale_w_uq_qr=given["dequantScaleWUqQrOptional"],
+        quant_scale_ckv=given["quantScaleCkvOptional"], quant_scale_ckr=given["quantScaleCkrOptional"],
+        rmsnorm_epsilon_cq=EPSILON, rmsnorm_epsilon_ckv=EPSILON, cache_mode=cache,
+    )  # fmt: skip
+    found = case.expect((1.0, 1.0))
+    near(query, found["query"])
+    near(positions, found["positions"])
+    assert (given["kvCacheRef"] == 7).all() and (given["krCacheRef"] == 5).all()
+    rows = [i for i, place in enumerate(case.places()) if place >= 0]
+    kept = [case.places()[i] for i in rows]
+    for name, cached, before, expected in (("kv", kv, 7, "row"), ("kr", kr, 5, "row_positions")):
+        there = case.rows_of(cached.cpu())
+        scale = case.scales[name].double() if keeps else 1
+        near(there[kept], found[expected][rows] * scale)
+        untouched = torch.ones(len(there), dtype=torch.bool).index_fill(0, torch.tensor(kept), False)
+        assert (there[untouched] == before).all()
+
+
 def test_torch_npu_of_an_older_cann() -> None:
     """Before CANN 8.5 torch_npu puts one more between the parameters: a number was taken for a tensor."""
     program = (

@@ -11,9 +11,20 @@ from aclop import INVALID_ARGUMENT, launch
 
 # operator: inputs, outputs, attributes; then what is another in the refused call, and words of its message. A tensor is
 # its sizes, with a dtype if it is not float32; "0" to "9" stand for operands by place, first the inputs.
-I32, I8, I8U, BOOL, I64 = torch.int32, torch.int8, torch.uint8, torch.bool, torch.int64
+I32, I8, I8U, BOOL, I64, BF16 = torch.int32, torch.int8, torch.uint8, torch.bool, torch.int64, torch.bfloat16
 CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str]] = {
     "MishGrad": ([(3,), (3,)], [(3,)], {}, {"1": (4,)}, "expected shape and dtype"),
+    "MlaProlog": (
+        [
+            *((3, 1024, BF16), (1024, 1536, BF16), (1536, 192, BF16), (1, 128, 512, BF16), (1024, 576, BF16)),
+            *((1536, BF16), (512, BF16), (3, 64, BF16), (3, 64, BF16), (3, I64)),
+            *((2, 16, 1, 512, BF16), (2, 16, 1, 64, BF16)),
+        ],
+        [(3, 1, 512, BF16), (3, 1, 64, BF16), (2, 16, 1, 512, BF16), (2, 16, 1, 64, BF16)],
+        {"cache_mode": "PA_BSND"},
+        {"cache_mode": "BSND"},
+        "allowed are PA_BSND and PA_NZ",
+    ),
     "Swish": ([(3,)], [(3,)], {}, {"0": (3, I32), "1": (3, I32)}, "no dtype that the operator takes"),
     "SwishGrad": ([(3,), (3,), (3,)], [(3,)], {}, {"2": (4,)}, "expected shape and dtype"),
     "SiluGrad": ([(3,), (3,)], [(3,)], {}, {"0": (3, I32)}, "the gradient is"),
