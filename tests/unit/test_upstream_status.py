@@ -22,7 +22,7 @@ LISTS = [suite for suite in suites.SUITES if status.read(suite)]
 
 @pytest.mark.parametrize("suite", LISTS)
 def test_lists_are_well_formed(suite: str) -> None:
-    folders = tuple(f"{folder}/" for folder in suites.TABLE[suite]["folders"])
+    folders = tuple(suites.TABLE[suite]["folders"])
     for file, row in status.read(suite).items():
         assert file.startswith(folders) and isinstance(row[status.COUNT], int), file
         for test, verdict in row.items():
@@ -34,7 +34,7 @@ def test_lists_are_well_formed(suite: str) -> None:
 
 @pytest.mark.parametrize("suite", LISTS)
 def test_what_fails_has_its_cause(suite: str) -> None:
-    names = {row["name"] for row in causes.table()}
+    names = {row["name"] for row in (*causes.table(), causes.GIVEN_UP)}
     unexplained = [
         (file, test, verdict)
         for file, row in status.read(suite).items()
@@ -84,3 +84,29 @@ def test_the_lists_are_json_with_a_line_for_each_test() -> None:
         text = (status.FOLDER / f"{suite}.json").read_text(encoding="utf-8")
         others = sum(len(row) - 1 for row in json.loads(text).values())
         assert text.count("\n") == others + len(json.loads(text)) + 2
+
+
+def test_what_hardware_does_not_pass_is_not_held_against_us(tmp_path: Path) -> None:
+    """A crash is, and so is a test that its list does not name."""
+    (tmp_path / "listed.json").write_text(
+        json.dumps({"test_a (__main__.T)": ["", [""]], "test_b (__main__.T)": ["", [""]], "odd": ["", [""]]})
+    )
+    without = causes.given_up(tmp_path, "listed.json")
+    assert without == {"T.test_a", "T.test_b"} and causes.given_up(tmp_path, None) == frozenset()
+    row = {
+        "T.test_a": "FAIL: differs",
+        "T.test_b": "CRASH: SIGSEGV",
+        "T.test_c": "FAIL: differs",
+        "U.test_a": "GAP: Pad",
+    }
+    settled = causes.settled("test_a.py", row, without)
+    assert settled.pop("T.test_a").startswith("IMPOSSIBLE: in torch_npu's own list")
+    assert settled == {test: verdict for test, verdict in row.items() if test != "T.test_a"}
+
+
+def test_a_file_that_is_a_suite_is_in_no_other(tmp_path: Path) -> None:
+    for name in ("contrib/test_transfer_to_npu_env.py", "contrib/test_roll.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert suites.files("torch_npu", tmp_path) == ["contrib/test_roll.py"]
+    assert suites.files("transfer", tmp_path) == ["contrib/test_transfer_to_npu_env.py"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 from verdicts import status_of
 
 TABLE = Path(__file__).parent / "causes.toml"
+# torch_npu leaves these tests out on hardware (DISABLED_TESTS_FILE, its test/README.md). They are run here all the same.
+GIVEN_UP = {"status": "IMPOSSIBLE", "name": "in torch_npu's own list of tests that hardware does not pass"}
 
 
 @functools.cache
@@ -26,13 +29,25 @@ def cause_of(file: str, test: str, verdict: str) -> dict[str, Any] | None:
     return None
 
 
-def settled(file: str, row: dict[str, str]) -> dict[str, str]:
-    """Verdicts as they are stored: what fails has its cause, by name, and a row may say that it is IMPOSSIBLE."""
+def given_up(folder: Path, name: str | None) -> frozenset[str]:
+    """Class.method of the tests that the source's own list leaves out, which is file `name` in its folder of tests."""
+    if name is None:
+        return frozenset()
+    listed = json.loads((folder / name).read_text(encoding="utf-8"))
+    found = (re.fullmatch(r"(\w+) \((?:\w+\.)*(\w+)\)", test) for test in listed)
+    return frozenset(f"{one[2]}.{one[1]}" for one in found if one)
+
+
+def settled(file: str, row: dict[str, str], without: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Verdicts as they are stored: what fails has its cause, by name, and a row may say that it is IMPOSSIBLE. Of tests
+    in `without` a failure says nothing of us; a crash or a test without end does."""
     result = {}
     for test, verdict in row.items():
         status = status_of(verdict)
-        if status in ("FAIL", "CRASH", "TIMEOUT", "GAP") and (cause := cause_of(file, test, verdict)):
-            verdict = f"{cause.get('status', status)}: {cause['name']}"
+        if status in ("FAIL", "CRASH", "TIMEOUT", "GAP"):
+            listed = GIVEN_UP if test in without and status in ("FAIL", "GAP") else None
+            if cause := listed or cause_of(file, test, verdict):
+                verdict = f"{cause.get('status', status)}: {cause['name']}"
         result[test] = verdict
     return result
 

@@ -155,7 +155,8 @@ def load(path: Path) -> types.ModuleType:
     """The file as Python runs it, but for the tests; multiprocessing finds its functions in `__main__`."""
     sys.argv, sys.path[0] = [str(path)], str(path.parent)
     for name, starter in STARTERS:
-        with contextlib.suppress(ImportError):
+        # TypeError: from torch_npu.testing, where transfer_to_npu has replaced torch.cuda.
+        with contextlib.suppress(ImportError, TypeError):
             setattr(importlib.import_module(name), starter, lambda *_args, **_options: None)
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     module.__file__ = str(path)
@@ -164,11 +165,17 @@ def load(path: Path) -> types.ModuleType:
 
 
 def run(
-    file: str, folder: str, tests: list[str] | None, environment: dict[str, str], log: str, idle: bool
+    answers: int,
+    file: str,
+    folder: str,
+    tests: list[str] | None,
+    environment: dict[str, str],
+    log: str,
+    idle: bool,
 ) -> NoReturn:
     """In a fork, which it ends: run the tests of `file` that `tests` names (None = all)."""
     os.setsid()
-    says = os.fdopen(os.dup(1), "w", buffering=1)
+    says = os.fdopen(answers, "w", buffering=1)
     with open(log, "w", encoding="utf-8") as stream, open(os.devnull) as nothing:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
@@ -201,28 +208,31 @@ def run(
     os._exit(0)  # freeing every object of torch takes longer than most files
 
 
-def prepare() -> None:
+def prepare(bare: bool) -> None:
     import torch
     import torch_npu
 
     # Imports ask how many NPUs there are. The real answer would start the machine, and a fork could not use it.
     devices = int(os.environ.get("VNPU_DEVICES") or 8)
     with unittest.mock.patch.object(torch_npu._C, "_npu_getDeviceCount", return_value=devices):
-        for name in PREPARED:
+        for name in [] if bare else PREPARED:
             with contextlib.suppress(ImportError):  # it is said of each file that needs it
                 importlib.import_module(name)
     assert not torch.npu.is_initialized()
 
 
 def main() -> None:
-    prepare()
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what transfer_to_npu prints is no answer of ours
+    prepare("--bare" in sys.argv)
     assert os.listdir("/proc/self/task") == [str(os.getpid())]  # threads do not live in a fork
     gc.freeze()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            run(**json.loads(line))
-        print(json.dumps({"exit": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}), flush=True)
+            run(answers, **json.loads(line))
+        ended = {"exit": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
+        os.write(answers, f"{json.dumps(ended)}\n".encode())
 
 
 if __name__ == "__main__":

@@ -50,17 +50,19 @@ def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace,
         return
     libraries = str(idle.build())
     environment = suites.TABLE[suite].get("environment", {})
+    bare = suites.TABLE[suite].get("bare", False)
     began, done = time.monotonic(), len(names) - len(todo)
     workers: list[Worker] = []
 
     def judge(share: list[str]) -> None:
-        real = Worker(folder, environment, {}, Limits(options.seconds, options.memory), idle=False)
+        real = Worker(folder, environment, {}, Limits(options.seconds, options.memory), False, bare)
         empty = Worker(
             folder,
             environment,
             {"VNPU_LIBRARIES": libraries},
             Limits(IDLE_SECONDS, options.memory),
-            idle=True,
+            True,
+            bare,
         )
         workers.extend((real, empty))
         try:
@@ -142,7 +144,10 @@ def main() -> int:
             results.forget(names)
         if not options.report:
             run(suite, names, folder, options, results)
-        found = {name: causes.settled(name, results.verdicts(name)) for name in names if name in results}
+        without = causes.given_up(folder, suites.source(suite).get("given_up"))
+        found = {
+            name: causes.settled(name, results.verdicts(name), without) for name in names if name in results
+        }
         every |= {name: results.rows(name) for name in found}
         if not found:
             continue

@@ -14,6 +14,12 @@ TABLE: dict[str, Any] = tomllib.loads((HERE / "suites.toml").read_text(encoding=
 SUITES = [name for name in TABLE if name != "sources"]
 
 
+def source(suite: str) -> dict[str, str]:
+    """The row of suites.toml that says where a suite comes from."""
+    row: dict[str, str] = TABLE["sources"][TABLE[suite]["source"]]
+    return row
+
+
 def tests(source: str, given: Path | None) -> Path:
     """The folder `test` of a source: below `given`, where somebody has put `op-plugin` and `pytorch`, or fetched. Raises
     SystemExit where it is not there."""
@@ -42,9 +48,10 @@ def tests(source: str, given: Path | None) -> Path:
 
 
 def files(suite: str, folder: Path) -> list[str]:
-    """The test files of a suite, relative to `folder`."""
-    return sorted(
-        str(path.relative_to(folder))
-        for part in TABLE[suite]["folders"]
-        for path in (folder / part).rglob("test_*.py")
-    )
+    """The test files of a suite, relative to `folder`; a suite may be of one file, which the others leave out."""
+    alone = {part for row in TABLE.values() for part in row.get("folders", ()) if part.endswith(".py")}
+    found = []
+    for part in TABLE[suite]["folders"]:
+        paths = [folder / part] if part in alone else (folder / part).rglob("test_*.py")
+        found += [str(path.relative_to(folder)) for path in paths]
+    return sorted(name for name in found if name in TABLE[suite]["folders"] or name not in alone)

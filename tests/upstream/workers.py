@@ -43,8 +43,10 @@ class Worker:
         libraries: Mapping[str, str],
         limits: Limits,
         idle: bool,
+        bare: bool = False,
     ) -> None:
         self.folder, self.environment, self.limits, self.idle = folder, environment, limits, idle
+        self.bare = bare  # whether files find torch and torch_npu loaded, and nothing else
         path = os.pathsep.join([str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
         # OpenBLAS, of NumPy and SciPy, starts threads when it is loaded, which do not live in a fork.
         # Threads of one computation that share the cores with other programs wait for each other.
@@ -145,7 +147,7 @@ class Worker:
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, HERE / "judge.py"],
+                [sys.executable, HERE / "judge.py", *(["--bare"] if self.bare else [])],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 env=self.variables, start_new_session=True,
             )  # fmt: skip
