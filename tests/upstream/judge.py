@@ -34,6 +34,7 @@ from torchport import vnpu
 vnpu.activate(force=True)
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
+import spawned
 from verdicts import chip_limit, kernel_failure, own_words, refused
 
 # What most files import.
@@ -188,6 +189,7 @@ def run(
         says.write(json.dumps(what) + "\n")
 
     say(process=os.getpid())
+    spawned.from_a_server()
     try:
         module = load(Path(folder) / file)
         found = list(flat(unittest.defaultTestLoader.loadTestsFromModule(module)))

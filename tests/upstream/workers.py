@@ -47,7 +47,7 @@ class Worker:
     ) -> None:
         self.folder, self.environment, self.limits, self.idle = folder, environment, limits, idle
         self.bare = bare  # whether files find torch and torch_npu loaded, and nothing else
-        path = os.pathsep.join([str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
+        path = os.pathsep.join([str(PACKAGES), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         # OpenBLAS, of NumPy and SciPy, starts threads when it is loaded, which do not live in a fork.
         # Threads of one computation that share the cores with other programs wait for each other.
         own = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -60,12 +60,63 @@ if __name__ == "__main__":
     unittest.main()
 """
 
+# What a spawned process finds: itself, the file as its main module, variables, the device; and how it ends.
+SPAWNING = """
+import os, unittest
+import torch
+import torch_npu
+
+FILE = __file__
+
+def look(answers, name):
+    total = (torch.ones(3).npu() + 1).sum().item()
+    forked = not any(word.startswith("tracker_fd") for word in open("/proc/self/cmdline").read().split("("))
+    answers.put((total, os.environ.get(name), __name__, forked, FILE == __file__))
+
+def end():
+    os._exit(3)
+
+def abort():
+    os.abort()
+
+class TestSpawning(unittest.TestCase):
+    def looked(self, name):
+        context = torch.multiprocessing.get_context("spawn")
+        answers = context.Queue()
+        process = context.Process(target=look, args=(answers, name))
+        process.start()
+        found = answers.get(timeout=60)
+        process.join()
+        self.assertEqual(process.exitcode, 0)
+        return found
+
+    def test_a_of_a_job(self):
+        os.environ["MASTER_PORT"] = "1234"
+        self.assertEqual(self.looked("MASTER_PORT"), (6, "1234", "__mp_main__", True, True))
+
+    def test_b_of_another_torch_npu(self):
+        os.environ["TASK_QUEUE_ENABLE"] = "0"
+        try:
+            found = self.looked("TASK_QUEUE_ENABLE")
+        finally:
+            del os.environ["TASK_QUEUE_ENABLE"]
+        self.assertEqual(found, (6, "0", "__mp_main__", False, True))
+
+    def test_c_ends(self):
+        for target, status in ((end, 3), (abort, -6)):
+            process = torch.multiprocessing.get_context("spawn").Process(target=target)
+            process.start()
+            process.join()
+            self.assertEqual(process.exitcode, status)
+"""
+
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    """Of a folder with two files; it has imported torch once, which takes the most of the time."""
+    """Of a folder with three files; it has imported torch once, which takes the most of the time."""
     folder = tmp_path_factory.mktemp("upstream")
     (folder / "test_own.py").write_text(FILE, encoding="utf-8")
+    (folder / "test_spawning.py").write_text(SPAWNING, encoding="utf-8")
     (folder / "test_lost.py").write_text("import nowhere\n", encoding="utf-8")
     worker = Worker(folder, {}, {}, Limits(seconds=10, memory=8), idle=False)
     yield worker
@@ -91,6 +142,20 @@ def test_each_end_has_its_verdict(worker: Worker) -> None:
         "TestOwn.test_i_fails_as_expected": "PASS",
         "TestPrepared.test_one": "FAIL: setUpClass: ValueError: never ready",
     }
+
+
+def test_spawned_processes_are_forked_where_nothing_tells_them_apart(worker: Worker) -> None:
+    """Those with another variable for torch_npu are spawned."""
+    worker.limits = Limits(seconds=60, memory=8)
+    found = {test: verdict for test, (verdict, _) in worker.judge("test_spawning.py").items()}
+    assert found == dict.fromkeys(
+        (
+            "TestSpawning.test_a_of_a_job",
+            "TestSpawning.test_b_of_another_torch_npu",
+            "TestSpawning.test_c_ends",
+        ),
+        "PASS",
+    )
 
 
 def test_a_file_that_cannot_be_imported_says_why(worker: Worker) -> None:

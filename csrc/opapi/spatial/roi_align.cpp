@@ -1,5 +1,5 @@
 // Region of interest pooling by bilinear samples. endMode says where a region ends: 0 at its corner, 1 a pixel behind
-// it, 2 at its corner with all coordinates half a pixel less (torchvision's aligned=True). Parameters have no names in
+// it, 2 and 3 at its corner with all coordinates half a pixel less (torchvision's aligned=True). Parameters have no names in
 // CANN's public headers: a1 are the regions [K, 5] (batch, x0, y0, x1, y1).
 #include <ATen/Parallel.h>
 
@@ -59,16 +59,17 @@ template <class Visit>
 void samples(const float *regions, int64_t first, int64_t last, int64_t height, int64_t width, const Pooling &pooling,
              Visit visit) {
     const auto scale = static_cast<float>(pooling.scale);
-    // ops-cv: roi_align_grad.h; 3 is 1 without the least size.
-    const float shift = pooling.end_mode == 2 ? 0.5F : 0.0F, beyond = pooling.end_mode % 2 == 1 ? 1.0F : 0.0F;
-    const float least = pooling.end_mode == 3 ? 0.0F : 1.0F;
+    // ops-cv: roi_align_grad_simt.h, and torch_npu's test of its ROIAlign, whose aligned=True is mode 3. A kernel among
+    // ops-cv's experimental ones takes 3 for 1 without the least size.
+    const bool aligned = pooling.end_mode >= 2;
+    const float shift = aligned ? 0.5F : 0.0F, beyond = pooling.end_mode == 1 ? 1.0F : 0.0F;
     for (int64_t r = first; r < last; ++r) {
         const float *region = regions + 5 * r;
         const float x0 = region[1] * scale - shift, y0 = region[2] * scale - shift;
         float wide = (region[3] + beyond) * scale - shift - x0, high = (region[4] + beyond) * scale - shift - y0;
-        if (pooling.end_mode != 2) {
-            wide = std::max(wide, least);
-            high = std::max(high, least);
+        if (!aligned) {
+            wide = std::max(wide, 1.0F);
+            high = std::max(high, 1.0F);
         }
         const float cell_h = high / static_cast<float>(pooling.height),
                     cell_w = wide / static_cast<float>(pooling.width);

@@ -31,11 +31,11 @@ def pooled(
 
     results = []
     for batch, x0, y0, x1, y1 in regions.tolist():
-        shift, beyond = (0.5 if mode == 2 else 0.0), (1.0 if mode in (1, 3) else 0.0)
+        shift, beyond = (0.5 if mode >= 2 else 0.0), (1.0 if mode == 1 else 0.0)
         left, top = x0 * scale - shift, y0 * scale - shift
         w, h = (x1 + beyond) * scale - shift - left, (y1 + beyond) * scale - shift - top
-        if mode != 2:
-            w, h = (max(side, 0.0 if mode == 3 else 1.0) for side in (w, h))
+        if mode < 2:
+            w, h = (max(side, 1.0) for side in (w, h))
         ny, nx = samples or math.ceil(h / height), samples or math.ceil(w / width)
         cells = [
             sum(

@@ -1,0 +1,78 @@
+"""Processes that tests start by "spawn", from a server that has loaded torch and torch_npu.
+
+Each would load them again, for 5 s of processor time; tests of several ranks do little else. The server forks instead,
+as judge.py does for each file; what Python does in a spawned process is done in the fork: variables, working directory,
+the file as `__mp_main__`. Where a variable is another that may be read when torch_npu is loaded, a process is spawned.
+
+The server imports this module (forkserver's preload), and so does judge.py, which calls `from_a_server`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from multiprocessing import context, forkserver, popen_forkserver, popen_spawn_posix, process, spawn
+from typing import Any
+
+# They tell a process its place in its job; nothing reads them at load.
+OF_A_JOB = re.compile("(MASTER_|RANK|WORLD_SIZE|LOCAL_|GROUP_|HCCL_|TEMP_DIR|BACKEND|INIT_METHOD|TEST_)")
+# The server says so to those that it forks, and its parent to it.
+SERVER = "UPSTREAM_SPAWNED"
+
+
+def others() -> dict[str, str]:
+    """The variables that have to be the server's."""
+    return {name: value for name, value in os.environ.items() if not OF_A_JOB.match(name) and name != SERVER}
+
+
+class Process(context.SpawnProcess):
+    started_with: dict[str, str] | None = None  # the server's variables
+
+    @staticmethod
+    def _Popen(process_obj: process.BaseProcess) -> Any:  # noqa: N802 -- multiprocessing chose the name
+        if Process.started_with is None:
+            Process.started_with = others()
+            os.environ[SERVER] = "1"
+            forkserver.ensure_running()
+            del os.environ[SERVER]
+        if others() != Process.started_with:
+            return popen_spawn_posix.Popen(process_obj)
+        return popen_forkserver.Popen(process_obj)
+
+
+class Context(context.SpawnContext):
+    Process = Process
+
+
+def from_a_server() -> None:
+    """From now on, in this process and those that it spawns."""
+    prepared = spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        return {**prepared(name), "environ": dict(os.environ)}
+
+    spawn.get_preparation_data = get_preparation_data
+    spawn.prepare = _prepare
+    forkserver.set_forkserver_preload([__name__])
+    context._concrete_contexts["spawn"] = Context()  # type: ignore[attr-defined]
+
+
+_as_python = spawn.prepare
+
+
+def _prepare(data: dict[str, Any]) -> None:
+    """In the new process, before anything of its own."""
+    environment = data.pop("environ", None)
+    if environment is not None:
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
+    _as_python(data)
+
+
+if SERVER in os.environ:
+    import judge
+
+    judge.prepare("--bare" in sys.argv)
+    spawn.prepare = _prepare
