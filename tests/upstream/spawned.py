@@ -12,7 +12,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-from multiprocessing import context, forkserver, popen_forkserver, popen_spawn_posix, process, spawn
+import time
+from multiprocessing import (
+    context,
+    forkserver,
+    popen_forkserver,
+    popen_spawn_posix,
+    process,
+    resource_sharer,
+    spawn,
+    util,
+)
 from typing import Any
 
 # They tell a process its place in its job; nothing reads them at load.
@@ -68,7 +78,17 @@ def _prepare(data: dict[str, Any]) -> None:
         for name in set(os.environ) - set(environment):
             del os.environ[name]
         os.environ.update(environment)
+    util.Finalize(None, _fetched, exitpriority=-10)  # after a queue, whose thread pickles what is shared (-5)
     _as_python(data)
+
+
+def _fetched() -> None:
+    """Tests put tensors into a queue and end, and their parent fetches what is shared while they do: an end is longer
+    where torch is unloaded. Waits until all is fetched, or for 20 s."""
+    sharer = resource_sharer._resource_sharer  # type: ignore[attr-defined]
+    until = time.monotonic() + 20
+    while sharer._cache and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 if SERVER in os.environ:

@@ -51,6 +51,8 @@ class Worker:
         # OpenBLAS, of NumPy and SciPy, starts threads when it is loaded, which do not live in a fork.
         # Threads of one computation that share the cores with other programs wait for each other.
         own = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        # Tests start `python` and `torchrun` by name.
+        own["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         self.variables = {**os.environ, **environment, **libraries, **own}
         self.log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115 -- as long as the worker
         self.process: subprocess.Popen[bytes] | None = None

@@ -62,7 +62,7 @@ if __name__ == "__main__":
 
 # What a spawned process finds: itself, the file as its main module, variables, the device; and how it ends.
 SPAWNING = """
-import os, unittest
+import os, time, unittest
 import torch
 import torch_npu
 
@@ -72,6 +72,9 @@ def look(answers, name):
     total = (torch.ones(3).npu() + 1).sum().item()
     forked = not any(word.startswith("tracker_fd") for word in open("/proc/self/cmdline").read().split("("))
     answers.put((total, os.environ.get(name), __name__, forked, FILE == __file__))
+
+def share(answers):
+    answers.put(torch.arange(3))
 
 def end():
     os._exit(3)
@@ -101,6 +104,15 @@ class TestSpawning(unittest.TestCase):
         finally:
             del os.environ["TASK_QUEUE_ENABLE"]
         self.assertEqual(found, (6, "0", "__mp_main__", False, True))
+
+    def test_d_shared_by_one_that_ends(self):
+        context = torch.multiprocessing.get_context("spawn")
+        answers = context.Queue()
+        process = context.Process(target=share, args=(answers,))
+        process.start()
+        time.sleep(3)
+        self.assertEqual(answers.get().tolist(), [0, 1, 2])
+        process.join()
 
     def test_c_ends(self):
         for target, status in ((end, 3), (abort, -6)):
@@ -153,6 +165,7 @@ def test_spawned_processes_are_forked_where_nothing_tells_them_apart(worker: Wor
             "TestSpawning.test_a_of_a_job",
             "TestSpawning.test_b_of_another_torch_npu",
             "TestSpawning.test_c_ends",
+            "TestSpawning.test_d_shared_by_one_that_ends",
         ),
         "PASS",
     )

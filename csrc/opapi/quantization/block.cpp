@@ -9,27 +9,6 @@ namespace {
 
 using namespace quantization;
 
-// The sizes of `x` with eight values of 4 bits to each int32.
-at::DimVector stored_sizes(const at::Tensor &x, const at::Tensor &out) {
-    at::DimVector sizes(x.sizes());
-    if (out.scalar_type() == at::kInt) sizes.back() /= 8;
-    return sizes;
-}
-
-void eights(const Operand &x, const Operand &out) {
-    if (out.scalar_type() == at::kInt && x.size(-1) % 8 != 0)
-        fail(FaultKind::InvalidArgument, "parameter {} is {}, its last size must be a multiple of 8", x.parameter(),
-             describe(x));
-    shape(out, stored_sizes(x, out));
-}
-
-void store(at::Tensor &out, const at::Tensor &value) {
-    if (out.scalar_type() == at::kInt)
-        pack_int4(out, value);
-    else
-        saturate(out, value);
-}
-
 // ops-nn: aclnn_group_quant.cpp
 void check_group_quant(const Operand &x, const Operand &scale, const Operand &groups, const Operand &offset,
                        const Operand &y) {
@@ -41,7 +20,7 @@ void check_group_quant(const Operand &x, const Operand &scale, const Operand &gr
     if (groups.size(0) == 0) fail(FaultKind::InvalidArgument, "parameter scale is {}, expected rows", describe(scale));
     if (offset.defined() && offset.numel() > 1)
         fail(FaultKind::InvalidArgument, "parameter offsetOptional is {}, expected one value", describe(offset));
-    eights(x, y);
+    holds_quantized(x, y);
 }
 
 void group_quant(const at::Tensor &x, const at::Tensor &scale, const at::Tensor &groups, const at::Tensor &offset,
@@ -62,7 +41,7 @@ void check_flat(const Operand &x, const Operand &left, const Operand &right, dou
     shape(left, {x.size(1), x.size(1)});
     shape(right, {x.size(2), x.size(2)});
     shape(scale, {x.size(0)});
-    eights(x, out);
+    holds_quantized(x, out);
     if (!(clip > 0 && clip <= 1))
         fail(FaultKind::InvalidArgument, "parameter clipRatio is {}, allowed is above 0 and at most 1", clip);
     if (most != 0 && (most < 6 || most > 12))
@@ -91,7 +70,7 @@ void check_rotate(const Operand &x, const Operand &rotation, const Operand &alph
         fail(FaultKind::InvalidArgument, "parameter x is {}, its rows must be multiples of 8 and of rotation, {}",
              describe(x), describe(rotation));
     shape(scale, {x.size(0)});
-    eights(x, y);
+    holds_quantized(x, y);
     if (alpha.defined())
         fail(FaultKind::InvalidArgument, "parameter alpha is {}, allowed is null on this chip", describe(alpha));
     if (!mode.empty() && mode != "rint" && mode != "floor" && mode != "round")

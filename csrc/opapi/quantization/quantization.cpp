@@ -1,5 +1,6 @@
-// Quantisation to int8 (uint8, int32 where CANN allows them) and back, which also takes int4 packed in int32. The dtype
-// int4, which ATen does not have, and the 8-bit floats, which the A2 series does not have, are refused.
+// Quantisation to int8 (uint8, int32 where CANN allows them; dynamic quantisation to int4 packed in int32) and back,
+// which also takes packed int4. The dtype int4, which ATen does not have, and the 8-bit floats, which the A2 series
+// does not have, are refused.
 #include "opapi/quantization/quantization.h"
 
 namespace vnpu::opapi {
@@ -89,8 +90,8 @@ void check_dynamic(const Operand &x, const Operand &smooth, const Operand &group
     if (!mode.empty() && mode != "pertoken" && mode != "perchannel" && mode != "pertensor")
         fail(FaultKind::InvalidArgument, "parameter quantMode is \"{}\", allowed are pertoken, perchannel, pertensor",
              mode);
-    same_shape(y, x);
-    quantized(y);
+    dtype(y, {at::kChar, at::kInt});
+    holds_quantized(x, y);
     if (smooth.defined() && !groups.defined()) expands(x, smooth);
     if (groups.defined()) {
         dtype(groups, {at::kInt, at::kLong});
@@ -115,8 +116,8 @@ void dynamic_quant(const at::Tensor &x, const at::Tensor &smooth, const at::Tens
     if (smooth.defined())
         value = groups.defined() ? by_group(value.reshape({-1, x.size(-1)}), smooth, groups).view(x.sizes())
                                  : value * widened(smooth);
-    const Dynamic found = dynamic(value, reduced(mode, x), range(y.scalar_type()), symmetric);
-    saturate(y, value);
+    const Dynamic found = dynamic(value, reduced(mode, x), stored_range(y), symmetric);
+    store(y, value);
     scale.copy_(found.scale.reshape(scale.sizes()));
     if (offset.defined() && found.offset.defined()) offset.copy_(found.offset.reshape(offset.sizes()));
 }

@@ -81,6 +81,31 @@ inline void pack_int4(at::Tensor &out, const at::Tensor &value) {
     out.copy_(bits.unflatten(-1, {-1, 8}).bitwise_left_shift(places).sum(-1));
 }
 
+// The sizes of `x` with eight values of 4 bits to each int32.
+inline at::DimVector stored_sizes(const at::Tensor &x, const at::Tensor &out) {
+    at::DimVector sizes(x.sizes());
+    if (packed(out)) sizes.back() /= 8;
+    return sizes;
+}
+
+// `out` has a place for each value of `x`, which has at least one dimension.
+inline void holds_quantized(const Operand &x, const Operand &out) {
+    if (packed(out) && x.size(-1) % 8 != 0)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, its last size must be a multiple of 8", x.parameter(),
+             describe(x));
+    shape(out, stored_sizes(x, out));
+}
+
+// What a value may be that is stored in `out`: int32 holds eight of 4 bits.
+inline Bounds stored_range(const at::Tensor &out) { return packed(out) ? Bounds{-8, 7} : range(out.scalar_type()); }
+
+inline void store(at::Tensor &out, const at::Tensor &value) {
+    if (packed(out))
+        pack_int4(out, value);
+    else
+        saturate(out, value);
+}
+
 inline void quantized(const Operand &out) { dtype(out, {at::kChar}); }
 
 }  // namespace vnpu::opapi::quantization

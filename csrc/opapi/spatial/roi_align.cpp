@@ -1,6 +1,6 @@
 // Region of interest pooling by bilinear samples. endMode says where a region ends: 0 at its corner, 1 a pixel behind
-// it, 2 and 3 at its corner with all coordinates half a pixel less (torchvision's aligned=True). Parameters have no names in
-// CANN's public headers: a1 are the regions [K, 5] (batch, x0, y0, x1, y1).
+// it, 2 and 3 at its corner with all coordinates half a pixel less (torchvision's aligned=True). Parameters have no
+// names in CANN's public headers: a1 are the regions [K, 5] (batch, x0, y0, x1, y1).
 #include <ATen/Parallel.h>
 
 #include <algorithm>

@@ -110,6 +110,39 @@ def test_dynamic_quant_with_smooth_scales(name: str) -> None:
     near(y, value / expected.unsqueeze(-1))
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("mode", ["pertoken", "perchannel", "pertensor"])
+def test_dynamic_quant_to_packed_int4(symmetric: bool, mode: str) -> None:
+    x = random(2, 3, 16, low=-1, high=3).half()
+    wide, dims = x.double(), {"pertoken": (-1,), "perchannel": (-2,), "pertensor": (0, 1, 2)}[mode]
+    high, low = wide.amax(dims, keepdim=True), wide.amin(dims, keepdim=True)
+    by = torch.maximum(high, -low) / 7 if symmetric else (high - low) / 15
+    expected = wide / by if symmetric else wide / by + (7 - high / by)
+    y = torch.empty(2, 3, 2, dtype=torch.int32, device="npu")
+    scale, shift = (torch.empty(by.numel(), device="npu") for _ in range(2))
+    run(
+        "aclnnDynamicQuantV3",
+        x.npu(),
+        None,
+        None,
+        torch.int32,
+        symmetric,
+        mode,
+        y,
+        scale,
+        None if symmetric else shift,
+    )
+    compare(scale, by.flatten(), torch.float32, ulps=8)
+    words = y.cpu().unsqueeze(-1) >> torch.arange(0, 32, 4)
+    values = ((words & 15) ^ 8) - 8
+    near(values.reshape(2, 3, 16).to(torch.int8), expected.clamp(-8, 7))
+    status, message = first_phase(
+        "aclnnDynamicQuantV3", x.npu(), None, None, torch.int32, symmetric, mode, y[..., :1], scale,
+        None if symmetric else shift,
+    )  # fmt: skip
+    assert status == INVALID_ARGUMENT and "parameter yOut" in message, message
+
+
 def test_dynamic_quant_by_group() -> None:
     x, smooth = random(6, 8).half(), random(2, 8, low=0.5, seed=1).half()
     ends = torch.tensor([2, 5], dtype=torch.int32)  # the last row is in no group
