@@ -26,11 +26,14 @@ constexpr uint32_t kKnownFlags =
 
 // Every event can do what the flags ask for: synchronise, be queried, carry a time.
 aclrtEvent create(uint32_t flag) {
-    if ((flag & ACL_EVENT_EXTERNAL) != 0)
-        fail(FaultKind::Unsupported, "Events for captured graphs (flag {:#x}) do not exist on the virtual NPU.", flag);
-    if ((flag & ~(kKnownFlags | ACL_EVENT_IPC)) != 0)
+    if ((flag & ~(kKnownFlags | ACL_EVENT_IPC | ACL_EVENT_EXTERNAL)) != 0)
         fail(FaultKind::InvalidArgument, "flag is {:#x}, which has unknown bits.", flag);
     Machine::instance().current();
+    if ((flag & ACL_EVENT_EXTERNAL) != 0) {
+        if ((flag & ACL_EVENT_IPC) != 0)
+            fail(FaultKind::InvalidArgument, "flag is {:#x}: an event is for graphs or for other processes.", flag);
+        return events.add(std::make_shared<Event>(InCapture::Flag));
+    }
     return events.add(std::make_shared<Event>((flag & ACL_EVENT_IPC) != 0 ? shared_marks() : nullptr));
 }
 

@@ -21,6 +21,7 @@ using acl::required;
 namespace {
 
 Handles<Graph> models("graph");
+Handles<TaskGroup> groups("task group");  // each lives until its graph is destroyed
 
 thread_local aclmdlRICaptureMode mode_of_thread = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
 
@@ -69,6 +70,26 @@ aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI) {
     };
 }
 
+// Groups of captured tasks that later tasks replace (torch.npu.graph_task_group_begin and graph_task_update_begin).
+aclError aclmdlRICaptureTaskGrpBegin(aclrtStream stream) {
+    return VNPU_API(stream) { begin_group(*Machine::instance().stream(stream)); };
+}
+
+aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle) {
+    return VNPU_API(stream, handle) {
+        aclrtTaskGrp &group = required(handle, "handle");
+        group = groups.add(end_group(*Machine::instance().stream(stream)));
+    };
+}
+
+aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle) {
+    return VNPU_API(stream, handle) { begin_update(*Machine::instance().stream(stream), groups.find(handle)); };
+}
+
+aclError aclmdlRICaptureTaskUpdateEnd(aclrtStream stream) {
+    return VNPU_API(stream) { end_update(*Machine::instance().stream(stream)); };
+}
+
 aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode) {
     return VNPU_API(mode) {
         aclmdlRICaptureMode &wanted = required(mode, "mode");
@@ -106,7 +127,10 @@ aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t fla
 }
 
 aclError aclmdlRIDestroy(aclmdlRI modelRI) {
-    return VNPU_API(modelRI) { models.remove(modelRI); };
+    return VNPU_API(modelRI) {
+        const std::shared_ptr<Graph> graph = models.remove(modelRI);
+        groups.remove_if([&](const TaskGroup &group) { return group.graph.lock() == graph; });
+    };
 }
 
 aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId) {

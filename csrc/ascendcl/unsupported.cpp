@@ -33,11 +33,7 @@ VNPU_UNSUPPORTED(aclmdlQuerySizeFromMem, kModel)
 
 // --- graph capture, beyond what graph.cpp has
 constexpr const char *kCapture =
-    "The virtual NPU captures and replays graphs, but cannot change or branch in a captured one.";
-VNPU_UNSUPPORTED(aclmdlRICaptureTaskGrpBegin, kCapture)
-VNPU_UNSUPPORTED(aclmdlRICaptureTaskGrpEnd, kCapture)
-VNPU_UNSUPPORTED(aclmdlRICaptureTaskUpdateBegin, kCapture)
-VNPU_UNSUPPORTED(aclmdlRICaptureTaskUpdateEnd, kCapture)
+    "The virtual NPU captures, updates and replays graphs, but cannot branch in a captured one.";
 VNPU_UNSUPPORTED(aclmdlRICaptureToModelRIBegin, kCapture)
 VNPU_UNSUPPORTED(aclmdlRICondHandleCreate, kCapture)
 VNPU_UNSUPPORTED(aclmdlRICondHandleGetCondPtr, kCapture)

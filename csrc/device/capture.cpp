@@ -15,17 +15,25 @@ struct Capture {
     int origin;  // the number of the stream that it began on
 };
 
-// Captures in progress. Few and short: one lock for all.
+struct Update {
+    std::shared_ptr<TaskGroup> group;
+    std::vector<std::unique_ptr<Task>> tasks;
+};
+
+// Captures and updates in progress. Few and short: one lock for all.
 struct Captures {
     std::mutex mutex;
     std::unordered_map<int, Capture>
         by_stream;  // by its number: a later stream may have the address of a destroyed one
     std::unordered_map<uint64_t, Capture> by_event;
+    std::unordered_map<int, std::shared_ptr<TaskGroup>> groups;  // begun, by stream
+    std::unordered_map<int, Update> updates;                     // by stream
 
     void finish(const std::shared_ptr<Graph> &graph) {
         const auto of_graph = [&](const auto &entry) { return entry.second.graph == graph; };
         std::erase_if(by_stream, of_graph);
         std::erase_if(by_event, of_graph);
+        std::erase_if(groups, [&](const auto &entry) { return entry.second->graph.lock() == graph; });
         active.fetch_sub(1);
     }
 };
@@ -61,6 +69,23 @@ Graph::~Graph() {
 }
 
 void Graph::keep(int stream, std::unique_ptr<Task> task) { tasks_.push_back({stream, task.release()}); }
+
+void Graph::replace(const TaskGroup &group, std::vector<std::unique_ptr<Task>> &tasks) {
+    check_complete();
+    const std::lock_guard lock(running_);
+    if (tasks.size() != group.places.size())
+        fail(FaultKind::InvalidArgument, "The update of graph {} has {} tasks, its group has {}.", id_, tasks.size(),
+             group.places.size());
+    for (size_t i = 0; i < tasks.size(); ++i)
+        if (const std::string before = tasks_[group.places[i]].task->name(); tasks[i]->name() != before)
+            fail(FaultKind::InvalidArgument, "Task {} of the update of graph {} is {}, in its group it is {}.", i, id_,
+                 tasks[i]->name(), before);
+    for (size_t i = 0; i < tasks.size(); ++i) {
+        Task *&place = tasks_[group.places[i]].task;
+        place->retire();
+        place = tasks[i].release();
+    }
+}
 
 void Graph::check_complete() const {
     if (!complete_.load(std::memory_order_acquire))
@@ -124,10 +149,54 @@ std::shared_ptr<Graph> end_capture(Stream &stream) {
     return graph;
 }
 
+void begin_group(const Stream &stream) {
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_stream.find(stream.id());
+    if (found == all.by_stream.end()) fail(FaultKind::InvalidArgument, "Stream {} is not captured.", stream.id());
+    if (!all.groups.emplace(stream.id(), std::make_shared<TaskGroup>(found->second.graph)).second)
+        fail(FaultKind::InvalidArgument, "A task group has begun on stream {} already.", stream.id());
+}
+
+std::shared_ptr<TaskGroup> end_group(const Stream &stream) {
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    auto begun = all.groups.extract(stream.id());
+    if (!begun) fail(FaultKind::InvalidArgument, "No task group has begun on stream {}.", stream.id());
+    return std::move(begun.mapped());
+}
+
+void begin_update(const Stream &stream, std::shared_ptr<TaskGroup> group) {
+    Captures &all = captures();
+    const std::lock_guard lock(all.mutex);
+    if (all.by_stream.contains(stream.id()))
+        fail(FaultKind::InvalidArgument, "Stream {} is captured: it cannot update a task group.", stream.id());
+    if (group->graph.expired()) fail(FaultKind::InvalidArgument, "The graph of the task group has been destroyed.");
+    if (!all.updates.emplace(stream.id(), Update{std::move(group), {}}).second)
+        fail(FaultKind::InvalidArgument, "Stream {} updates a task group already.", stream.id());
+    active.fetch_add(1);
+}
+
+void end_update(const Stream &stream) {
+    Captures &all = captures();
+    Update update;
+    {
+        const std::lock_guard lock(all.mutex);
+        auto begun = all.updates.extract(stream.id());
+        if (!begun) fail(FaultKind::InvalidArgument, "No update of a task group has begun on stream {}.", stream.id());
+        active.fetch_sub(1);
+        update = std::move(begun.mapped());
+    }
+    const std::shared_ptr<Graph> graph = update.group->graph.lock();
+    if (graph == nullptr) fail(FaultKind::InvalidArgument, "The graph of the task group has been destroyed.");
+    graph->replace(*update.group, update.tasks);
+}
+
 void abandon_capture(const Stream &stream) {
     if (!capturing()) return;
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
+    if (all.updates.erase(stream.id()) != 0) active.fetch_sub(1);
     const auto found = all.by_stream.find(stream.id());
     if (found == all.by_stream.end()) return;
     if (found->second.origin == stream.id())
@@ -140,8 +209,16 @@ bool capture(Stream &stream, std::unique_ptr<Task> &task) {
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
     const auto found = all.by_stream.find(stream.id());
-    if (found == all.by_stream.end()) return false;
-    found->second.graph->keep(stream.id(), std::move(task));
+    if (found == all.by_stream.end()) {
+        const auto updated = all.updates.find(stream.id());
+        if (updated == all.updates.end()) return false;
+        updated->second.tasks.push_back(std::move(task));
+        return true;
+    }
+    Graph &graph = *found->second.graph;
+    if (const auto group = all.groups.find(stream.id()); group != all.groups.end())
+        group->second->places.push_back(graph.size());
+    graph.keep(stream.id(), std::move(task));
     return true;
 }
 

@@ -17,6 +17,13 @@ namespace vnpu {
 
 class Event;
 
+// Tasks of one captured stream, one behind another, which may be replaced between replays: by as many of the same
+// names, for the places of a graph are fixed.
+struct TaskGroup {
+    std::weak_ptr<class Graph> graph;
+    std::vector<size_t> places{};
+};
+
 class Graph : public std::enable_shared_from_this<Graph> {
   public:
     Graph();
@@ -28,6 +35,9 @@ class Graph : public std::enable_shared_from_this<Graph> {
     size_t size() const noexcept { return tasks_.size(); }
     // A task of that stream takes part in the capture, under the capture's lock.
     void keep(int stream, std::unique_ptr<Task> task);
+    // Later replays run these in the group's places; one that runs now is waited for. Fault InvalidArgument where they
+    // are not as many, or have other names.
+    void replace(const TaskGroup &group, std::vector<std::unique_ptr<Task>> &tasks);
     struct Listed {
         int stream;
         std::string name;
@@ -61,9 +71,21 @@ void begin_capture(Stream &stream);
 // Ends the capture that began on this stream, for all streams that joined it. Fault InvalidArgument when none did.
 std::shared_ptr<Graph> end_capture(Stream &stream);
 
+// The tasks that the captured stream is given from now on are a group. Fault InvalidArgument unless it is captured and
+// has no group begun.
+void begin_group(const Stream &stream);
+// Ends it. Fault InvalidArgument where none has begun.
+std::shared_ptr<TaskGroup> end_group(const Stream &stream);
+// The tasks that the stream is given from now on do not run: they are to replace the group's. Fault InvalidArgument
+// while the stream is captured or updates a group already, or when the group's graph has been destroyed.
+void begin_update(const Stream &stream, std::shared_ptr<TaskGroup> group);
+// Replaces them. Fault InvalidArgument where none has begun, and as Graph::replace.
+void end_update(const Stream &stream);
+
 // --- what streams and events ask
 
-// Keeps the task in the graph that captures the stream; false, and the task is left alone, when none does.
+// Keeps the task for the graph that captures or is updated by the stream; false, and the task is left alone, when there
+// is none.
 bool capture(Stream &stream, std::unique_ptr<Task> &task);
 // An event is recorded on a stream: whether that belongs to a capture.
 bool capture_record(uint64_t event, Stream &stream);

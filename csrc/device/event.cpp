@@ -77,6 +77,18 @@ void Event::record(Stream &stream) {
     if (state_->recorder != 0)
         fail(FaultKind::Unsupported,
              "Only the process that made an event records it on the virtual NPU: here it is {}.", state_->recorder);
+    if (flag_) {
+        stream.submit(make_task(
+            "EventRecord",
+            [state = state_] {
+                const uint64_t record = state->marks.requested.fetch_add(1) + 1;
+                state->marks.time.store(Clock::now().time_since_epoch().count());
+                ahead().ran(&state->marks, record, state->marks.completed);
+                state->marks.bell.ring();
+            },
+            true));
+        return;
+    }
     if (capture_record(id_, stream)) return;
     const uint64_t generation = marks().requested.fetch_add(1) + 1;
     const auto over = [state = state_, generation] {
@@ -100,7 +112,31 @@ void Event::record(Stream &stream) {
     }
 }
 
+// Whether it was recorded after the last reset.
+bool Event::set(const EventMarks &marks) {
+    const uint64_t record = marks.requested.load();
+    return record > marks.forgotten.load() && has_run(marks, record);
+}
+
+// A task that looks when it runs: in a graph, in each replay.
+void Event::hold_until_set(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
+    stream.submit(make_task(
+        "EventWait",
+        [state = state_, limit, id = id_] {
+            const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
+            for (bool late = false; !late;) {
+                if (aborting(current_worker()->device())) fail_aborted(current_worker()->device());
+                const Clock::time_point look = Clock::now() + kLook;
+                late = deadline && *deadline <= look;
+                if (state->marks.bell.wait([&] { return set(state->marks); }, late ? *deadline : look)) return;
+            }
+            fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
+        },
+        true));
+}
+
 void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit) const {
+    if (flag_) return hold_until_set(stream, limit);
     if (capture_wait(id_, stream)) return;
     const uint64_t generation = marks().requested.load();
     if (generation <= marks().forgotten.load() || has_run(marks(), generation)) return;
@@ -150,7 +186,8 @@ void Event::synchronize(Deadline deadline) const {
 }
 
 void Event::reset(Stream &stream) {
-    const auto forget = [state = state_, generation = marks().requested.load()] {
+    const auto forget = [state = state_, flag = flag_, before_now = marks().requested.load()] {
+        const uint64_t generation = flag ? state->marks.requested.load() : before_now;
         std::atomic<uint64_t> &forgotten = state->marks.forgotten;
         uint64_t before = forgotten.load();
         while (before < generation && !forgotten.compare_exchange_weak(before, generation)) {

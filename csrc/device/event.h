@@ -12,9 +12,14 @@
 
 namespace vnpu {
 
+// What an event means to a capture: an edge between its streams, or a flag outside of it, which a replay waits for and
+// clears when it comes to that (ACL_EVENT_EXTERNAL).
+enum class InCapture { Edge, Flag };
+
 class Event {
   public:
     Event() : Event(nullptr) {}
+    explicit Event(InCapture kind) : Event(nullptr) { flag_ = kind == InCapture::Flag; }
     // One whose marks other processes see, or (`recorder`) one that another process records.
     explicit Event(std::shared_ptr<EventMarks> shared, pid_t recorder = 0)
         : state_(std::make_shared<State>(std::move(shared), recorder)) {}
@@ -55,6 +60,9 @@ class Event {
     EventMarks &marks() const noexcept { return state_->marks; }
     static bool runs(const State &state, uint64_t record, Clock::time_point until);
     static uint64_t next_id() noexcept;
+    static bool set(const EventMarks &marks);
+    void hold_until_set(Stream &stream, std::optional<std::chrono::milliseconds> limit) const;
+    bool flag_ = false;
     std::shared_ptr<State> state_;
     uint64_t id_ = next_id();
 };

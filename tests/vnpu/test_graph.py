@@ -165,3 +165,87 @@ def test_a_graph_tells_its_operators(tmp_path) -> None:
     graph.debug_dump(str(tmp_path / "graph.json"))
     names = [event["name"] for event in json.loads((tmp_path / "graph.json").read_text())]
     assert [name for name in names if name.startswith("aclnn")] == ["aclnnMuls", "aclnnExp"]
+
+
+def test_a_group_of_tasks_is_replaced_between_replays() -> None:
+    """As vLLM does with attention's lengths: the graph waits for an event that says that the update is made."""
+    x, out, behind = (torch.zeros(4, device="npu") for _ in range(3))
+    scale, other = torch.full((4,), 3.0, device="npu"), torch.full((4,), 5.0, device="npu")
+    graph, side, ready = torch.npu.NPUGraph(), torch.npu.Stream(), torch.npu.ExternalEvent()
+    with torch.npu.graph(graph):
+        stream = torch.npu.current_stream()
+        ready.wait(stream)
+        ready.reset(stream)
+        torch.npu.graph_task_group_begin(stream)
+        torch.add(x, scale, out=out)
+        group = torch.npu.graph_task_group_end(stream)
+        torch.add(out, 1, out=behind)
+
+    def replay(addend: torch.Tensor | None) -> list[float]:
+        with torch.npu.stream(side):
+            if addend is not None:
+                torch.npu.graph_task_update_begin(side, group)
+                torch.add(x, addend, out=out)
+                torch.npu.graph_task_update_end(side)
+            ready.record(side)
+        graph.replay()
+        return behind.cpu().tolist()
+
+    x.fill_(1)
+    torch.npu.synchronize()
+    assert replay(None) == [5.0] * 4
+    assert replay(other) == [7.0] * 4
+    assert replay(scale) == [5.0] * 4
+    x.fill_(2)
+    torch.npu.synchronize()
+    assert replay(None) == [6.0] * 4
+
+
+def test_a_replay_waits_for_its_event() -> None:
+    out, ready, graph = torch.zeros(2, device="npu"), torch.npu.ExternalEvent(), torch.npu.NPUGraph()
+    with torch.npu.graph(graph):
+        ready.wait(torch.npu.current_stream())
+        ready.reset(torch.npu.current_stream())
+        out.add_(1)
+    side = torch.npu.Stream()
+    for times in (1, 2):
+        with torch.npu.stream(side):
+            graph.replay()
+        assert not side.query()
+        ready.record(torch.npu.current_stream())
+        side.synchronize()
+        assert out.cpu().tolist() == [float(times)] * 2
+
+
+def test_an_update_has_the_tasks_of_its_group() -> None:
+    """What does not fit changes nothing; the stream computes again afterwards."""
+    x, out = torch.ones(2, device="npu"), torch.zeros(2, device="npu")
+    graph, side = torch.npu.NPUGraph(), torch.npu.Stream()
+    with torch.npu.graph(graph):
+        stream = torch.npu.current_stream()
+        with pytest.raises(RuntimeError, match="No task group has begun"):
+            torch.npu.graph_task_group_end(stream)
+        torch.npu.graph_task_group_begin(stream)
+        with pytest.raises(RuntimeError, match="has begun on stream"):
+            torch.npu.graph_task_group_begin(stream)
+        torch.add(x, 1, out=out)
+        group = torch.npu.graph_task_group_end(stream)
+    for wrong, said in (
+        (lambda: torch.mul(x, 9, out=out), "in its group it is aclnnAdd"),
+        (lambda: [torch.add(x, 9, out=out) for _ in range(2)], "has 2 tasks, its group has 1"),
+    ):
+        with torch.npu.stream(side):
+            torch.npu.graph_task_update_begin(side, group)
+            wrong()
+            with pytest.raises(RuntimeError, match=said):
+                torch.npu.graph_task_update_end(side)
+    with pytest.raises(RuntimeError, match="is not captured"):
+        torch.npu.graph_task_group_begin(side)
+    with pytest.raises(RuntimeError, match="No update of a task group"):
+        torch.npu.graph_task_update_end(side)
+    graph.replay()
+    assert out.cpu().tolist() == [2.0, 2.0]
+    with torch.npu.stream(side):
+        assert torch.add(x, 3).cpu().tolist() == [4.0, 4.0]
+    del graph
+    torch.npu.synchronize()

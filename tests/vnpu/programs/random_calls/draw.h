@@ -73,6 +73,7 @@ struct Pools {
     Pool events{24, [](void *at) { aclrtDestroyEvent(at); }};
     Pool contexts{8, [](void *at) { aclrtDestroyContext(at); }};
     Pool graphs{8, [](void *at) { aclmdlRIDestroy(at); }};
+    Pool groups{8, [](void *) {}};  // of tasks in graphs, whose end is theirs
     Pool memory{48, [](void *at) { aclrtFree(at); }};
     Pool pinned{16, [](void *at) { aclrtFreeHost(at); }};
     Pool communicators{6, [](void *at) { HcclCommDestroy(at); }};
@@ -105,6 +106,7 @@ class Draw {
     void *event() { return handle(pools_.events); }
     void *context() { return handle(pools_.contexts); }
     void *graph() { return handle(pools_.graphs); }
+    void *group() { return handle(pools_.groups); }
     void *physical() { return handle(pools_.physical); }
     void *communicator() { return handle(pools_.communicators); }
 
@@ -118,6 +120,7 @@ class Draw {
     void **event_made() { return made(pools_.events); }
     void **context_made() { return made(pools_.contexts); }
     void **graph_made() { return made(pools_.graphs); }
+    void **group_made() { return made(pools_.groups); }
     void **memory_made(size_t size) { return made(pools_.memory, size); }
     void **pinned_made() { return made(pools_.pinned); }
     void **communicator_made() { return made(pools_.communicators); }

@@ -96,7 +96,8 @@ std::vector<Call> runtime_calls() {
         CALL(aclrtGetStreamAttribute, draw.stream(), draw.choice<aclrtStreamAttr>(6), draw.out<aclrtStreamAttrValue>()),
 
         CALL(aclrtCreateEvent, draw.event_made()),
-        CALL(aclrtCreateEventWithFlag, draw.event_made(), static_cast<uint32_t>(draw.below(128))),
+        // Not EXTERNAL: a stream waits for such a one until it is recorded, here perhaps for ever.
+        CALL(aclrtCreateEventWithFlag, draw.event_made(), static_cast<uint32_t>(draw.below(128)) & ~ACL_EVENT_EXTERNAL),
         CALL(aclrtCreateEventExWithFlag, draw.event_made(),
              draw.once_in(4) ? ACL_EVENT_IPC : static_cast<uint32_t>(draw.below(16))),
         CALL(aclrtIpcGetEventHandle, draw.event(), draw.out<aclrtIpcEventHandle>()),
@@ -131,6 +132,10 @@ std::vector<Call> runtime_calls() {
         {"aclmdlRICaptureEnd", [](Draw &draw) -> int { return aclmdlRICaptureEnd(draw.stream(), draw.graph_made()); },
          64},
         CALL(aclmdlRICaptureGetInfo, draw.stream(), draw.out<aclmdlRICaptureStatus>(), draw.graph_made()),
+        CALL(aclmdlRICaptureTaskGrpBegin, draw.stream()),
+        CALL(aclmdlRICaptureTaskGrpEnd, draw.stream(), draw.group_made()),
+        CALL(aclmdlRICaptureTaskUpdateBegin, draw.stream(), draw.group()),
+        CALL(aclmdlRICaptureTaskUpdateEnd, draw.stream()),
         CALL(aclmdlRICaptureThreadExchangeMode, draw.given(draw.choice<aclmdlRICaptureMode>(3))),
         CALL(aclmdlRIExecuteAsync, draw.graph(), draw.stream()),
         CALL(aclmdlRIDestroy, draw.graph()),
