@@ -93,10 +93,24 @@ def chip_profiles() -> str:
         "source of the constants",
     ]
     without = ([f"`{name}...`", why] for name, why in lacking().items())
+    times = (
+        [f"`{name}`", f"`{constant}`", f"{row['value']:g}", row["basis"], row["source"]]
+        for name, chip in chips().items()
+        for constant, row in chip["time"].items()
+        if constant != "like"
+    )
+    like = (
+        [f"`{name}`", f"`{chip['time']['like']}`"] for name, chip in chips().items() if "like" in chip["time"]
+    )
     return page(
         "Chips",
         "`src/torchport/knowledge/devices.toml`",
         table(head, rows),
+        "## Time model",
+        "What `VNPU_TIME=model` and `torchport predict` count with (`csrc/device/clock.cpp`); the head of the file "
+        "has the units. Constants that a chip does not have are those of the chip that it is like.",
+        table(["VNPU_SOC", "constant", "value", "basis", "source"], times),
+        table(["VNPU_SOC", "like"], like),
         "## Without a profile",
         table(["VNPU_SOC", "why"], without),
     )

@@ -12,8 +12,11 @@
 #include "ascendcl/host_memory.h"
 #include "device/abandoned.h"
 #include "device/bytes.h"
+#include "device/clock.h"
+#include "device/dry.h"
 #include "device/live_memory.h"
 #include "device/machine.h"
+#include "device/perform.h"
 
 using namespace vnpu;
 
@@ -74,12 +77,27 @@ struct Copy {
     void run() const {
         if (direction.to_device) still_live(to, count, "dst");
         if (direction.from_device) still_live(from, count, "src");
-        std::memmove(to, from, count);
+        if (dry::on()) [[unlikely]]
+            dry::copy(to, from, count, direction.to_device, direction.from_device);
+        else
+            std::memmove(to, from, count);
     }
     // In the caller's own thread, where no stream tells that what is at `src` was never computed.
     void run_now(const void *src) const {
         if (direction.from_device && !direction.to_device) refuse_abandoned(Machine::instance().device_of(src));
         run();
+        take_time();
+    }
+    // The program has waited for it.
+    void take_time() const {
+        if (observing()) [[unlikely]]
+            clocks::waited(clocks::host() + clocks::duration(*Machine::instance().settings().chip, work()));
+    }
+    // Within the device's memory a read and a write, otherwise over PCIe.
+    Work work() const noexcept {
+        const auto bytes = static_cast<double>(count);
+        const bool within = direction.to_device && direction.from_device;
+        return {within ? Unit::Stream : Unit::HostCopy, 0, within ? 2 * bytes : bytes};
     }
 };
 
@@ -104,16 +122,18 @@ void enqueue(const Copy &copy, Stream &stream, bool finished) {
     if (finished && (from_pageable || to_pageable)) {
         stream.synchronize();
         copy.run();
-    } else if (!from_pageable) {
-        stream.submit(make_task("MemcpyAsync", [copy] { copy.run(); }));
-    } else if (stream.idle()) {
+        copy.take_time();
+    } else if (!from_pageable || (dry::on() && copy.count > dry::kCarried)) {
+        stream.submit(make_task("MemcpyAsync", [copy] { copy.run(); }, false, copy.work()));
+    } else if (stream.idle() && !observing()) {
         copy.run();  // nothing is before it, so it need not wait, nor its bytes be kept
     } else {
         auto staged = std::make_unique_for_overwrite<std::byte[]>(copy.count);
         std::memcpy(staged.get(), copy.from, copy.count);
-        stream.submit(make_task("MemcpyAsync", [copy, staged = std::move(staged)] {
-            Copy{copy.to, staged.get(), copy.count, copy.direction}.run();
-        }));
+        stream.submit(make_task(
+            "MemcpyAsync",
+            [copy, staged = std::move(staged)] { Copy{copy.to, staged.get(), copy.count, copy.direction}.run(); },
+            false, copy.work()));
     }
 }
 
@@ -123,6 +143,12 @@ std::byte *check_fill(void *address, size_t room, size_t count) {
         fail(FaultKind::OutOfBounds, "{} bytes were to be set at devPtr, which has room for {} (maxCount).", count,
              room);
     return view(address, count, Machine::instance().on_device(address), "devPtr");
+}
+
+void fill(std::byte *at, int32_t value, size_t count) {
+    if (dry::on() && Machine::instance().space().contains(Machine::instance().space().unalias(at))) [[unlikely]]
+        return dry::fill(at, value, count);
+    std::memset(at, value, count);
 }
 
 struct Batch {
@@ -192,15 +218,16 @@ aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_
 }
 
 aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count) {
-    return VNPU_API(devPtr, maxCount, value, count) { std::memset(check_fill(devPtr, maxCount, count), value, count); };
+    return VNPU_API(devPtr, maxCount, value, count) { fill(check_fill(devPtr, maxCount, count), value, count); };
 }
 
 aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
     return VNPU_API(devPtr, maxCount, value, count, stream) {
         check_fill(devPtr, maxCount, count);
-        Machine::instance().stream(stream)->submit(make_task("MemsetAsync", [devPtr, maxCount, value, count] {
-            std::memset(check_fill(devPtr, maxCount, count), value, count);
-        }));
+        Machine::instance().stream(stream)->submit(
+            make_task("MemsetAsync",
+                      [devPtr, maxCount, value, count] { fill(check_fill(devPtr, maxCount, count), value, count); },
+                      false, {Unit::Stream, 0, static_cast<double>(count)}));
     };
 }
 

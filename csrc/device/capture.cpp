@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "device/perform.h"
 #include "device/trace.h"
 
 namespace vnpu {
@@ -105,7 +106,7 @@ void Graph::execute(Stream &stream) {
         const std::lock_guard lock(self->running_);
         for (const auto &[origin, task] : self->tasks_) {
             try {
-                task->run();
+                perform(*task, *current_worker());
             } catch (const Fault &fault) {
                 throw Fault(in_replay(task->failure(fault.kind())),
                             fmt::format("{} of graph {}: {}", task->name(), self->id_, fault.what()));

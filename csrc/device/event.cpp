@@ -8,6 +8,9 @@
 
 #include "device/abort.h"
 #include "device/capture.h"
+#include "device/clock.h"
+#include "device/machine.h"
+#include "device/perform.h"
 #include "device/unseen.h"
 
 namespace vnpu {
@@ -96,7 +99,13 @@ void Event::record(Stream &stream) {
         state->marks.bell.ring();
     };
     const auto reached = [state = state_, over] {
-        state->marks.time.store(Clock::now().time_since_epoch().count());
+        const Stream &here = *current_worker();
+        state->marks.virtual_time.store(here.virtual_time());
+        const bool model = Machine::instance().settings().model_time;
+        state->marks.time.store(model ? std::chrono::duration_cast<Clock::duration>(
+                                            std::chrono::nanoseconds(std::max<int64_t>(here.virtual_time(), 1)))
+                                            .count()
+                                      : Clock::now().time_since_epoch().count());
         {
             const std::lock_guard lock(state->failure_mutex);
             state->failure = current_worker()->failure();
@@ -139,7 +148,8 @@ void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit)
     if (flag_) return hold_until_set(stream, limit);
     if (capture_wait(id_, stream)) return;
     const uint64_t generation = marks().requested.load();
-    if (generation <= marks().forgotten.load() || has_run(marks(), generation)) return;
+    // On the virtual clock there is something to wait for even then.
+    if (generation <= marks().forgotten.load() || (!observing() && has_run(marks(), generation))) return;
     state_->holding.fetch_add(1);
     const auto wait = [state = state_, generation, limit, id = id_] {
         const std::unique_ptr<State, void (*)(State *)> held(state.get(), [](State *s) { s->holding.fetch_sub(1); });
@@ -148,7 +158,9 @@ void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit)
             if (aborting(current_worker()->device())) fail_aborted(current_worker()->device());
             const Clock::time_point look = Clock::now() + kLook;
             late = deadline && *deadline <= look;
-            if (runs(*state, generation, late ? *deadline : look)) return;
+            if (!runs(*state, generation, late ? *deadline : look)) continue;
+            current_worker()->reach(state->marks.virtual_time.load());
+            return;
         }
         fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
     };
@@ -179,6 +191,7 @@ void Event::synchronize(Deadline deadline) const {
         }
     }
     if (!ran) fail(FaultKind::EventTimeout, "Event {} was not reached within the time-out.", id_);
+    if (observing()) clocks::waited(marks().virtual_time.load());
     const std::lock_guard lock(state_->failure_mutex);
     if (!state_->failure) return;
     seen(*state_->failure);

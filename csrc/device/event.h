@@ -36,7 +36,8 @@ class Event {
     void synchronize(Deadline deadline = std::nullopt) const;
     // Forgets the records so far, as part of `stream`; who waits for one of them goes on waiting for it.
     void reset(Stream &stream);
-    // When the latest record() ran, on the host's clock. Fault NotReady before that.
+    // When the latest record() ran, on the host's clock or, with VNPU_TIME=model, its stream's virtual one. Fault
+    // NotReady before that.
     Clock::time_point time() const;
     uint64_t id() const noexcept { return id_; }
     bool between_processes() const noexcept { return state_->shared != nullptr; }

@@ -11,6 +11,7 @@
 
 #include "device/bytes.h"
 #include "device/injection.h"
+#include "device/timeline.h"
 
 namespace vnpu {
 namespace {
@@ -100,6 +101,8 @@ uint64_t Heap::take(size_t size, Kind kind) {
     while (overlapped != freed_.end() && overlapped->first < offset + need) overlapped = freed_.erase(overlapped);
     used_ += pages;
     peak_ = std::max(peak_, used_);
+    if (Timeline::enabled()) [[unlikely]]
+        Timeline::memory(device_, space_.device_base(device_) + offset, static_cast<int64_t>(pages), used_);
     return offset;
 }
 
@@ -112,6 +115,8 @@ void Heap::give(Blocks::iterator block) {
         fail(FaultKind::HostOutOfMemory, "Giving device memory back to the machine failed: {}.", std::strerror(errno));
     if (quarantined) space_.protect(space_.device_base(device_) + start, pages, false);
     used_ -= pages;
+    if (Timeline::enabled()) [[unlikely]]
+        Timeline::memory(device_, space_.device_base(device_) + start, -static_cast<int64_t>(pages), used_);
     if (block->second.kind != Kind::Reserved) budget_.give(pages);
     if (block->second.kind == Kind::Addressed) freed_.insert(*block);
     live_.erase(block);

@@ -23,7 +23,10 @@ struct Settings {
     uint64_t host_limit;   // VNPU_HOST_LIMIT, bytes or with a unit (GiB, GB, MiB ...); default 80 % of this machine's
     bool check_memory;     // VNPU_CHECK_MEMORY=1: guard pages and a quarantine for freed blocks; default 0
     bool hardware_checks;  // VNPU_CHECKS: operators refuse what hardware refuses; any = what the CPU can do as well
-    bool hidden_bugs;      // VNPU_HIDDEN_BUGS=hardware: what hardware does not notice gives a value; default error
+    bool dry;         // VNPU_MODE=dry: kernels do not run and device memory takes none of this machine's; default exact
+    bool model_time;  // VNPU_TIME=model: events carry the virtual clock's times; default wall
+    double dry_share;  // VNPU_DRY_SHARE: in dry mode, of what a data-dependent shape can be at most; default 1
+    bool hidden_bugs;  // VNPU_HIDDEN_BUGS=hardware: what hardware does not notice gives a value; default error
     static Settings from_environment();  // Fault InvalidArgument names the variable, the value and what is allowed
 };
 

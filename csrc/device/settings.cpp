@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -71,8 +72,25 @@ Settings Settings::from_environment() {
     if (error != std::errc() || end != devices.data() + devices.size() || settings.devices < 1 || settings.devices > 64)
         fail(FaultKind::InvalidArgument, "VNPU_DEVICES={} is not a number of devices from 1 to 64.", devices);
     settings.chip = &find_chip(variable("VNPU_SOC", "Ascend910B1"));
+    const std::string_view mode = variable("VNPU_MODE", "exact");
+    settings.dry = mode == "dry";
+    if (!settings.dry && mode != "exact")
+        fail(FaultKind::InvalidArgument, "VNPU_MODE={} is neither exact nor dry (operators are checked, not run).",
+             mode);
+    const std::string_view time = variable("VNPU_TIME", "wall");
+    settings.model_time = time == "model";
+    if (!settings.model_time && time != "wall")
+        fail(FaultKind::InvalidArgument, "VNPU_TIME={} is neither wall (this machine's time) nor model (the chip's).",
+             time);
+    const std::string_view share = variable("VNPU_DRY_SHARE", "1");
+    const auto [share_end, share_error] =
+        std::from_chars(share.data(), share.data() + share.size(), settings.dry_share);
+    if (share_error != std::errc() || share_end != share.data() + share.size() || !(settings.dry_share > 0) ||
+        settings.dry_share > 1)
+        fail(FaultKind::InvalidArgument, "VNPU_DRY_SHARE={} is not a number above 0 and at most 1.", share);
     const std::string_view limit = variable("VNPU_HOST_LIMIT", "");
     settings.host_limit = limit.empty() ? default_host_limit() : bytes(limit);
+    if (settings.dry) settings.host_limit = std::numeric_limits<uint64_t>::max();  // nothing is written there
     const std::string_view checks = variable("VNPU_CHECKS", "hardware");
     settings.hardware_checks = checks == "hardware";
     if (!settings.hardware_checks && checks != "any")

@@ -16,6 +16,7 @@ struct EventMarks {  // all zero when it begins
     // Records are numbered from 1 for as long as the event lives. `forgotten`: the last before the latest reset.
     std::atomic<uint64_t> requested{0}, completed{0}, forgotten{0};
     std::atomic<Clock::rep> time{0};
+    std::atomic<int64_t> virtual_time{0};  // clock.h
     SharedDoorbell bell;
 };
 

@@ -6,7 +6,9 @@
 #include "device/abandoned.h"
 #include "device/abort.h"
 #include "device/capture.h"
+#include "device/clock.h"
 #include "device/injection.h"
+#include "device/perform.h"
 #include "device/trace.h"
 #include "device/unseen.h"
 
@@ -79,6 +81,8 @@ void Stream::submit(std::unique_ptr<Task> task, By by) {
         injection::at_launch();
         by = By::Worker;  // what hangs must not hang who launches it
     }
+    if (observing()) [[unlikely]]
+        note_launch(*task);
     if (capturing()) [[unlikely]] {
         if (capture(*this, task)) return;
     } else if (by == By::Either && run_here(*task)) {
@@ -173,7 +177,7 @@ void Stream::execute(Task &task) noexcept {
     try {
         if (injection::armed.load(std::memory_order_relaxed)) [[unlikely]]
             injection::at_task(task);
-        task.run();
+        perform(task, *this);
     } catch (const Fault &fault) {
         failure.emplace(task.failure(fault.kind()), fmt::format("{}: {}", task.name(), fault.what()));
     } catch (const std::exception &error) {
@@ -220,6 +224,7 @@ void Stream::synchronize(Deadline deadline) {
              device_);
     }
     if (aborts(device_) != before) fail_aborted(device_);
+    clocks::waited(virtual_time());
     const std::lock_guard lock(failure_mutex_);
     if (!failure_) return refuse_abandoned(device_);
     const Fault failure = *failure_;

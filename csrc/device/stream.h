@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "device/description.h"
 #include "device/doorbell.h"
 #include "device/fault.h"
 
@@ -24,8 +25,14 @@ class Task {
     Task(const Task &) = delete;
     Task &operator=(const Task &) = delete;
 
-    virtual void run() = 0;                // on the worker; what it throws becomes the stream's failure
-    virtual std::string name() const = 0;  // the operator's name, for messages and the trace
+    virtual void run() = 0;  // on the worker; what it throws becomes the stream's failure
+    // The operator's name, for messages, the trace and the event log: one pointer for one name, alive for ever.
+    virtual const char *label() const noexcept = 0;
+    std::string name() const { return label(); }
+    // Whether run() computes on the device and nothing else: dry mode leaves it out.
+    virtual bool kernel() const noexcept { return false; }
+    // Adds what it works on; only asked where somebody wants to know (perform.h).
+    virtual void describe(Description &) {}
     // What it counts as that run() has thrown a Fault of this kind, or KernelFailure for any other exception.
     virtual FaultKind failure(FaultKind thrown) noexcept { return thrown; }
     // Whether it runs on a stream that a failure has stopped: others wait for what it signals.
@@ -33,6 +40,13 @@ class Task {
 
     // Called by the worker when the task is over.
     virtual void retire() noexcept { delete this; }
+
+    // Where somebody wants to know: which launch it was, when and by whom, on this machine's clock and the virtual one.
+    struct Launch {
+        uint64_t correlation = 0;
+        int64_t at = 0, virtual_at = 0;
+        uint32_t thread = 0;
+    } launch;
 
   private:
     friend class Stream;
@@ -42,20 +56,23 @@ class Task {
 template <class Body>
 class BodyTask final : public Task {
   public:
-    BodyTask(const char *name, Body body, bool always) : name_(name), body_(std::move(body)), always_(always) {}
+    BodyTask(const char *name, Body body, bool always, Work work)
+        : name_(name), body_(std::move(body)), work_(work), always_(always) {}
     void run() override { body_(); }
-    std::string name() const override { return name_; }
+    const char *label() const noexcept override { return name_; }
     bool always() const noexcept override { return always_; }
+    void describe(Description &what) override { what.work = work_; }
 
   private:
     const char *name_;
     Body body_;
+    const Work work_;
     const bool always_;
 };
 
 template <class Body>
-std::unique_ptr<Task> make_task(const char *name, Body body, bool always = false) {
-    return std::make_unique<BodyTask<Body>>(name, std::move(body), always);
+std::unique_ptr<Task> make_task(const char *name, Body body, bool always = false, Work work = {}) {
+    return std::make_unique<BodyTask<Body>>(name, std::move(body), always, work);
 }
 
 enum class OnFailure { Continue, Stop };  // ACL_CONTINUE_ON_FAILURE, ACL_STOP_ON_FAILURE
@@ -90,6 +107,12 @@ class Stream {
     std::optional<Fault> failure() const;
 
     void set_on_failure(OnFailure mode) noexcept { on_failure_.store(mode); }
+    // The virtual time (clock.h) that its tasks have come to; moved on by the thread that runs them.
+    int64_t virtual_time() const noexcept { return virtual_time_.load(std::memory_order_relaxed); }
+    void reach(int64_t time) noexcept {
+        if (time > virtual_time()) virtual_time_.store(time, std::memory_order_relaxed);
+    }
+
     int device() const noexcept { return device_; }
     int id() const noexcept { return id_; }
     int priority() const noexcept { return priority_; }
@@ -106,11 +129,12 @@ class Stream {
 
     const int device_, id_, priority_;
     std::atomic<OnFailure> on_failure_{OnFailure::Continue};
+    std::atomic<int64_t> virtual_time_{0};
 
     // Intrusive queue, many producers and one consumer (D. Vyukov): a push is one exchange.
     class Stub final : public Task {
         void run() override {}
-        std::string name() const override { return "stub"; }
+        const char *label() const noexcept override { return "stub"; }
     } stub_;
 
     // Each side has cache lines of its own.

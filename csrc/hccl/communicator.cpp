@@ -1,10 +1,13 @@
 #include "hccl/communicator.h"
 
 #include <cstring>
+#include <functional>
 #include <list>
 
+#include "device/dry.h"
 #include "device/live_memory.h"
 #include "device/machine.h"
+#include "device/perform.h"
 
 namespace vnpu::hccl {
 namespace {
@@ -69,6 +72,54 @@ void check(const Announcement &mine, const Announcement &theirs, int peer) {
              describe(mine), differs);
 }
 
+bool floating(HcclDataType type) noexcept {
+    return std::string_view(name_of(type)).find("float") != std::string_view::npos;
+}
+
+double bytes_sent(const Plan &plan) {
+    double sent = 0;
+    for (const Round &round : plan.rounds)
+        for (const Piece &piece : round.sends) sent += static_cast<double>(piece.bytes);
+    for (const Message &message : plan.messages)
+        if (message.send) sent += static_cast<double>(message.piece.bytes);
+    return sent;
+}
+
+// In dry mode ranks still agree on what they do, and exchange no results. Integers that are not many are none: sizes of
+// tensors, pickled objects.
+void leave_out(Plan &plan) {
+    uint64_t bytes = 0;
+    for (const Range &range : plan.ranges) bytes += range.bytes;
+    const bool integers = plan.call.type >= 0 && !floating(static_cast<HcclDataType>(plan.call.type));
+    if (integers && bytes <= dry::kCarried) {
+        const AddressSpace &space = Machine::instance().space();
+        for (const Range &range : plan.ranges) dry::uploaded(space.unalias(range.view), range.bytes);
+        return;
+    }
+    plan.copies.clear();
+    plan.rounds.clear();
+    for (Message &message : plan.messages) message.piece.bytes = 0;
+    for (const Range &range : plan.ranges) dry::computed(Machine::instance().space().unalias(range.view), range.bytes);
+}
+
+class CollectiveTask final : public Task {
+  public:
+    CollectiveTask(const char *name, Work work, int ranks, std::function<void()> body)
+        : name_(name), work_(work), ranks_(ranks), body_(std::move(body)) {}
+    const char *label() const noexcept override { return name_; }
+    void run() override { body_(); }
+    void describe(Description &what) override {
+        what.work = work_;
+        what.ranks = ranks_;
+    }
+
+  private:
+    const char *const name_;
+    const Work work_;
+    const int ranks_;
+    const std::function<void()> body_;
+};
+
 HcclResult result_of(FaultKind kind) {
     switch (kind) {
         case FaultKind::Timeout:
@@ -107,9 +158,13 @@ void Communicator::submit(const std::shared_ptr<Communicator> &self, Stream &str
     self->take_buffers();
     const char *name = plan.call.name;
     const uint64_t sequence = self->collectives_.issued.fetch_add(1) + 1;
-    stream.submit(make_task(name, [self, sequence, plan = std::make_shared<Plan>(std::move(plan))] {
-        self->run(self->collectives_, *plan, sequence);
-    }));
+    const Work work{Unit::Collective, 0, bytes_sent(plan)};
+    if (dry::on()) [[unlikely]]
+        leave_out(plan);
+    stream.submit(std::make_unique<CollectiveTask>(name, work, self->size(),
+                                                   [self, sequence, plan = std::make_shared<Plan>(std::move(plan))] {
+                                                       self->run(self->collectives_, *plan, sequence);
+                                                   }));
 }
 
 void Communicator::perform(const Plan &plan) { run(operators_, plan, operators_.issued.fetch_add(1) + 1); }
@@ -171,6 +226,27 @@ void Communicator::agree(Transport &transport, const Plan &plan, uint64_t sequen
                                   [&, i, peer] { check(mine[i], theirs[i], peer); }});
     }
     exchange(transport, round, [this] { return limit(); });
+    if (observing()) [[unlikely]]
+        meet(transport);
+}
+
+// On the virtual clock a collective begins when the last of its ranks comes to it.
+void Communicator::meet(Transport &transport) {
+    struct alignas(kGrain) Time {
+        int64_t virtual_time = 0;
+    };
+    Stream &stream = *current_worker();
+    Time mine{stream.virtual_time()};
+    std::vector<Time> theirs(static_cast<size_t>(size()));
+    Round round;
+    for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank()) continue;
+        round.sends.push_back({peer, reinterpret_cast<std::byte *>(&mine), sizeof mine});
+        round.receives.push_back(
+            {peer, reinterpret_cast<std::byte *>(&theirs[static_cast<size_t>(peer)]), sizeof(Time)});
+    }
+    exchange(transport, round, [this] { return limit(); });
+    for (const Time &time : theirs) stream.reach(time.virtual_time);
 }
 
 // Each message behind its header. A send is over when the receiver has taken it, as on hardware: one that nobody

@@ -21,8 +21,8 @@ struct Collective {
 };
 
 // What one communicator has to do at the end.
-struct Work {
-    explicit Work(std::shared_ptr<Communicator> comm) : comm(std::move(comm)) {}
+struct Grouped {
+    explicit Grouped(std::shared_ptr<Communicator> comm) : comm(std::move(comm)) {}
     std::shared_ptr<Communicator> comm;
     std::vector<HcclSendRecvItem> messages;
     aclrtStream message_stream = nullptr;
@@ -32,11 +32,11 @@ struct Work {
 
 constinit thread_local int depth = 0;
 // In the order of the communicators' first calls; null outside of groups, so that a thread ends without a destructor.
-constinit thread_local std::vector<Work> *pending = nullptr;
+constinit thread_local std::vector<Grouped> *pending = nullptr;
 
-Work &work_of(const std::shared_ptr<Communicator> &comm) {
-    if (pending == nullptr) pending = new std::vector<Work>;
-    for (Work &each : *pending)
+Grouped &work_of(const std::shared_ptr<Communicator> &comm) {
+    if (pending == nullptr) pending = new std::vector<Grouped>;
+    for (Grouped &each : *pending)
         if (each.comm == comm) return each;
     return pending->emplace_back(comm);
 }
@@ -47,7 +47,7 @@ void succeeded(HcclResult result) {
 
 // First the messages, then the collectives, the largest first; those whose counts differ between ranks keep their order
 // behind them (hcomm: hccl_group.cc). There a failure of one goes unnoticed; here it is the call's.
-void begin(Work &work) {
+void begin(Grouped &work) {
     if (!work.messages.empty())
         succeeded(HcclBatchSendRecv(work.messages.data(), static_cast<uint32_t>(work.messages.size()), work.comm.get(),
                                     work.message_stream));
@@ -60,14 +60,14 @@ void begin(Work &work) {
 bool hccl::in_group() noexcept { return depth > 0; }
 
 void hccl::keep(const std::shared_ptr<Communicator> &comm, const HcclSendRecvItem &item, aclrtStream stream) {
-    Work &work = work_of(comm);
+    Grouped &work = work_of(comm);
     if (work.messages.empty()) work.message_stream = stream;
     work.messages.push_back(item);
 }
 
 void hccl::keep(const std::shared_ptr<Communicator> &comm, const Call &call, aclrtStream stream,
                 std::function<void()> begin) {
-    Work &work = work_of(comm);
+    Grouped &work = work_of(comm);
     const size_t element = call.type < 0 ? 0 : size_of(static_cast<HcclDataType>(call.type));
     work.collectives.push_back({bytes::product(call.count, element, "count"), std::move(begin)});
     work.streams.insert(stream);
@@ -85,10 +85,10 @@ extern "C" {
     return static_cast<HcclResult>(VNPU_COLLECTIVE_API() {
         if (depth == 0) throw acl::Error(HCCL_E_NOT_SUPPORT, "HcclGroupEnd was called without HcclGroupStart.");
         if (--depth > 0) return;
-        const std::unique_ptr<std::vector<Work>> all(std::exchange(pending, nullptr));
+        const std::unique_ptr<std::vector<Grouped>> all(std::exchange(pending, nullptr));
         if (all == nullptr) return;
-        for (Work &work : *all) begin(work);
-        for (const Work &work : *all)
+        for (Grouped &work : *all) begin(work);
+        for (const Grouped &work : *all)
             for (const aclrtStream stream : work.streams)
                 if (aclrtSynchronizeStream(stream) != ACL_SUCCESS) succeeded(HCCL_E_RUNTIME);
     });

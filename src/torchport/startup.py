@@ -1,5 +1,6 @@
 """What Python runs at each start under `torchport run`, `port` and in an environment with `torchport vnpu enable`: wait
 for torch, then activate the NPU; with TORCHPORT_AUTO=1 patch torch for CUDA scripts, with TORCHPORT_RECORD record, with
+TORCHPORT_PREDICT note what a step costs, with
 TORCHPORT_FAILURES=1 end with 1 after a failure on the NPU that nobody has seen, with TORCHPORT_DIAGNOSE=1 say why the
 script failed; wait for torchvision, too."""
 
@@ -10,6 +11,12 @@ from torchport.on_import import before_import
 
 # Has the sitecustomize that calls this module; for PYTHONPATH.
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "auto", "start")
+
+
+def started(python_path: str) -> str:
+    """PYTHONPATH with which Python starts us first."""
+    inherited = [path for path in python_path.split(os.pathsep) if path and path != FOLDER]
+    return os.pathsep.join([FOLDER, *inherited])
 
 
 def _activate() -> None:
@@ -42,5 +49,9 @@ def activate_with_torch() -> None:
 
         if session.start():
             return
+    if "TORCHPORT_PREDICT" in os.environ:
+        from torchport.predict import session as predicted
+
+        predicted.start()
     if not patched:
         before_import(("torch", "torch_npu"), _activate)

@@ -55,7 +55,9 @@ class DumpingTask final : public Task {
   public:
     DumpingTask(Executor *executor, std::shared_ptr<acl::Dump> dump) : executor_(executor), dump_(std::move(dump)) {}
     ~DumpingTask() override { executor_->retire(); }
-    std::string name() const override { return executor_->name(); }
+    const char *label() const noexcept override { return executor_->label(); }
+    bool kernel() const noexcept override { return true; }
+    void describe(Description &what) override { executor_->describe(what); }
 
     void run() override {
         const std::string name = executor_->name();

@@ -13,20 +13,29 @@ namespace vnpu::opapi {
 
 class Executor;
 
-class Snapshot {
+// A tensor, or a list of them; those that are null are left out.
+struct Part {
+    Part(const Operand &tensor) : one(&tensor) {}
+    Part(const Operands &several) : list(&several) {}
+    const Operand *one = nullptr;
+    const Operands *list = nullptr;
+};
+
+// What an operator shows its tensors to, in the phases that look at them.
+class Taker {
+  public:
+    virtual void take(std::initializer_list<Part> inputs, std::initializer_list<Part> outputs) = 0;
+
+  protected:
+    ~Taker() = default;
+};
+
+class Snapshot final : public Taker {
   public:
     enum class Of { Inputs, Outputs };
-    // A tensor, or a list of them; those that are null are left out.
-    struct Part {
-        Part(const Operand &tensor) : one(&tensor) {}
-        Part(const Operands &several) : list(&several) {}
-        const Operand *one = nullptr;
-        const Operands *list = nullptr;
-    };
-
     explicit Snapshot(Of of) : of_(of) {}
     // Copies those of the two that the snapshot is of.
-    void take(std::initializer_list<Part> inputs, std::initializer_list<Part> outputs);
+    void take(std::initializer_list<Part> inputs, std::initializer_list<Part> outputs) override;
     void take(const std::vector<at::Tensor> &inputs, const std::vector<at::Tensor> &outputs);
     std::vector<acl::DumpedTensor> tensors;
 

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "ascendcl/queue_thread.h"
+#include "device/dry.h"
 #include "device/launches.h"
 #include "device/machine.h"
 #include "opapi/aclnn/engine.h"
@@ -87,7 +88,8 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
                  "parameter executor is null: the first phase did not succeed or was not called");
         // torch_npu's queue thread does nothing but launching: an operator may take as long as it likes there. With a
         // trace the worker runs all: what is noted of ATen's calls (footprint.h) must not be noted of the program's.
-        const bool may_run_here = !Trace::enabled() && (task->elements() <= kSmall || acl::on_queue_thread()) &&
+        const bool may_run_here = !Trace::enabled() &&
+                                  (task->elements() <= kSmall || acl::on_queue_thread() || dry::on()) &&
                                   !waiting_operators().contains(name);
         std::unique_ptr<Task> owned(task);
         if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]

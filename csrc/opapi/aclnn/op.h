@@ -24,13 +24,14 @@
 #include "opapi/aclnn/ranges.h"
 #include "opapi/aclnn/result_layout.h"
 #include "opapi/aclnn/tensor.h"
+#include "opapi/aclnn/work.h"
 
 struct aclOpExecutor;
 using aclnnStatus = int32_t;
 
 namespace vnpu::opapi {
 
-enum class Phase { Check, Run, Dump, Blame };
+enum class Phase { Check, Run, Describe, Dump, Blame };
 
 // What a phase has learned of a call.
 struct Checked {
@@ -44,8 +45,9 @@ class Executor : public Task {
   public:
     Executor(const char *name, Checked checked)
         : name_(name), elements_(checked.elements), arguments_(std::move(checked.arguments)) {}
-    std::string name() const override { return name_; }
+    const char *label() const noexcept override { return name_; }
     FaultKind failure(FaultKind thrown) noexcept override;
+    bool kernel() const noexcept override { return true; }
     // Copies the operator's tensors for a dump.
     virtual void snapshot(Snapshot &into) = 0;
     const std::string &arguments() const noexcept { return arguments_; }
@@ -83,7 +85,7 @@ class KernelScope {
 
 // ATen's errors as one sentence: what() carries fifty lines of C++ frames.
 template <class Op>
-Checked in_phase(Phase phase, Op &op, Snapshot *into = nullptr) {
+Checked in_phase(Phase phase, Op &op, Taker *into = nullptr) {
     try {
         return op(phase, into);
     } catch (const c10::Error &error) {
@@ -99,6 +101,11 @@ class OpExecutor final : public Executor {
         const KernelScope scope;
         in_phase(Phase::Run, op_);
         count_run(name_);
+    }
+    void describe(Description &what) override {
+        Shapes shapes(what);
+        in_phase(Phase::Describe, op_, &shapes);
+        what.work = work_of(name_, what);
     }
     void snapshot(Snapshot &into) override {
         const KernelScope scope;
@@ -171,7 +178,7 @@ std::string show_call(std::string_view names, const T &...values) {
     OP_EXPORT aclnnStatus NAME##GetWorkspaceSize(PARAMS_##NAME, uint64_t *workspaceSize, aclOpExecutor **executor) { \
         using namespace vnpu::opapi;                                                                                 \
         return VNPU_OPERATOR_API() {                                                                                 \
-            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Snapshot *into) mutable -> Checked {      \
+            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Taker *into) mutable -> Checked {         \
                 if (phase == Phase::Check) {                                                                         \
                     CHECKS_##NAME;                                                                                   \
                     CHECK;                                                                                           \
@@ -180,6 +187,10 @@ std::string show_call(std::string_view names, const T &...values) {
                             .elements = elements(OPERANDS_##NAME)};                                                  \
                 }                                                                                                    \
                 if (phase == Phase::Blame) return {.dtype = first_dtype(INPUTS_##NAME)};                             \
+                if (phase == Phase::Describe) {                                                                      \
+                    into->take({INPUTS_##NAME}, {OUTPUTS_##NAME});                                                   \
+                    return {};                                                                                       \
+                }                                                                                                    \
                 live_now(OPERANDS_##NAME);                                                                           \
                 if (phase == Phase::Dump) {                                                                          \
                     into->take({INPUTS_##NAME}, {OUTPUTS_##NAME});                                                   \

@@ -4,16 +4,16 @@
 
 #include "opapi/aclnn/op.h"
 
-#define MAX_WORKSPACE(NAME, CHECK)                                                                          \
-    OP_EXPORT aclnnStatus NAME(PARAMS_##NAME, uint64_t *workspaceSize, aclOpExecutor **executor) {          \
-        using namespace vnpu::opapi;                                                                        \
-        return VNPU_OPERATOR_API(workspaceSize) {                                                           \
-            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Snapshot *) mutable -> Checked { \
-                if (phase == Phase::Check) {                                                                \
-                    CHECK;                                                                                  \
-                    required(OPERANDS_##NAME);                                                              \
-                }                                                                                           \
-                return {};                                                                                  \
-            });                                                                                             \
-        };                                                                                                  \
+#define MAX_WORKSPACE(NAME, CHECK)                                                                       \
+    OP_EXPORT aclnnStatus NAME(PARAMS_##NAME, uint64_t *workspaceSize, aclOpExecutor **executor) {       \
+        using namespace vnpu::opapi;                                                                     \
+        return VNPU_OPERATOR_API(workspaceSize) {                                                        \
+            plan(#NAME, workspaceSize, executor, [OWN_##NAME](Phase phase, Taker *) mutable -> Checked { \
+                if (phase == Phase::Check) {                                                             \
+                    CHECK;                                                                               \
+                    required(OPERANDS_##NAME);                                                           \
+                }                                                                                        \
+                return {};                                                                               \
+            });                                                                                          \
+        };                                                                                               \
     }

@@ -74,6 +74,46 @@ at::Tensor operand(const aclTensorDesc &desc, const aclDataBuffer &buffer, size_
     return all.packed.back().rows;
 }
 
+class LegacyTask final : public Task {
+  public:
+    LegacyTask(const char *type, LegacyKernel kernel, LegacyArguments &&own, Buffers &&from, Buffers &&to)
+        : type_(type), kernel_(kernel), own_(std::move(own)), from_(std::move(from)), to_(std::move(to)) {}
+    const char *label() const noexcept override { return type_; }
+    bool kernel() const noexcept override { return true; }
+
+    void describe(Description &what) override {
+        Shapes shapes(what);
+        for (const at::Tensor &in : own_.in) shapes.add(in, false);
+        for (const at::Tensor &out : own_.out) shapes.add(out, true);
+        what.work = work_of(type_, what);
+    }
+
+    void run() override {
+        const KernelScope scope;
+        for (const Buffers *all : {&from_, &to_})
+            for (const auto &[view, bytes, name] : all->places) still_live(view, bytes, name.c_str(), running_device());
+        const auto run = [&] {
+            kernel_(Phase::Run, own_);
+            if (saturates() && !moves(type_))
+                for (const at::Tensor &out : own_.out) keep_finite(out);
+        };
+        for (const Packed &in : from_.packed) in.rows.copy_(unpacked(in.storage, in.layout, in.rows.sizes()));
+        if (dump_ == nullptr)
+            run();
+        else
+            run_dumping(*dump_, type_, run, [&](Snapshot &taken) { taken.take(own_.in, own_.out); });
+        for (const Packed &out : to_.packed) pack(out.storage, out.layout, out.rows);
+        if (!moves(type_)) count_launch();
+    }
+
+  private:
+    const char *const type_;
+    const LegacyKernel kernel_;
+    LegacyArguments own_;
+    const Buffers from_, to_;
+    const std::shared_ptr<acl::Dump> dump_ = acl::Dump::current();
+};
+
 bool execute(const acl::LegacyCall &call) {
     const auto found = kernels().find(call.type);
     if (found == kernels().end()) return false;
@@ -90,26 +130,8 @@ bool execute(const acl::LegacyCall &call) {
         fail(fault.kind(), "{}: {}", call.type, fault.what());
     }
     const auto shapes = arguments.found;
-    call.stream.submit(make_task(
-        found->first.data(), [type = found->first, kernel = found->second, own = std::move(arguments),
-                              from = std::move(from), to = std::move(to), dump = acl::Dump::current()]() mutable {
-            const KernelScope scope;
-            for (const Buffers *all : {&from, &to})
-                for (const auto &[view, bytes, name] : all->places)
-                    still_live(view, bytes, name.c_str(), running_device());
-            const auto run = [&] {
-                kernel(Phase::Run, own);
-                if (saturates() && !moves(type))
-                    for (const at::Tensor &out : own.out) keep_finite(out);
-            };
-            for (const Packed &in : from.packed) in.rows.copy_(unpacked(in.storage, in.layout, in.rows.sizes()));
-            if (dump == nullptr)
-                run();
-            else
-                run_dumping(*dump, type, run, [&](Snapshot &taken) { taken.take(own.in, own.out); });
-            for (const Packed &out : to.packed) pack(out.storage, out.layout, out.rows);
-            if (!moves(type)) count_launch();
-        }));
+    call.stream.submit(std::make_unique<LegacyTask>(found->first.data(), found->second, std::move(arguments),
+                                                    std::move(from), std::move(to)));
     if (!call.shapes_wanted) return true;
     call.stream.synchronize();
     for (const auto &[output, sizes] : *shapes) {

@@ -158,7 +158,7 @@ def _original(arguments: argparse.Namespace, launch: Launch, on: str) -> dict[st
         environment = reference.environment(environment, launch.processes or 1)
     return {
         **environment,
-        "PYTHONPATH": _started(environment.get("PYTHONPATH", "")),
+        "PYTHONPATH": startup.started(environment.get("PYTHONPATH", "")),
         "TORCHPORT_AUTO": "0",
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # no NPU is wanted
     }
@@ -203,7 +203,7 @@ def _checking(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]:
-    always = {"TORCHPORT_FAILURES": "1", "PYTHONPATH": _started(python_path)}
+    always = {"TORCHPORT_FAILURES": "1", "PYTHONPATH": startup.started(python_path)}
     if not arguments.quiet:
         always["TORCHPORT_DIAGNOSE"] = "1"
     if arguments.as_is:
@@ -224,12 +224,6 @@ def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]
             ) from error
         changes["TORCHPORT_AUDIT"] = str(arguments.audit.resolve())
     return changes
-
-
-def _started(python_path: str) -> str:
-    """PYTHONPATH with which Python starts us first."""
-    inherited = [path for path in python_path.split(os.pathsep) if path and path != startup.FOLDER]
-    return os.pathsep.join([startup.FOLDER, *inherited])
 
 
 def _processes(word: str) -> int:

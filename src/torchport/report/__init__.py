@@ -4,6 +4,7 @@ from torchport.report.comparison import render_comparison
 from torchport.report.diagnosis import render_diagnosis
 from torchport.report.operators import render_operators
 from torchport.report.port import render_compare, render_port
+from torchport.report.prediction import render_prediction
 from torchport.report.terminal import printable, render
 from torchport.report.verdict import render_verdict
 
@@ -15,5 +16,6 @@ __all__ = [
     "render_diagnosis",
     "render_operators",
     "render_port",
+    "render_prediction",
     "render_verdict",
 ]

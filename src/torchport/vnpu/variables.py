@@ -83,5 +83,26 @@ VARIABLES = (
         "what a redirected script is told, such as 8.0; unset = 8.0 for chips with bfloat16, 7.0 for others",
     ),
     Variable("TORCHPORT_CUDA_VERSION", "12.6", "torch.version.cuda of a redirected script"),
+    Variable(
+        "VNPU_MODE",
+        "exact",
+        "exact = operators compute; dry = they are checked and queued, no kernel runs and device memory takes none of "
+        "this machine's: for what a model costs (`torchport predict`)",
+    ),
+    Variable(
+        "VNPU_DRY_SHARE",
+        "1",
+        "in dry mode, what shapes that depend on data (nonzero, unique) are taken to be, of the most they can be",
+    ),
+    Variable(
+        "VNPU_TIME",
+        "wall",
+        "wall = events carry this machine's time; model = the virtual clock's, which says what the chip would take",
+    ),
+    Variable(
+        "VNPU_TIMELINE",
+        "",
+        "file that gets a binary record of each task with shapes and times (docs/timeline.md); %p = its number",
+    ),
     Variable("VNPU_TRACE", "", "file that gets one line per ACL call and operator; unset = no trace"),
 )

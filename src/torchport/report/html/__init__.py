@@ -37,6 +37,11 @@ def page(result: Result) -> str:
     """The page for what analyze, convert, port, compare or diagnose left."""
     label, title = heading(result)
     body = "\n".join(filter(None, (section(result) for section in _SECTIONS)))
+    return document(label, title, body, f"{count(len(result.inputs), 'file')} read")
+
+
+def document(label: str, title: str, body: str, read: str) -> str:
+    """A page with this body, which is HTML; the other texts are escaped. `read` says what it was made from."""
     style, script = (f"\n{_file(name)}" for name in ("page.css", "page.js"))
     return (
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
@@ -44,7 +49,7 @@ def page(result: Result) -> str:
         '<meta name=viewport content="width=device-width, initial-scale=1">'
         f"<title>{escape(label)}: {escape(title)}</title>\n<style>{style}</style></head>\n<body>\n"
         f"<header><p>{escape(label)}</p><h1>{escape(title)}</h1></header>\n<main>\n{body}\n</main>\n"
-        f"<footer>torchport {escape(__version__)}, {escape(count(len(result.inputs), 'file'))} read. "
+        f"<footer>torchport {escape(__version__)}, {escape(read)}. "
         "This page needs no network and holds nothing but text.</footer>\n"
         f"<script>{script}</script></body></html>\n"
     )

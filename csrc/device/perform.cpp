@@ -1,0 +1,75 @@
+#include "device/perform.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "device/clock.h"
+#include "device/dry.h"
+#include "device/machine.h"
+#include "device/timeline.h"
+
+namespace vnpu {
+namespace {
+
+std::atomic<uint64_t> launches{0};
+
+uint32_t thread_number() noexcept {
+    static thread_local const auto number = static_cast<uint32_t>(syscall(SYS_gettid));
+    return number;
+}
+
+// What the task would have left in device memory is not there.
+void leave_out(const Description &what) {
+    for (const TensorLine &tensor : what.tensors)
+        if (tensor.output) dry::computed(reinterpret_cast<const void *>(tensor.address), tensor.bytes);
+}
+
+}  // namespace
+
+std::atomic<bool> detail::observing{false};
+
+void observe(const Settings &settings) {
+    dry::begin(settings.dry);
+    clocks::begin(*settings.chip);
+    detail::observing.store(settings.dry || settings.model_time || Timeline::enabled());
+}
+
+void note_launch(Task &task) noexcept {
+    task.launch = {launches.fetch_add(1, std::memory_order_relaxed) + 1, Timeline::enabled() ? monotonic() : 0,
+                   clocks::launch(task.kernel()), thread_number()};
+}
+
+void perform_observed(Task &task, Stream &stream) {
+    // Kept for the next task: its list has room already. A graph's task runs others.
+    static thread_local Description spare;
+    Description what = std::move(spare);
+    what.clear();
+    task.describe(what);
+    const bool logged = Timeline::enabled();
+    TaskTimes times{task.launch.at, logged ? monotonic() : 0, 0, task.launch.virtual_at, 0, 0};
+    stream.reach(times.virtual_queued);
+    const auto over = [&](const Description &done, bool failed) noexcept {
+        times.virtual_began = stream.virtual_time();  // behind what the task has waited for
+        times.virtual_end = times.virtual_began + clocks::duration(*Machine::instance().settings().chip, done.work,
+                                                                   done.ranks, clocks::several_machines());
+        stream.reach(times.virtual_end);
+        if (!logged) return;
+        times.ended = monotonic();
+        Timeline::task(task.label(), stream.device(), stream.id(), task.launch.correlation, task.launch.thread, failed,
+                       times, done);
+    };
+    try {
+        // The one place where dry mode differs: what is checked and queued is not computed.
+        if (task.kernel() && dry::on())
+            leave_out(what);
+        else
+            task.run();
+    } catch (...) {
+        over(what, true);
+        throw;
+    }
+    over(what, false);
+    spare = std::move(what);
+}
+
+}  // namespace vnpu

@@ -1,0 +1,90 @@
+"""What would fit where memory is out: each change is tried in a dry run of its own, not only named."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any
+
+from torchport.predict import memory, runs, trials
+from torchport.predict.runs import Plan
+
+_BATCH = re.compile(r"-{1,2}(?:[\w-]*[-_])?(?:batch[-_]?size|bs|batch|b)$")
+_WORDS = {
+    trials.FOREACH: "the optimizer without foreach (foreach=False)",
+    trials.RECOMPUTE: "recomputation of the repeated blocks (torch.utils.checkpoint)",
+}
+MOST_HALVES = 4
+SHARDS = 8
+
+
+def tries(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The changes that were tried, with whether each fits and its peak in bytes (None: memory was out again)."""
+    found = [_try(plan, trial, words, say) for trial, words in _WORDS.items()]
+    found += _smaller(plan, say)
+    found += _sharded(found)
+    return found
+
+
+def _try(plan: Plan, trial: str, words: str, say: Callable[[str], None]) -> dict[str, Any]:
+    say(f"out of memory; trying {words}")
+    with runs.scratch() as folder:
+        ran = runs.run(plan, folder, trial)
+        note = next((note for note in ran.notes if note["marks"] and not note["error"]), None)
+        peak = memory.peak(note["memory"]) if note and note["memory"] else None
+        return {
+            "change": words,
+            "fits": peak is not None,
+            "peak": peak.allocated if peak else None,
+            "owners": peak.owners if peak else {},
+        }
+
+
+def _smaller(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Half the batch, and half again, where the script takes it as an option."""
+    words = list(plan.launch.command)
+    place = next((i for i, word in enumerate(words) if _BATCH.match(word.partition("=")[0])), None)
+    if place is None:
+        return []
+    name, apart, value = words[place].partition("=")
+    given = value if apart else words[place + 1] if place + 1 < len(words) else ""
+    if not given.isdecimal():
+        return []
+    found = []
+    size = int(given)
+    for _ in range(MOST_HALVES):
+        size //= 2
+        if size < 1:
+            break
+        changed = list(words)
+        if apart:
+            changed[place] = f"{name}={size}"
+        else:
+            changed[place + 1] = str(size)
+        launch = dataclasses.replace(plan.launch, command=tuple(changed))
+        found.append(_try(dataclasses.replace(plan, launch=launch), "", f"{name} {size}", say))
+        if found[-1]["fits"]:
+            break
+    return found
+
+
+def _sharded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """ZeRO cannot be tried on one rank: what it takes off follows from what a run that fits holds at its peak."""
+    fitting = next((each for each in found if each["fits"]), None)
+    if fitting is None:
+        return []
+    owners = fitting["owners"]
+    rows = []
+    shed = 0.0
+    for stage, owner in enumerate(("optimizer state", "gradients", "weights"), 1):
+        shed += owners.get(owner, 0) * (1 - 1 / SHARDS)
+        rows.append(
+            {
+                "change": f"ZeRO stage {stage} over {SHARDS} ranks, computed from: {fitting['change']}",
+                "fits": True,
+                "peak": int(fitting["peak"] - shed),
+                "owners": {},
+            }
+        )
+    return rows

@@ -1,0 +1,80 @@
+"""A prediction as a page: the sentence first, then memory over a step, its owners, times, and the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from torchport.report.html import document
+from torchport.report.html.curve import chart
+from torchport.report.prediction import gib, render_prediction
+
+WIDTH, ROW, TOP = 960, 22, 18
+MOST_SLICES = 3000
+_COLOURS = {
+    "cube": "#3366aa", "depthwise": "#6699cc", "stream": "#55a868", "norm": "#8172b2", "pool": "#b39cd0",
+    "move": "#c44e52", "gather": "#dd8452", "device_cpu": "#937860", "host_copy": "#8c8c8c", "collective": "#ccb974",
+}  # fmt: skip
+
+
+def page(found: dict[str, Any]) -> str:
+    """The page for `Prediction.as_json()`."""
+    step = found["one"]["step"]
+    title = "fits" if found["fits"] else "does not fit"
+    if step:
+        title += f", {step['time']:.1f} ms a step"
+    parts = [f"<section><pre>{escape(render_prediction(found))}</pre></section>"]
+    peak = found["one"]["peak"]
+    if peak:
+        curve = chart(
+            "GiB allocated over the last step", {"allocated": [each / 2**30 for each in peak["curve"]]}
+        )
+        owners = _table(
+            ("owner at the peak", "memory"), [(name, gib(size)) for name, size in peak["owners"].items()]
+        )
+        modules = _table(
+            ("module", "activations"), [(name, gib(size)) for name, size in peak["modules"].items()]
+        )
+        parts.append(f"<section><h2>Memory</h2>{curve}{owners}{modules}</section>")
+    if step:
+        rows = [(name, str(number), f"{spent:.3f}") for name, (number, spent) in step["operators"].items()]
+        table = _table(("operator", "times", "ms a step"), rows)
+        parts.append(f"<section><h2>Time, predicted</h2>{timeline(found['timeline'])}{table}</section>")
+    return document(
+        f"Prediction for {found['soc']}", title, "\n".join(parts), f"{found['steps']} dry steps read"
+    )
+
+
+def timeline(tasks: list[dict[str, Any]]) -> str:
+    """The step as SVG, a row for each stream; a task's name, time and shapes show where the pointer rests."""
+    if not tasks:
+        return ""
+    tasks = sorted(tasks, key=lambda task: -task["us"])[:MOST_SLICES]
+    end = max(task["at"] + task["us"] for task in tasks) or 1.0
+    streams = sorted({task["stream"] for task in tasks})
+    slices = []
+    for task in tasks:
+        left, width = task["at"] / end * WIDTH, max(task["us"] / end * WIDTH, 0.2)
+        words = f"{task['name']} {task['us']:.1f} us {task['shapes']}"
+        slices.append(
+            f"<rect x={left:.2f} y={TOP + streams.index(task['stream']) * ROW} width={width:.2f} height={ROW - 4} "
+            f'fill="{_COLOURS.get(task["unit"], "#000000")}"><title>{escape(words)}</title></rect>'
+        )
+    units = sorted({task["unit"] for task in tasks})
+    legend = "".join(
+        f'<rect x={i * 95} y=0 width=10 height=10 fill="{_COLOURS.get(unit, "#000000")}" />'
+        f"<text x={i * 95 + 14} y=10 font-size=11>{escape(unit)}</text>"
+        for i, unit in enumerate(units)
+    )
+    height = TOP + len(streams) * ROW
+    slices.insert(0, legend)
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role=img aria-label="timeline of a step">{"".join(slices)}</svg>'
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    first = "".join(f"<th>{escape(cell)}" for cell in head)
+    rest = "".join("<tr>" + "".join(f"<td>{escape(cell)}" for cell in row) for row in rows)
+    return f"<table><thead><tr>{first}</thead><tbody>{rest}</tbody></table>"

@@ -1,0 +1,118 @@
+"""`torchport predict` on small scripts: what it says of one that fits, and of those that it cannot predict."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAIN = """
+import argparse, torch
+from torch import nn
+words = argparse.ArgumentParser()
+words.add_argument("--batch-size", type=int, default=32)
+words = words.parse_args()
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(512, 2048), nn.Linear(2048, 512)
+    def forward(self, x):
+        return x + self.second(torch.relu(self.first(x)))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x.square().mean()
+model = Net().cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(1000000):
+    loss = model(torch.ones(words.batch_size, 512).cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 1 == 0:
+        print(loss.item())
+"""
+BIG = TRAIN.replace("32)", "1 << 22)").replace(
+    "torch.ones(words", "torch.ones(1, device='cuda').expand(words"
+)
+
+
+def predicted(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    path = folder / "train.py"
+    path.write_text(script)
+    command = [sys.executable, "-m", "torchport", "predict", str(path), *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
+
+
+def test_a_script_that_fits(tmp_path: Path) -> None:
+    done = predicted(
+        tmp_path, TRAIN, "--soc", "Ascend910B3", "--json", "--html", "report.html", "--", "--batch-size", "64"
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["fits"] and found["soc"] == "Ascend910B3" and found["steps"] == 3
+    weights = 4 * (4 * (512 * 2048 * 2 + 2048 + 512))
+    owners = found["one"]["peak"]["owners"]
+    assert owners["weights"] == weights
+    assert owners["gradients"] == weights
+    assert 2 * weights <= owners["optimizer state"] <= 2 * weights + 4096
+    assert sum(owners.values()) + found["one"]["peak"]["rounding"] == found["one"]["peak"]["allocated"]
+    step = found["one"]["step"]
+    assert 0 < found["one"]["low"] <= step["time"] <= found["one"]["high"]
+    assert found["one"]["samples"] == 64
+    assert found["one"]["throughput"] == pytest.approx(64e3 / step["time"])
+    assert "Nothing validates" in found["validated"]
+    (read,) = found["reads"]
+    assert (read["path"], read["call"], read["count"]) == (str(tmp_path / "train.py"), "item", 2)
+    assert TRAIN.splitlines()[read["line"] - 1].strip() == "print(loss.item())"
+    page = (tmp_path / "report.html").read_text()
+    assert "<svg" in page and "aclnnMatmul" in page and not (tmp_path / "report.html.part").exists()
+
+
+def test_the_same_run_gives_the_same_prediction_and_a_larger_batch_another(tmp_path: Path) -> None:
+    first, again, larger = (
+        json.loads(predicted(tmp_path, TRAIN, "--json", "--", "--batch-size", size).stdout)["one"]
+        for size in ("4096", "4096", "16384")
+    )
+    assert first["step"] == again["step"] and first["peak"] == again["peak"]
+    assert larger["step"]["time"] > 1.5 * first["step"]["time"]
+    assert larger["peak"]["allocated"] > first["peak"]["allocated"]
+
+
+@pytest.mark.slow
+def test_out_of_memory_says_what_was_tried(tmp_path: Path) -> None:
+    done = predicted(tmp_path, BIG, "--json", "--", "--batch-size", str(1 << 22))
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert not found["fits"] and "out of memory" in found["failure"]
+    tried = {row["change"]: row["fits"] for row in found["advice"]}
+    assert tried["recomputation of the repeated blocks (torch.utils.checkpoint)"] in (True, False)
+    assert any(change.startswith("--batch-size") and fits for change, fits in tried.items())
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "status", "said"),
+    [
+        (TRAIN, ["--soc", "Ascend2000"], 2, "VNPU_SOC=Ascend2000 is not a chip profile"),
+        ("import torch; print(torch.ones(3).cuda().sum())", [], 2, "without a step of an optimizer"),
+        ("print('hello')", [], 2, "without a step of an optimizer"),
+        ("raise SystemExit(7)", [], 1, "ended with status 7 before it came to the NPU"),
+        (TRAIN.replace("loss.backward()", "loss.backward(); 1 / loss.item()"), [], 1, "ZeroDivisionError"),
+        (TRAIN.replace("for step in range(1000000):", "while torch.ones(1).cuda().item() == 0: pass\nif 0:"),
+         ["--limit", "15"], 1, "did not come to 3 steps within 15 s"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_predicted(
+    tmp_path: Path, script: str, words: list[str], status: int, said: str
+) -> None:
+    done = predicted(tmp_path, script, "--html", "report.html", *words)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr and "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
