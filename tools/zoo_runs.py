@@ -37,6 +37,9 @@ FAMILIES = (
 STEPS = """
 import gc, json, sys, torch
 
+# Tensors stay row-major: private formats lead to operators of the old API that the virtual NPU lacks.
+torch.npu.config.allow_internal_format = False
+
 def made(row):
     name = row["builder"]
     with torch.device("npu"):
@@ -44,7 +47,8 @@ def made(row):
             import torchvision
             extra = {"init_weights": False} if name in ("tv:googlenet", "tv:inception_v3") else {}
             return getattr(torchvision.models, name[3:])(weights=None, **extra)
-        import timm
+        import timm, timm.layers
+        timm.layers.set_fused_attn(False)  # those ports are older
         return timm.create_model(name, pretrained=False)
 
 def marked():
@@ -93,15 +97,16 @@ for row in json.loads(sys.argv[1]):
             begin, end = steps(row, batch)
         except torch.OutOfMemoryError:
             batch //= 2
+            gc.collect()
+            torch.npu.empty_cache()
             continue
         except Exception as error:
             print("FAILED", row["id"], repr(error)[:600], file=sys.stderr, flush=True)
             break
-        finally:
-            gc.collect()
-            torch.npu.empty_cache()
         print("MARKS", json.dumps([row["id"], batch, begin, end]), flush=True)
         break
+    gc.collect()
+    torch.npu.empty_cache()
 """
 
 

@@ -3,6 +3,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "device/clock.h"
 #include "device/dry.h"
 #include "device/machine.h"
@@ -16,6 +19,27 @@ std::atomic<uint64_t> launches{0};
 uint32_t thread_number() noexcept {
     static thread_local const auto number = static_cast<uint32_t>(syscall(SYS_gettid));
     return number;
+}
+
+// Whether the task only moves values that the program has put on the device, and few: these are there afterwards, as
+// with a copy. What processes tell each other (sizes, objects) passes through such tasks.
+bool carries(const Task &task, const Description &what) {
+    if (what.work.unit != Unit::Move && task.label() != std::string_view("aclnnInplaceCopy")) return false;
+    uint64_t bytes = 0;
+    for (const TensorLine &tensor : what.tensors) {
+        bytes += tensor.bytes;
+        const bool written = std::ranges::any_of(
+            what.tensors, [&](const TensorLine &other) { return other.output && other.address == tensor.address; });
+        if (!written && tensor.bytes != 0 &&
+            (tensor.address == 0 || !dry::known(reinterpret_cast<const void *>(tensor.address), tensor.bytes)))
+            return false;
+    }
+    return bytes != 0 && bytes <= dry::kCarried;
+}
+
+void keep(const Description &what) {
+    for (const TensorLine &tensor : what.tensors)
+        if (tensor.output) dry::uploaded(reinterpret_cast<const void *>(tensor.address), tensor.bytes);
 }
 
 // What the task would have left in device memory is not there.
@@ -60,10 +84,12 @@ void perform_observed(Task &task, Stream &stream) {
     };
     try {
         // The one place where dry mode differs: what is checked and queued is not computed.
-        if (task.kernel() && dry::on())
+        if (task.kernel() && dry::on() && !carries(task, what)) {
             leave_out(what);
-        else
+        } else {
             task.run();
+            if (task.kernel() && dry::on()) keep(what);
+        }
     } catch (...) {
         over(what, true);
         throw;
