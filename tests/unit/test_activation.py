@@ -54,6 +54,7 @@ ON_TORCH = (
     "torchport.amp",
     *(f"torchport.export.{name}" for name in ("checking", "exporting", "loading", "npu_", "older_opsets")),
     "torchport.legacy.",
+    "torchport.record.operators.",
     "torchport.standins.attention",
     "torchport.standins.packages",
 )

@@ -98,9 +98,9 @@ except KeyboardInterrupt:
 """
 
 
-def start(text):
+def start(text, *more):
     return subprocess.Popen(
-        words(text),
+        words(text, *more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -144,7 +144,7 @@ def test_ctrl_c_in_a_terminal_arrives_once(place):
 
 def test_a_kill_ends_the_script_and_leaves_the_old_recording(place):
     run("print('first')")
-    process = start(WAITS)
+    process = start(WAITS, "--force")
     begun(process)
     (journal,) = (place / "rec.unfinished" / "processes").iterdir()
     process.kill()
@@ -155,7 +155,10 @@ def test_a_kill_ends_the_script_and_leaves_the_old_recording(place):
         time.sleep(0.02)
     assert Recording.read(place / "rec").output == "first\n"
     assert Recording.read(place / "rec.unfinished").status is None
-    assert run("print('second')").returncode == 0
+    refused = run("print('second')")
+    assert (refused.returncode, refused.stdout) == (2, "") and "holds a recording already" in refused.stderr
+    assert Recording.read(place / "rec").output == "first\n"
+    assert run("print('second')", "--force").returncode == 0
     assert Recording.read(place / "rec").output == "second\n"
     assert sorted(path.name for path in place.iterdir()) == ["rec", "script.py"]
 
@@ -249,13 +252,38 @@ def test_on_cuda_the_script_runs_as_it_is(place):
     text = (
         TRAIN + "print(sys.modules.keys() & {'torch_npu', 'torchport.auto', 'torchport.record.reference'})\n"
     )
-    ended = run(text, "--on", "cuda", "--steps", "30")
+    Path("script.py").write_text(text)
+    program = "import sys; from torchport import cli; from torchport.port import in_place; "
+    program += "in_place.has_cuda = lambda: True; sys.exit(cli.main())"
+    asked = ("run", "--record", "rec", "--on", "cuda", "--steps", "30", "script.py")
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *asked], capture_output=True, text=True, check=False, timeout=60
+    )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[0].startswith("cpu True ") and ended.stdout.splitlines()[1] == "set()"
     kept = Recording.read(place / "rec")
     assert (kept.steps, kept.head["side"], kept.head["device"]) == (25, "cuda", "cuda:0")
     assert kept.of_kind("random") == []
     assert len(list((place / "rec" / "batches" / "MainProcess").iterdir())) == 41
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--on", "cuda"), "--on cuda: this machine has no GPU"),
+        (("--filter", "modul=layer4"), "the filter 'modul=layer4' is none of"),
+        (("--filter", "modul=layer4"), "Did you mean module=...?"),
+        (("--filter", "step=x"), "'x' is no number and no range"),
+        (("--filter", "module"), "the filter 'module' is none of"),
+        (("--level", "none", "--filter", "step=3"), "--filter is for operators, of which --level none"),
+        (("--level", "all"), "invalid choice: 'all'"),
+        (("--max-bytes", "many"), "many is no size"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_before_the_script_starts(place, more, sentence):
+    ended = run("open('started', 'w')", *more)
+    assert (ended.returncode, sentence in ended.stderr) == (2, True), ended.stderr
+    assert not Path("started").exists()
 
 
 CHECKS = Path(__file__).parent / "data" / "pack_checks.py"

@@ -104,7 +104,7 @@ def test_what_is_not_a_recording_is_refused(tmp_path):
     with pytest.raises(TorchportError, match=r"it has no recording\.json"):
         Recording.read(tmp_path)
     Result("convert").write(tmp_path / recording.HEAD)
-    with pytest.raises(TorchportError, match=f"not a recording of version {recording.VERSION}"):
+    with pytest.raises(TorchportError, match="not a recording of version 2 or 3"):
         Recording.read(tmp_path)
     Result("record", data={"recording": 1}).write(tmp_path / recording.HEAD)
     with pytest.raises(TorchportError, match="not a recording of version"):

@@ -14,6 +14,8 @@ examples:
   torchport run --check-memory train.py          name each use of device memory that is freed or not the tensor's
   torchport run --record gpu train.py            record the run in the folder gpu, for `port --reference gpu`
   torchport run --record cpu --on cpu train.py   on the CPU, which answers as CUDA devices
+  torchport run --record npu --level tensor --filter step=3 --filter module=layer4 train.py
+                                                 with the content of their tensors, of one step and module
   torchport run train.py -- --audit x            behind `--` all words are the script's
 
 Behind SCRIPT, options of torchport's stay torchport's, and all other words go to the script; one that both know is
@@ -25,23 +27,26 @@ that out. Ends with the script's own exit status, or with torchrun's; with 1 whe
 virtual NPU has failed and the script has not waited for it.
 
 With --record the script runs on the GPU where there is one (--on says otherwise), in place and with its own output; its
-random numbers are those of a port. The folder gets loss and weights and the batches of the first 20 steps.
+random numbers are those of a port. The folder gets loss and weights, the batches of the first 20 steps, and every
+operator that is called, forward, backward and in the optimizer (--level, --filter): `torchport record show DIR`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from torchport import startup, vnpu
 from torchport.errors import TorchportError
 from torchport.launch import STANDALONE, Launch, add_target, launch_of
 
 PASSES_ARGUMENTS = True
+LEVELS = ("statistics", "tensor", "module", "none")
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
@@ -68,6 +73,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("cpu", "cuda", "npu"),
         help="the device of a recorded run (default: the GPU where there is one, else the NPU)",
     )
+    recorded.add_argument(
+        "--level",
+        choices=LEVELS,
+        help="of its operators: statistics of tensors (default), also the tensors, those of modules alone, or none",
+    )
+    recorded.add_argument(
+        "--filter",
+        action="append",
+        metavar="KIND=PATTERN",
+        help="only operators of this module=, operator=, step= or rank=; several of a kind: any of them",
+    )
+    recorded.add_argument(
+        "--max-bytes", type=_bytes, metavar="SIZE", help="end the recording of operators at 2G, say"
+    )
+    recorded.add_argument(
+        "--on-full",
+        choices=("stop", "drop"),
+        help="a full disk stops the run (default), or the recording alone",
+    )
+    recorded.add_argument("--force", action="store_true", help="replace the recording that DIR holds")
     recorded.add_argument("--steps", type=_positive, metavar="N", help="end a recorded run after N steps")
     several = parser.add_argument_group("several processes, one per NPU")
     several.add_argument(
@@ -98,10 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
             "--json has nothing to print: stdout is the script's own",
             hint="--audit FILE writes what was done to each call, as JSON lines.",
         )
-    for name in ("on", "steps"):
-        if arguments.record is None and getattr(arguments, name) is not None:
+    for name in ("on", "steps", "level", "filter", "max_bytes", "on_full", "force"):
+        if arguments.record is None and getattr(arguments, name):
             raise TorchportError(
-                f"--{name} is for a recorded run", hint="Give --record DIR, or leave it out."
+                f"--{name.replace('_', '-')} is for a recorded run",
+                hint="Give --record DIR, or leave it out.",
             )
     devices = arguments.device_list or []
     launch = launch_of(arguments, nproc=_nproc(arguments, devices), where=_where(arguments))
@@ -121,12 +147,44 @@ def _record(arguments: argparse.Namespace, launch: Launch) -> int:
     from torchport.port import Plan, in_place, tee  # here, as below: most runs need nothing of it
 
     on = arguments.on or ("cuda" if in_place.has_cuda() else "npu")
+    if on == "cuda" and not in_place.has_cuda():
+        raise TorchportError(
+            "--on cuda: this machine has no GPU, or the torch of this environment is not built for CUDA",
+            hint="--on cpu records the script on the CPU, which answers as CUDA devices.",
+        )
+    operators = _operators(arguments)
     environment = _on_npu(arguments, launch) if on == "npu" else _original(arguments, launch, on)
     plan = Plan(launch, arguments.record.absolute(), Path.cwd(), steps=arguments.steps)
-    ended = in_place.record(plan, on, environment)
+    ended = in_place.record(plan, on, environment, operators, force=arguments.force)
     if not arguments.quiet:
         print(f"torchport run: {in_place.summary(arguments.record)}", file=sys.stderr)
     return tee.leave(ended.status)
+
+
+def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """What of the operators is recorded; None for nothing."""
+    from torchport.record.operators.wanted import NONE, Wanted
+
+    if arguments.level == NONE:
+        for name in ("filter", "max_bytes", "on_full"):
+            if getattr(arguments, name):
+                raise TorchportError(
+                    f"--{name.replace('_', '-')} is for operators, of which --level none records nothing",
+                    hint="Leave one of them out.",
+                )
+        return None
+    wanted = Wanted.read(
+        arguments.level or LEVELS[0], arguments.filter or (), arguments.max_bytes, arguments.on_full or "stop"
+    )
+    if importlib.util.find_spec("h5py") is None:
+        if arguments.level or arguments.filter or arguments.max_bytes:
+            raise TorchportError(
+                "operators are kept in HDF5 files, which needs h5py", hint="pip install 'h5py>=3.11'"
+            )
+        if not arguments.quiet:
+            print("torchport run: operators are not recorded: h5py is not installed", file=sys.stderr)
+        return None
+    return wanted.plain()
 
 
 def _on_npu(arguments: argparse.Namespace, launch: Launch) -> dict[str, str]:
@@ -234,6 +292,15 @@ def _positive(word: str) -> int:
     if not word.isdecimal() or int(word) < 1:
         raise argparse.ArgumentTypeError(f"{word} is no number of processes: 1 or more")
     return int(word)
+
+
+def _bytes(word: str) -> int:
+    from torchport.record.operators.wanted import size_of
+
+    try:
+        return size_of(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word} is no size: 500M, 2G, 10000") from None
 
 
 def _devices(word: str) -> list[int]:

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from torchport.errors import TorchportError
 from torchport.findings import Result
@@ -24,15 +25,23 @@ SAME = "PYTHONHASHSEED"  # the order of sets is the same in the runs of a port
 REPLACED = ".replaced"
 
 
-def record(plan: Plan, on: str, environment: Mapping[str, str]) -> Ended:
+def record(
+    plan: Plan,
+    on: str,
+    environment: Mapping[str, str],
+    operators: Mapping[str, Any] | None = None,
+    *,
+    force: bool = False,
+) -> Ended:
     """Run the command of `plan` in this folder with `environment`, and leave its recording in `plan.out`.
 
-    `on` says on what: "cpu" (a CUDA script, the reference of a port), "cuda" or "npu". The recording grows in
-    OUT.unfinished and takes the place of OUT when the command has ended, however it did; what is in OUT until then
-    stays whole. Raises TorchportError where OUT holds something else than a recording, or another run writes there.
+    `on` says on what: "cpu" (a CUDA script, the reference of a port), "cuda" or "npu"; `operators` what of its
+    operators is recorded (`record.operators.wanted`), None for nothing. The recording grows in OUT.unfinished and takes
+    the place of OUT when the command has ended, however it did. Raises TorchportError where OUT holds something else
+    than a recording, or one without `force` (it stays whole until the new one is), or another run writes there.
     """
     out = plan.out
-    _refuse_other(out)
+    _refuse_other(out, force)
     with _aside(out) as aside:
         options = session.Options(
             str(aside),
@@ -41,6 +50,7 @@ def record(plan: Plan, on: str, environment: Mapping[str, str]) -> Ended:
             save=str(aside / recording.WEIGHTS),
             pack=str(aside / recording.BATCHES),
             steps=plan.steps,
+            operators=operators,
         )
         command = plan.launch.command
         recording.begin(
@@ -69,18 +79,28 @@ def summary(out: Path) -> str:
     return f"recorded {steps} in {out}"
 
 
-def _refuse_other(out: Path) -> None:
+def _refuse_other(out: Path, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise TorchportError(f"--record {out} is a file", hint="Give a folder that is new or empty.")
     if not out.is_dir() or not any(out.iterdir()):
         return
-    with contextlib.suppress(TorchportError):
-        if Result.read(out / recording.HEAD).command == recording.COMMAND:
+    if _is_recording(out):
+        if force:
             return
+        raise TorchportError(
+            f"the folder {out} holds a recording already",
+            hint="Give another folder, or --force to replace it once the new one is whole.",
+        )
     raise TorchportError(
         f"the folder {out} is not empty, and what it holds is no recording",
         hint="Give --record a folder that is new or empty; only a recording is replaced by the next.",
     )
+
+
+def _is_recording(out: Path) -> bool:
+    with contextlib.suppress(TorchportError):
+        return Result.read(out / recording.HEAD).command == recording.COMMAND
+    return False
 
 
 @contextlib.contextmanager

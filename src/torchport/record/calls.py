@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from torchport.record import releases
+from torchport.record import quiet, releases
 from torchport.record.sites import Sites
 
 DEEPEST = 4  # containers inside containers in what a module takes and gives
@@ -67,7 +67,8 @@ class OutermostCalls:
         ]
         if not found:
             return
-        squares = sum(tensor.detach().cpu().double().square().sum().item() for tensor in found)
+        with quiet.quietly():
+            squares = sum(tensor.detach().cpu().double().square().sum().item() for tensor in found)
         number, self._number = self._number, self._number + 1
         self.called(place, squares**0.5, found[0].device.type, number)
 

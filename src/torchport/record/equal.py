@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchport.record import releases
+from torchport.record import quiet, releases
 from torchport.record.noise import moved, own_generator
 from torchport.record.recording import Journal
 
@@ -89,6 +89,7 @@ class EqualStart:
             for parameter in named.values():
                 self._known[parameter] = True  # called: its children need no exchange of their own
 
+    @quiet.ours
     def _exchange(self, kind: str, named: Mapping[str, Any]) -> None:
         plain = {
             name: tensor

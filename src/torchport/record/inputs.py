@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torchport.record import quiet
 from torchport.record.norms import Norms
 from torchport.record.part import Part
 from torchport.record.quantities import plain, quietly
@@ -33,6 +34,7 @@ class Inputs(Part):
         """Steps of an evaluation before it do not count."""
         self._training = True
 
+    @quiet.ours
     def given(self, site: str, tensors: list[Any]) -> None:
         """An outermost call of a module at `site` was given `tensors`."""
         torch = self._torch

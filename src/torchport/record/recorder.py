@@ -22,6 +22,7 @@ from typing import Any
 from torchport import vnpu
 from torchport.on_import import after_import
 from torchport.patches import Patches
+from torchport.record import quiet
 from torchport.record.calls import OutermostCalls
 from torchport.record.casting import Casting
 from torchport.record.equal import EqualStart
@@ -115,6 +116,7 @@ class Recorder:
         while self._undo:
             self._undo.pop()()
 
+    @quiet.ours
     def finish(self) -> None:
         """Record what only the end shows, while the device still works."""
         self._flush()
@@ -126,6 +128,7 @@ class Recorder:
             part.finish()
         self._flush()
 
+    @quiet.ours
     def _flush(self) -> None:
         if self._torch is not None:
             self._loss_waits = False
@@ -256,6 +259,7 @@ class Recorder:
 
         return grad
 
+    @quiet.ours
     def _record_loss(self, by: str, tensors: Any) -> str:
         """Record the root of a backward pass; its site, "" where nothing can be recorded."""
         if not self.readings.possible():
@@ -294,6 +298,7 @@ class Recorder:
             self._flush()
             write(sum(_value(part) for part in parts))
 
+    @quiet.ours
     def _differentiated(self, site: str, by: str, results: Any) -> None:
         if site:
             for part in self.parts:
@@ -313,12 +318,14 @@ class Recorder:
             self._calls.remove()
             self._calls = None
 
+    @quiet.ours
     def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         number = self._built.get(optimizer, -1)
         closure = (kwargs.get("closure") or [*args[1:], None][0]) is not None  # args[0] is the optimizer
         for part in self.parts:
             part.stepping(optimizer, number, self._updates, closure)
 
+    @quiet.ours
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         parameter, gradient = "", ""
         for group in optimizer.param_groups:
@@ -379,6 +386,10 @@ class Recorder:
         if distributed.is_available() and distributed.is_initialized():
             self._rank = (distributed.get_rank(), distributed.get_world_size())
         self._journal.write("process", **process_fields(*(self._rank or _announced())))
+
+    def rank(self) -> int | None:
+        """This process's rank in a job; None where it has none."""
+        return (self._rank or _announced())[0]
 
     def key(self) -> str:
         """Names this process among those of the run, in the same way in both runs."""

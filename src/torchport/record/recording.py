@@ -42,6 +42,8 @@ a control run the formats that it took for granted (`roundoff`) |
   | npu | touched: what of an NPU a reference used all the same |
   | error | error, path, line: an exception that nobody caught; ours: whether the recorder raised it |
   | stop | why (steps, enough), steps: the recorder ended the run |
+  | operators | step (-1: after the last), file, calls, tensors, bytes, lost: what was called since the step before \
+is whole in that file (`operators`); written once it is in its place |
   | replica | checksum: of the parameters that the optimizers have at the end |
   | end | launches, elapsed: the process is about to end |
 
@@ -51,6 +53,7 @@ a control run the formats that it took for granted (`roundoff`) |
 
 - `end.json`: how the run ended, written by who started it: `End`.
 - `outside.jsonl`: what was opened for writing outside of the run's folder (`writes`).
+- `operators/`: an HDF5 file for each step and process, where operators were recorded (`operators.layout`).
 - `weights/`: what `equal` saved. `batches/`: what `pack` kept.
 - `stdout.txt`, `stderr.txt`: the run's output, where somebody kept it.
 
@@ -85,7 +88,9 @@ COMMAND = "record"
 LAST_MESSAGES = 12
 # 1: one process, one loss per step.
 # 2: a journal for each process, losses by call site, optimizer steps of their own, devices and launches.
-VERSION = 2
+# 3: perhaps the operators of each step, in `operators/`; the rest as in 2.
+VERSION = 3
+READABLE = (2, 3)
 _NUMBER = int | float | str  # text: nan, inf, -inf
 # The fields that readers rely on, by kind, and what they are.
 FIELDS: dict[str, dict[str, Any]] = {
@@ -113,6 +118,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "npu": {"touched": str},
     "error": {"error": str, "path": str, "line": int},
     "stop": {"why": str, "steps": int},
+    "operators": {"step": int, "file": str, "calls": int, "bytes": int, "lost": int},
     "replica": {"checksum": _NUMBER},
     "end": {"launches": int | None},
 }
@@ -263,9 +269,10 @@ class Recording:
                 hint="A recording is a directory that `torchport port` leaves (reference/ and npu/ in its --out).",
             )
         result = Result.read(path / HEAD)
-        if result.command != COMMAND or result.data.get("recording") != VERSION:
+        if result.command != COMMAND or result.data.get("recording") not in READABLE:
             raise TorchportError(
-                f"{path / HEAD} is not a recording of version {VERSION}", hint="Record the run again."
+                f"{path / HEAD} is not a recording of version {' or '.join(map(str, READABLE))}",
+                hint="Record the run again.",
             )
         processes = [
             Process(int(folder.name), tuple(read_journal(folder / JOURNAL)))

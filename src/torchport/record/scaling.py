@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchport.patches import Patches
-from torchport.record import releases
+from torchport.record import quiet, releases
 from torchport.record.part import Part
 
 
@@ -45,7 +45,8 @@ class Scaling(Part):
         def scale(this: Any, outputs: Any) -> Any:
             scaled = original(this, outputs)
             if this.is_enabled():
-                self._scale = self._last = float(this.get_scale())
+                with quiet.quietly():
+                    self._scale = self._last = float(this.get_scale())
             return scaled
 
         return scale

@@ -60,7 +60,8 @@ class Options:
 
     With `noise` the weights that are loaded and what modules give are moved by one unit in the last place (`Noise`),
     or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes those
-    of `Faults`. `states_out` or `states_in` is the folder of the states of `States`.
+    of `Faults`. `states_out` or `states_in` is the folder of the states of `States`. `operators` is a `Wanted`, as
+    JSON has it, for a run whose operators are recorded.
     """
 
     out: str
@@ -79,6 +80,7 @@ class Options:
     states_in: str = ""
     seed: int = 0
     steps: int | None = None
+    operators: Mapping[str, Any] | None = None
     kind: str = ""
     enough: tuple[int, float] | None = None
 
@@ -219,7 +221,25 @@ class Session:
             parts.append(Tf32(torch, self._note))
         if options.side in (PORT, NPU):
             parts.append(Device(torch, self._journal))
+        if options.operators is not None:
+            parts.append(self._operators(torch, options.operators))
         return parts
+
+    def _operators(self, torch: Any, wanted: Mapping[str, Any]) -> Part:
+        from torchport.record.operators import part
+        from torchport.record.operators.wanted import Wanted
+
+        made = part.make(
+            torch,
+            Wanted(**wanted),
+            Path(self._options.out),
+            self._journal,
+            self._sites,
+            self._recorder.rank,
+            {"side": self._options.side},
+        )
+        made.install()
+        return made
 
     def _batches(self, torch: Any) -> Batches:
         from torchport.record.pack import Batches, Keep, Take

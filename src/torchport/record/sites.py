@@ -59,6 +59,17 @@ class Sites:
             first = first or self._place(name, frame)
         return first
 
+    def calling(self, skip: int = 1) -> tuple[str, str]:
+        """The function and the line that `user` gives; "" and "" where there is no such line."""
+        first: tuple[str, str] | None = None
+        for name, frame, own in self._walk(sys._getframe(skip)):
+            if own or first is None:
+                found = frame.f_code.co_qualname, self._place(name, frame)
+                if own:
+                    return found
+                first = found
+        return first or ("", "")
+
     def is_users(self, path: str) -> bool:
         """Whether a source file is the user's own: neither installed, nor Python's, nor ours."""
         return self._named(path)[1]

@@ -12,7 +12,7 @@ from typing import Any
 
 from torchport.on_import import after_import
 from torchport.patches import Patches
-from torchport.record import releases
+from torchport.record import quiet, releases
 from torchport.record.norms import sample
 from torchport.record.pack import Batches
 from torchport.record.part import Part
@@ -133,6 +133,7 @@ class Uploads(Part):
             known = self._files[code] = not code.co_filename.startswith(within)
         return known
 
+    @quiet.ours
     def _record(self, tensor: Any) -> Any:
         torch = self._torch
         if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_quantized:

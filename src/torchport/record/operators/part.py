@@ -1,0 +1,198 @@
+"""A run's operators as a part of its recording: a file for each step, and a line in the journal when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torchport import __version__
+from torchport.record import quiet
+from torchport.record.operators import layout
+from torchport.record.operators.scopes import Scopes
+from torchport.record.operators.tables import StepTables
+from torchport.record.operators.wanted import DROP, Wanted
+from torchport.record.operators.writing import Writer
+from torchport.record.part import Part
+from torchport.record.recording import Journal
+from torchport.record.sites import Sites
+
+FORESEEN = 1000  # steps
+
+
+class Full(SystemExit):
+    """The run ends because its recording cannot be written, as --on-full stop says."""
+
+
+class OperatorsPart(Part):
+    """Records from `install` to `finish`; steps are told as to every part.
+
+    `recorder` is a `mode.ModeRecorder` or a `hook.HookRecorder`; `rank()` gives the process's, None without one.
+    """
+
+    def __init__(
+        self,
+        torch: Any,
+        recorder: Any,
+        wanted: Wanted,
+        root: Path,
+        journal: Journal,
+        rank: Callable[[], int | None],
+        about: Mapping[str, Any],
+        say: Callable[[str], object] | None = None,
+    ) -> None:
+        self._torch = torch
+        self._recorder = recorder
+        self._wanted = wanted
+        self._root = root
+        self._journal = journal
+        self._rank = rank
+        self._about = about
+        self._say = say or (lambda text: print(f"torchport: {text}", file=sys.stderr))
+        self._process = os.getpid()
+        self._scopes = Scopes(torch, recorder, self._learned)
+        self._writer: Writer | None = None
+        self._step = 0
+        self._told = False
+        self._ended = False
+        self._lost = 0
+        self._wrote = 0
+
+    def install(self) -> None:
+        """Begin to record."""
+        self._scopes.install()
+        self._recorder.start()
+        quiet.listen(self._recorder.quiet)
+
+    def _learned(self, module: Any) -> None:
+        with self._recorder.quiet():
+            self._recorder.name_tensors(
+                (name, tensor)
+                for named in (module.named_parameters(), module.named_buffers())
+                for name, tensor in named
+                if tensor.layout == self._torch.strided and tensor.device.type != "meta"
+            )
+
+    def stepping(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
+        """An optimizer's operators follow."""
+        self._recorder.optimizing(not closure)
+
+    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+        """They have been."""
+        self._recorder.optimizing(False)
+
+    def step_done(self) -> None:
+        """End the step's file and begin the next. Raises Full where nothing can be written and the run is to end."""
+        self._end(f"{self._step:06d}", self._wanted.step(self._step))
+        if self._step == 0:
+            for text in self._wanted.unmatched(self._scopes.names()):
+                self._tell(f"warning: {text}")
+        self._step += 1
+        self._recorder.on = not self._ended and self._wanted.step(self._step)
+        self._check()
+
+    def _end(self, name: str, keep: bool) -> None:
+        if os.getpid() != self._process or self._ended:
+            return
+        keep = keep and self._wanted.rank(self._rank() or 0)
+        if keep and self._writer is None:
+            self._writer = self._made()
+        self._recorder.end_step(name, keep)
+
+    def _made(self) -> Writer:
+        rank = self._rank()
+        folder = f"process-{self._process}" if rank is None else f"rank{rank}"
+        about = {
+            "torchport": __version__, "pid": self._process, "rank": rank, "level": self._wanted.level,
+            "recorder": self._recorder.name, "filters": self._wanted.plain()["filters"], **self._about,
+        }  # fmt: skip
+        return Writer(
+            self._recorder, self._root / layout.FOLDER / folder, about, self._written, self._wanted.max_bytes
+        )
+
+    def _written(self, name: str, path: Path, tables: StepTables, size: int) -> None:
+        """In the writer's thread: the step is whole."""
+        calls = len(tables.arrays["calls"])
+        self._journal.write(
+            "operators", step=-1 if name == layout.REST else int(name), file=str(path.relative_to(self._root)),
+            calls=calls, tensors=len(tables.arrays["tensors"]), bytes=size, lost=tables.lost,
+        )  # fmt: skip
+        self._lost += tables.lost
+        self._wrote += 1
+        if not self._told:
+            self._told = True
+            self._foresee(size, calls)
+
+    def _foresee(self, size: int, calls: int) -> None:
+        free = shutil.disk_usage(self._root).free
+        more = f", {round(free / size):,} fill the disk" if size * 100 * FORESEEN > free else ""
+        self._tell(
+            f"one step of operators ({calls:,} calls, level {self._wanted.level}) takes {amount(size)}: "
+            f"{FORESEEN:,} steps take {amount(size * FORESEEN)}{more}"
+        )
+
+    def _check(self) -> None:
+        writer = self._writer
+        if writer is None or not writer.failure or self._ended:
+            return
+        self._ended = True
+        self._recorder.on = False
+        last = f"; the last whole step is {self._wrote - 1}" if self._wrote else ""
+        stops = writer.full and self._wanted.on_full != DROP
+        what = "the run ends here (--on-full drop lets it go on)" if stops else "the run goes on without"
+        self._tell(f"{writer.failure}{last}; {what}")
+        if stops:
+            raise Full(2)
+
+    def _tell(self, text: str) -> None:
+        # The journal may be on the disk that is full.
+        with contextlib.suppress(OSError):
+            self._journal.write("note", text=text)
+        self._say(text)
+
+    def finish(self) -> None:
+        """Write what came after the last step, and wait for the disk."""
+        if os.getpid() != self._process:
+            return
+        quiet.forget(self._recorder.quiet)
+        self._scopes.remove()
+        self._recorder.stop()
+        if self._recorder.calls:
+            self._end(layout.REST, keep=not self._wanted.filters.get("step"))
+        self._recorder.close()
+        if self._writer is not None:
+            self._writer.join()
+            if self._writer.failure and not self._ended:
+                self._tell(f"{self._writer.failure}; what came before is whole")
+        if self._lost:
+            self._tell(f"{self._lost:,} calls of operators could not be recorded")
+
+
+def amount(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def make(
+    torch: Any,
+    wanted: Wanted,
+    root: Path,
+    journal: Journal,
+    sites: Sites,
+    rank: Callable[[], int | None],
+    about: Mapping[str, Any],
+    say: Callable[[str], object] | None = None,
+) -> OperatorsPart:
+    """The part that this process can have: with the library where it is, else in Python, and then the recording says
+    so."""
+    from torchport.record.operators.mode import ModeRecorder
+
+    return OperatorsPart(torch, ModeRecorder(torch, wanted, sites), wanted, root, journal, rank, about, say)

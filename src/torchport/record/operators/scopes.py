@@ -1,0 +1,92 @@
+"""Which module is running: told to the recorder at each call of a module, so that no operator has to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torchport.record import releases
+
+OUTERMOST = "."
+# Wrappers whose one child is the user's model, with the name that they give it.
+_WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def enter(self, name: str, module: Any, inputs: Any) -> None:
+        """A module's forward begins."""
+
+    def leave(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
+        """It has ended, or raised."""
+
+
+class Scopes:
+    """Tells `listener` of each call of a module by its qualified name, from `install` to `remove`.
+
+    The outermost module is called "."; modules that no called module holds have the name of their class. `learned` is
+    called with a module that is called for the first time by no other.
+    """
+
+    def __init__(self, torch: Any, listener: Listener, learned: Callable[[Any], None]) -> None:
+        self._torch = torch
+        self._listener = listener
+        self._learned = learned
+        self._names: Any = torch.utils.weak.WeakIdKeyDictionary()
+        self._roots: Any = torch.utils.weak.WeakIdKeyDictionary()
+        self._depth = 0
+        self._hooks: list[Any] = []
+
+    def install(self) -> None:
+        """Begin to watch."""
+        modules = self._torch.nn.modules.module
+        self._hooks = [
+            modules.register_module_forward_pre_hook(self._enter),
+            releases.after_modules(self._torch, self._leave),
+        ]
+
+    def remove(self) -> None:
+        """Stop watching."""
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def names(self) -> list[str]:
+        """Of all modules that are known."""
+        return sorted(set(self._names.values()))
+
+    def name(self, module: Any) -> str:
+        """What it is called; asked of the outermost module at its first call."""
+        known = self._names.get(module)
+        if known is None:
+            self._learn(module)
+            known = self._names[module]
+        return str(known)
+
+    def _learn(self, module: Any) -> None:
+        root, kind = module, type(module).__name__
+        while kind in _WRAPPERS and hasattr(root, _WRAPPERS[kind]):
+            self._names[root] = OUTERMOST
+            root = getattr(root, _WRAPPERS[kind])
+            kind = type(root).__name__
+        for name, one in root.named_modules():
+            if one not in self._names or name:
+                # A loss called beside the model has nothing inside.
+                outermost = not self._depth and next(one.children(), None) is not None
+                self._names[one] = name or (OUTERMOST if outermost else kind)
+
+    def _enter(self, module: Any, inputs: Any) -> None:
+        if releases.is_compiling(self._torch):
+            return
+        if not self._depth and module not in self._roots:
+            self._roots[module] = True
+            self._learn(module)
+            self._learned(module)
+        self._depth += 1
+        self._listener.enter(self.name(module), module, inputs)
+
+    def _leave(self, module: Any, inputs: Any, named: Any, outputs: Any) -> None:
+        if releases.is_compiling(self._torch) or not self._depth:
+            return
+        self._depth -= 1
+        self._listener.leave(self.name(module), module, (inputs, named), outputs)

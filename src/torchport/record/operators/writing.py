@@ -1,0 +1,126 @@
+"""A thread that writes steps to files while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from torchport.errors import TorchportError
+from torchport.record.hdf5 import Hdf5File, imported
+from torchport.record.operators import layout
+from torchport.record.operators.tables import StepTables
+
+FRAME = 8192  # bytes that HDF5 needs for itself in a step's file, at most
+
+
+class Source(Protocol):
+    """Where the thread takes its work from."""
+
+    def take(self) -> tuple[str, Any] | None:
+        """Wait for the next: ("block", array of bytes), or ("step", (name, StepTables)) which ends a step. None at the
+        end."""
+
+
+class Writer:
+    """Writes what `source` gives to `folder`, a file for each step, until the source ends.
+
+    `written(name, file, tables, size)` is called in the thread for each step that is whole, `about` is kept in each
+    file. When nothing can be written any more (a full disk, `max_bytes`), `failure` has a sentence; what comes is
+    thrown away then, so that nobody waits for it.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        folder: Path,
+        about: Mapping[str, Any],
+        written: Callable[[str, Path, StepTables, int], None],
+        max_bytes: int | None = None,
+    ) -> None:
+        imported()  # here, where somebody sees what it raises
+        self._source = source
+        self._folder = folder
+        self._about = about
+        self._written = written
+        self._left = max_bytes
+        self._most = max_bytes
+        self._file: Hdf5File | None = None
+        self._blocks = 0
+        self._size = 0
+        self.failure = ""
+        self.full = False  # whether the failure is the disk's, not a limit that somebody has set
+        self._thread = threading.Thread(target=self._work, name="torchport-record", daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until the source has ended and all of it is written."""
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (item := self._source.take()) is not None:
+            kind, value = item
+            if self.failure:
+                continue
+            try:
+                if kind == "block":
+                    self._block(value)
+                else:
+                    self._step(*value)
+            except OSError as error:
+                self._fail(
+                    f"operators cannot be written to {error.filename or self._folder}: {error.strerror}",
+                    full=True,
+                )
+            except (TorchportError, MemoryError) as error:
+                self._fail(f"operators cannot be written to {self._folder}: {error}", full=True)
+        if self._file is not None:
+            self._file.abandon()
+
+    def _open(self, name: str) -> Hdf5File:
+        if self._file is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # Its name is known when it is whole; blocks come before.
+            self._file = Hdf5File(self._folder / f"{name}.h5", layout.UNFINISHED)
+            self._blocks = self._size = 0
+        return self._file
+
+    def _block(self, data: Any) -> None:
+        self._size += data.nbytes
+        if self._left is not None and self._size > self._left:
+            self._over()
+            return
+        self._open("step").write(layout.block_name(self._blocks), data)
+        self._blocks += 1
+
+    def _over(self) -> None:
+        self._fail(f"the recording of operators has reached --max-bytes {self._most:,}", full=False)
+
+    def _fail(self, text: str, *, full: bool) -> None:
+        self.failure, self.full = text, full
+        if self._file is not None:
+            self._file.abandon()
+            self._file = None
+
+    def _step(self, name: str, tables: StepTables) -> None:
+        file = self._open(name)
+        self._size += sum(array.nbytes for array in tables.arrays.values()) + len(tables.strings)
+        if self._left is not None and self._size + FRAME > self._left:
+            self._over()
+            return
+        sums = {table: zlib.crc32(array) for table, array in tables.arrays.items()}
+        sums[layout.STRINGS] = zlib.crc32(tables.strings or b"\0")
+        about = {"layout": layout.LAYOUT, "step": name, **self._about, "lost": tables.lost, "crc32": sums}
+        file.write(layout.ABOUT, json.dumps(about))
+        file.write(layout.STRINGS, tables.strings)
+        for table, array in tables.arrays.items():
+            file.write(table, array)
+        path = self._folder / f"{name}.h5"
+        size = file.finish(path)
+        self._file = None
+        if self._left is not None:
+            self._left -= size
+        self._written(name, path, tables, size)
