@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills exits libraries conformance upstream mutation verdict blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded exits libraries conformance upstream mutation verdict blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -73,6 +73,9 @@ distributed: setup ## jobs of 4 ranks, and every fault in every collective: too 
 
 kills: setup ## `torchport port` killed at 30 random moments, and started again (10 minutes)
 	TORCHPORT_KILLS=30 $(BIN)/python -m pytest tests/vnpu/port/test_driver.py -k kills -o faulthandler_timeout=0
+
+recorded: setup ## recorded runs killed 200 times, and the longer comparisons with plain runs (10 minutes)
+	TORCHPORT_KILLS=200 $(BIN)/python -m pytest tests/vnpu/test_record_kills.py tests/vnpu/test_record_operators.py -m "" --timeout=900 -o faulthandler_timeout=0
 
 exits: setup ## how processes end that have trained, 30 of each kind (10 minutes)
 	TORCHPORT_EXITS=30 $(BIN)/python -m pytest tests/vnpu/test_exits.py -m "" -o faulthandler_timeout=0

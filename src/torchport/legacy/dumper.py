@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torchport.legacy.tensors import copies, storable
+from torchport.record.hdf5 import Hdf5File
 
 ACL_CONFIGURATION = "acl.json"  # where the guide has the script keep it
 
@@ -63,11 +64,11 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
         self.overflows: list[str] = []
 
     def __enter__(self) -> Dumper:
-        import h5py  # here: only a dump needs it
+        import h5py  # here: only a dump needs it, and it is what is missing then
 
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._written = h5py.File(self._partial(), "w")
+            self._written = Hdf5File(self._path, ".partial")
         if self._load_path is not None:
             self._loaded = h5py.File(self._load_path, "r")
         return super().__enter__()  # type: ignore[no-any-return]
@@ -78,9 +79,8 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
         super().__exit__(kind, error, trace)
         if self._loaded is not None:
             self._loaded.close()
-        if self._written is not None and self._path is not None:
-            self._written.close()
-            os.replace(self._partial(), self._path)
+        if self._written is not None:
+            self._written.finish()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -112,13 +112,9 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
         return outputs
 
     def _write(self, place: str, tensors: dict[int, torch.Tensor]) -> None:
-        group = self._written.require_group(place)
+        self._written.group(place)
         for index, tensor in tensors.items():
-            group.create_dataset(str(index), data=storable(tensor)).attrs["dtype"] = str(tensor.dtype)
-
-    def _partial(self) -> pathlib.Path:
-        assert self._path is not None
-        return self._path.with_name(f"{self._path.name}.partial")
+            self._written.write(f"{place}/{index}", storable(tensor), dtype=str(tensor.dtype))
 
 
 def _file(path: str) -> pathlib.Path:

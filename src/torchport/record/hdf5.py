@@ -39,6 +39,11 @@ class Hdf5File:
             for key, value in attributes.items():
                 made.attrs[key] = value
 
+    def group(self, name: str) -> None:
+        """Make a group, also where nothing will lie in it."""
+        with _failing(self.aside):
+            self._file.require_group(name)
+
     def finish(self, path: Path | None = None) -> int:
         """Rename it into its place, or to `path` beside it; its size in bytes."""
         with _failing(self.aside):

@@ -37,7 +37,8 @@ from torchport.record.sites import Sites
 
 # Modules of this package that dynamo is to leave alone.
 UNTRACED = (
-    "inputs", "limit", "names", "norms", "quantities", "readings", "recorder", "recording", "scaling",
+    "inputs", "limit", "names", "norms", "operators.hook", "operators.part", "operators.scopes", "quantities", "quiet",
+    "readings", "recorder", "recording", "scaling",
 )  # fmt: skip
 # How an optimizer computes, not what.
 IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")

@@ -66,6 +66,7 @@ import dataclasses
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -135,11 +136,14 @@ def begin(directory: Path, *, side: str, command: Sequence[str], device: str, se
 class Journal:
     """Appends events to the journal of this process below `directory`, made at the first event.
 
-    A forked child writes nothing: what it does belongs to its parent's work (data loading).
+    A forked child writes nothing: what it does belongs to its parent's work (data loading). With `drops` the run goes
+    on where nothing can be written any more: stderr says so once, and what comes is thrown away.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, drops: bool = False) -> None:
         self._directory = directory
+        self._drops = drops
+        self._full = False
         self._descriptor: int | None = None
         self._process = os.getpid()
         self._start = time.perf_counter()
@@ -149,9 +153,21 @@ class Journal:
         return time.perf_counter() - self._start
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Append one event. Raises OSError, which names the file, where the disk is full."""
-        if os.getpid() != self._process:
+        """Append one event. Raises OSError, which names the file, where the disk is full; with `drops` nothing."""
+        if os.getpid() != self._process or self._full:
             return
+        try:
+            self._append(kind, fields)
+        except OSError as error:
+            if not self._drops:
+                raise
+            self._full = True
+            print(
+                f"torchport: the journal {error.filename} cannot be written: {error.strerror}; the run goes on without",
+                file=sys.stderr,
+            )
+
+    def _append(self, kind: str, fields: Mapping[str, Any]) -> None:
         path = self._directory / PROCESSES / str(self._process) / JOURNAL
         if self._descriptor is None:
             path.parent.mkdir(parents=True, exist_ok=True)

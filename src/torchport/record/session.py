@@ -114,7 +114,8 @@ class Session:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._journal = Journal(Path(options.out))
+        wanted = options.operators or {}
+        self._journal = Journal(Path(options.out), drops=wanted.get("on_full") == "drop")
         self._process = os.getpid()
         lines = json.loads(Path(options.lines).read_bytes()) if options.lines else {}
         self._sites = Sites(options.views.values() or options.roots or [os.getcwd()], lines)
@@ -236,7 +237,13 @@ class Session:
             self._journal,
             self._sites,
             self._recorder.rank,
-            {"side": self._options.side},
+            {
+                "side": self._options.side,
+                # What is not the script's own on this side: judges of single operators have to know.
+                "changed": ["gelu, as the NPU computes it"]
+                if self._options.side in (REFERENCE, CUDA)
+                else [],
+            },
         )
         made.install()
         return made

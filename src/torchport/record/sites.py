@@ -70,6 +70,12 @@ class Sites:
                 first = found
         return first or ("", "")
 
+    def of_code(self, code: CodeType) -> str:
+        """For the recorder of operators: file and function of a code object, behind + for the user's own and - for what
+        is installed; "" for what stands between."""
+        name, own = self._file(code)
+        return f"{'+' if own else '-'}{name}\t{code.co_qualname}" if name else ""
+
     def is_users(self, path: str) -> bool:
         """Whether a source file is the user's own: neither installed, nor Python's, nor ours."""
         return self._named(path)[1]

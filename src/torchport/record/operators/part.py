@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchport import __version__
+from torchport import __version__, vnpu
 from torchport.record import quiet
 from torchport.record.operators import layout
 from torchport.record.operators.scopes import Scopes
@@ -22,6 +22,10 @@ from torchport.record.recording import Journal
 from torchport.record.sites import Sites
 
 FORESEEN = 1000  # steps
+VIRTUAL = "virtual: ATen's kernels of this CPU, as CANN's operators call for (GELU in its tanh form)"
+# Which recorder, for tests and for a look at what each costs: "mode", "reductions", "alone" (calls without
+# statistics); else the best there is.
+CHOICE = "TORCHPORT_RECORDER"
 
 
 class Full(SystemExit):
@@ -108,7 +112,8 @@ class OperatorsPart(Part):
         folder = f"process-{self._process}" if rank is None else f"rank{rank}"
         about = {
             "torchport": __version__, "pid": self._process, "rank": rank, "level": self._wanted.level,
-            "recorder": self._recorder.name, "filters": self._wanted.plain()["filters"], **self._about,
+            "recorder": self._recorder.name, "computes": _computes(self._torch),
+            "filters": self._wanted.plain()["filters"], **self._about,
         }  # fmt: skip
         return Writer(
             self._recorder, self._root / layout.FOLDER / folder, about, self._written, self._wanted.max_bytes
@@ -172,6 +177,18 @@ class OperatorsPart(Part):
             self._tell(f"{self._lost:,} calls of operators could not be recorded")
 
 
+def _computes(torch: Any) -> dict[str, Any]:
+    """What computes in this process, as a judge of its numbers has to know it."""
+    virtual = vnpu.launches() is not None
+    return {
+        "torch": str(torch.__version__),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "npu": VIRTUAL if virtual else "hardware" if hasattr(torch, "npu") else None,
+        "cuda": torch.version.cuda,
+    }
+
+
 def amount(size: float) -> str:
     """Bytes for people."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
@@ -193,6 +210,18 @@ def make(
 ) -> OperatorsPart:
     """The part that this process can have: with the library where it is, else in Python, and then the recording says
     so."""
+    from torchport.record.operators.hook import HookRecorder
     from torchport.record.operators.mode import ModeRecorder
 
-    return OperatorsPart(torch, ModeRecorder(torch, wanted, sites), wanted, root, journal, rank, about, say)
+    chosen = os.environ.get(CHOICE, "")
+    recorder: Any = None
+    if chosen != "mode":
+        try:
+            recorder = HookRecorder(
+                torch, wanted, sites, reductions=chosen == "reductions", alone=chosen == "alone"
+            )
+        except OSError as error:
+            about = {**about, "without": f"the library: {error}"}
+    if recorder is None:
+        recorder = ModeRecorder(torch, wanted, sites)
+    return OperatorsPart(torch, recorder, wanted, root, journal, rank, about, say)

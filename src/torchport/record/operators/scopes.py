@@ -70,7 +70,8 @@ class Scopes:
             root = getattr(root, _WRAPPERS[kind])
             kind = type(root).__name__
         for name, one in root.named_modules():
-            if one not in self._names or name:
+            # A checkpoint calls a part of the model by itself: the longer name is that in the whole.
+            if len(name) >= len(self._names.get(one, "")):
                 # A loss called beside the model has nothing inside.
                 outermost = not self._depth and next(one.children(), None) is not None
                 self._names[one] = name or (OUTERMOST if outermost else kind)

@@ -1,0 +1,52 @@
+// The inner loops of statistics.cpp, once for each set of instructions. Each works on whole stripes of 64 bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "record/statistics.h"
+
+namespace torchport::record {
+
+constexpr size_t kStripe = 64, kLanes = 8;
+constexpr size_t kBlock = 64;  // stripes after which sums of floats are looked at
+
+constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
+
+// The finaliser of splitmix64.
+constexpr uint64_t mixed(uint64_t value) {
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+    return value ^ (value >> 31);
+}
+
+struct Keys {
+    alignas(64) std::array<uint64_t, kLanes> first{}, step{};
+    constexpr Keys() {
+        for (size_t lane = 0; lane < kLanes; ++lane) {
+            first[lane] = mixed(kGolden * (lane + 1));
+            step[lane] = mixed(kGolden * (lane + 101)) | 1;
+        }
+    }
+};
+inline constexpr Keys kKeys;
+
+// The checksum while it grows.
+struct Sums {
+    alignas(64) std::array<uint64_t, kLanes> lanes{};
+    uint64_t stripes = 0;
+};
+
+struct Kernels {
+    const char *name;
+    void (*hash)(Sums &sums, const std::byte *data, size_t stripes) noexcept;
+    // Floats with their checksum, and without (they were converted). False, with nothing but the checksum done, where
+    // one of them is not finite.
+    bool (*floats)(Statistics &found, Sums &sums, const float *data, size_t stripes) noexcept;
+    bool (*converted)(Statistics &found, const float *data, size_t stripes) noexcept;
+};
+
+extern const Kernels kScalar, kAvx2, kAvx512;
+
+}  // namespace torchport::record

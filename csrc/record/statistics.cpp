@@ -1,0 +1,211 @@
+#include "record/statistics.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#include <c10/util/complex.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "record/kernels.h"
+
+namespace torchport::record {
+namespace {
+
+const Kernels &chosen() noexcept {
+    static const Kernels &kernels = [&]() -> const Kernels & {
+        // For tests and for a look at what a set of instructions brings.
+        const char *wish = std::getenv("TORCHPORT_RECORD_INSTRUCTIONS");
+        const std::string_view wanted = wish == nullptr ? "" : wish;
+#if defined(__x86_64__)
+        __builtin_cpu_init();
+        const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+        if (has_avx512 && wanted != "avx2" && wanted != "scalar") return kAvx512;
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && wanted != "scalar") return kAvx2;
+#endif
+        return kScalar;
+    }();
+    return kernels;
+}
+
+// One number whose modulus is `value`.
+void count(Statistics &found, double value, bool zero) noexcept {
+    if (std::isnan(value)) {
+        ++found.nans;
+        return;
+    }
+    found.minimum = std::min(found.minimum, value);
+    found.maximum = std::max(found.maximum, value);
+    found.zeros += zero;
+    if (std::isinf(value)) {
+        ++found.infinities;
+        return;
+    }
+    found.sum += value;
+    found.squares += value * value;
+}
+
+template <class T>
+void one_by_one(Statistics &found, const void *data, int64_t size) noexcept {
+    const T *values = static_cast<const T *>(data);
+    for (int64_t i = 0; i < size; ++i) {
+        const double value = static_cast<double>(values[i]);
+        count(found, value, value == 0);
+    }
+}
+
+template <class T>
+void integers(Statistics &found, const void *data, int64_t size) noexcept {
+    const T *values = static_cast<const T *>(data);
+    if (size == 0) return;
+    T low = values[0], high = values[0];
+    double sum = 0, squares = 0;
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < size; ++i) {
+        const double value = static_cast<double>(values[i]);
+        low = std::min(low, values[i]);
+        high = std::max(high, values[i]);
+        sum += value;
+        squares += value * value;
+        zeros += values[i] == 0;
+    }
+    found.minimum = static_cast<double>(low);
+    found.maximum = static_cast<double>(high);
+    found.sum = sum;
+    found.squares = squares;
+    found.zeros = zeros;
+}
+
+template <class T>
+void complexes(Statistics &found, const void *data, int64_t size) noexcept {
+    const T *values = static_cast<const T *>(data);
+    for (int64_t i = 0; i < size; ++i) {
+        const double real = static_cast<double>(values[2 * i]), imaginary = static_cast<double>(values[2 * i + 1]);
+        // hypot says infinity of an infinite and a NaN.
+        const double modulus = std::isnan(real) || std::isnan(imaginary) ? NAN : std::hypot(real, imaginary);
+        count(found, modulus, real == 0 && imaginary == 0);
+    }
+}
+
+// Sixteen-bit floats, through float32 in pieces that stay in the cache.
+template <class T>
+void halves(Statistics &found, const void *data, int64_t size) noexcept {
+    constexpr int64_t kPiece = kBlock * 16;
+    alignas(64) std::array<float, kPiece> wide;
+    const T *values = static_cast<const T *>(data);
+    for (int64_t first = 0; first < size; first += kPiece) {
+        const int64_t here = std::min(kPiece, size - first);
+        for (int64_t i = 0; i < here; ++i) wide[i] = static_cast<float>(values[first + i]);
+        const int64_t whole = here / 16 * 16;
+        if (!chosen().converted(found, wide.data(), whole / 16)) one_by_one<float>(found, wide.data(), whole);
+        one_by_one<float>(found, wide.data() + whole, here - whole);
+    }
+}
+
+uint64_t folded(const Sums &sums, uint64_t bytes) noexcept {
+    uint64_t value = bytes * kGolden;
+    for (const uint64_t lane : sums.lanes) value = mixed(value ^ lane);
+    return value;
+}
+
+// What is left behind the last whole stripe, filled up with zeros.
+void hash_rest(Sums &sums, const std::byte *data, size_t bytes) noexcept {
+    if (bytes == 0) return;
+    alignas(64) std::array<std::byte, kStripe> last{};
+    std::memcpy(last.data(), data, bytes);
+    chosen().hash(sums, last.data(), 1);
+}
+
+void floats(Statistics &found, Sums &sums, const void *data, int64_t size) noexcept {
+    const float *values = static_cast<const float *>(data);
+    const size_t stripes = static_cast<size_t>(size) / 16;
+    for (size_t first = 0; first < stripes; first += kBlock) {
+        const size_t here = std::min(kBlock, stripes - first);
+        const float *block = values + first * 16;
+        if (!chosen().floats(found, sums, block, here))
+            one_by_one<float>(found, block, static_cast<int64_t>(here) * 16);
+    }
+    const int64_t rest = size % 16;
+    one_by_one<float>(found, values + stripes * 16, rest);
+    hash_rest(sums, static_cast<const std::byte *>(data) + stripes * kStripe,
+              static_cast<size_t>(rest) * sizeof(float));
+}
+
+using Pass = void (*)(Statistics &, const void *, int64_t) noexcept;
+
+Pass pass_of(c10::ScalarType dtype) noexcept {
+    switch (dtype) {
+        case c10::ScalarType::Double:
+            return one_by_one<double>;
+        case c10::ScalarType::Half:
+            return halves<c10::Half>;
+        case c10::ScalarType::BFloat16:
+            return halves<c10::BFloat16>;
+        case c10::ScalarType::Bool:
+        case c10::ScalarType::Byte:
+            return integers<uint8_t>;
+        case c10::ScalarType::Char:
+            return integers<int8_t>;
+        case c10::ScalarType::Short:
+            return integers<int16_t>;
+        case c10::ScalarType::UInt16:
+            return integers<uint16_t>;
+        case c10::ScalarType::Int:
+            return integers<int32_t>;
+        case c10::ScalarType::UInt32:
+            return integers<uint32_t>;
+        case c10::ScalarType::Long:
+            return integers<int64_t>;
+        case c10::ScalarType::UInt64:
+            return integers<uint64_t>;
+        case c10::ScalarType::ComplexFloat:
+            return complexes<float>;
+        case c10::ScalarType::ComplexDouble:
+            return complexes<double>;
+        default:
+            return nullptr;
+    }
+}
+
+}  // namespace
+
+const char *instructions() noexcept { return chosen().name; }
+
+bool measurable(c10::ScalarType dtype) noexcept { return dtype == c10::ScalarType::Float || pass_of(dtype) != nullptr; }
+
+Statistics measure(c10::ScalarType dtype, const void *data, int64_t count) noexcept {
+    Statistics found;
+    Sums sums;
+    const size_t bytes = static_cast<size_t>(count) * c10::elementSize(dtype);
+    if (dtype == c10::ScalarType::Float) {
+        floats(found, sums, data, count);
+    } else {
+        // Piece by piece, so that the second look at the bytes finds them in the cache.
+        const Pass pass = pass_of(dtype);
+        const std::byte *at = static_cast<const std::byte *>(data);
+        constexpr size_t kPiece = 64 * 1024;
+        Statistics part;
+        for (size_t first = 0; first < bytes; first += kPiece) {
+            const size_t here = std::min(kPiece, bytes - first);
+            part = Statistics{};
+            pass(part, at + first, static_cast<int64_t>(here / c10::elementSize(dtype)));
+            found.minimum = std::min(found.minimum, part.minimum);
+            found.maximum = std::max(found.maximum, part.maximum);
+            found.sum += part.sum;
+            found.squares += part.squares;
+            found.nans += part.nans;
+            found.infinities += part.infinities;
+            found.zeros += part.zeros;
+            chosen().hash(sums, at + first, here / kStripe);
+            hash_rest(sums, at + first + here / kStripe * kStripe, here % kStripe);
+        }
+    }
+    found.checksum = folded(sums, bytes);
+    return found;
+}
+
+}  // namespace torchport::record

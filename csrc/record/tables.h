@@ -1,0 +1,104 @@
+// The tables of one step, row by row as src/torchport/record/operators/layout.py has them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "record/statistics.h"
+
+namespace torchport::record {
+
+struct CallRow {
+    int64_t sequence = -1;
+    int32_t inputs = 0, input_count = 0, outputs = 0, output_count = 0;
+    int32_t name = -1, overload = -1, module = -1, function = -1, source = -1, arguments = -1, results = -1, node = -1;
+    int32_t thread = 0, phase = 0;
+};
+static_assert(sizeof(CallRow) == 64);
+
+enum Flags : uint16_t { kMeasured = 1, kRowMajor = 2, kRequiresGrad = 4 };
+
+struct TensorRow {
+    int64_t storage = -1, version = 0, offset = 0, elements = 0;
+    double minimum, maximum, mean, l2;
+    int64_t nans = 0, infinities = 0, zeros = 0;
+    uint64_t checksum = 0;
+    int32_t dims = 0, dtype = -1, device = -1, format = -1, name = -1, content = -1, reason = -1;
+    uint16_t rank = 0, flags = 0;
+    TensorRow();
+    // `times`: how often each element that was measured is in the tensor.
+    void measured(const Statistics &found, int64_t elements_measured, int64_t times);
+};
+static_assert(sizeof(TensorRow) == 128);
+
+struct ContentRow {
+    uint64_t checksum;
+    int64_t offset, size;
+    int32_t block, unused = 0;
+};
+static_assert(sizeof(ContentRow) == 32);
+
+// Bytes of contents, side by side.
+struct Block {
+    std::unique_ptr<std::byte[]> bytes;
+    size_t size = 0, capacity = 0;
+};
+
+// Texts by number; the same text has one number for the life of a recorder.
+class Texts {
+  public:
+    int32_t number(std::string_view text);  // -1 for an empty one; newlines become spaces
+    std::string text(int32_t number) const;
+
+  private:
+    mutable std::mutex mutex_;
+    std::unordered_map<std::string, int32_t> numbers_;
+    std::deque<std::string> texts_;
+};
+
+// Whoever adds to a step holds its mutex, but for store().
+class Step {
+  public:
+    static constexpr size_t kBlock = size_t{16} << 20;
+
+    std::mutex mutex;
+    std::deque<CallRow> calls;
+    std::deque<TensorRow> tensors;
+    std::vector<int32_t> links;
+    std::vector<int64_t> dims;
+    int64_t lost = 0;
+
+    // The line of a text of `Texts` in this step's file.
+    int32_t line(int32_t text);
+    // Keeps these bytes, once for each checksum and size. The row of `contents`; a block that is full is in `full`.
+    // `waiting` counts the bytes that wait for the disk.
+    int32_t store(uint64_t checksum, const void *data, size_t size, std::atomic<int64_t> &waiting);
+    // Blocks that nobody adds to any more, in order.
+    std::unique_ptr<Block> take_full();
+    void end_blocks();
+    // All lines, for the file.
+    std::string strings(const Texts &texts) const;
+    const std::vector<ContentRow> &contents() const { return contents_; }
+
+    std::atomic<int64_t> pending{1};  // tasks that still add, and one for the step itself
+    std::string name;                 // set at its end
+    bool keep = true;
+
+  private:
+    std::vector<int32_t> local_;  // by text: line
+    std::vector<int32_t> lines_;
+    std::mutex contents_mutex_;
+    std::vector<ContentRow> contents_;
+    std::unordered_map<uint64_t, int32_t> known_;
+    std::unique_ptr<Block> open_;
+    std::deque<std::unique_ptr<Block>> full_;
+    int32_t blocks_ = 0;
+};
+
+}  // namespace torchport::record

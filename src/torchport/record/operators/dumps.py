@@ -1,0 +1,99 @@
+"""CANN's dump files as a recording: one step, a call for each file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from torchport.errors import TorchportError
+from torchport.record import recording
+from torchport.record.operators import layout, measure
+from torchport.record.operators.tables import Row, StepTables, Tables
+from torchport.record.operators.writing import Writer
+
+# <type>.<name>.<task>.<stream>.<microseconds>, the name with dots or without.
+_NAME = re.compile(r"(?P<type>\w+)\.(?P<name>.*)\.(?P<task>\d+)\.(?P<stream>\d+)\.(?P<time>\d+)")
+
+
+class _Queue:
+    def __init__(self) -> None:
+        self.items: list[tuple[str, Any]] = []
+
+    def take(self) -> tuple[str, Any] | None:
+        return self.items.pop(0) if self.items else None
+
+
+def convert(folder: Path, out: Path) -> int:
+    """Write the dump files below `folder`, in the order of their times, as step 0 of a recording in `out`; how many.
+
+    Raises TorchportError where there is none, one is damaged, torch is missing, or `out` holds something.
+    """
+    from torchport.legacy import dump_file  # imports torch
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise TorchportError(f"{out} is not empty", hint="Give -o a folder that is new or empty.")
+    found = [(match, path) for path in sorted(folder.rglob("*")) if (match := _NAME.fullmatch(path.name))]
+    if not found:
+        raise TorchportError(
+            f"{folder} has no dump file of CANN's (<type>.<name>.<task>.<stream>.<time>)",
+            hint="Give the folder that aclmdlSetDump's dump_path names.",
+        )
+    queue = _Queue()
+    tables = Tables(lambda block: queue.items.append(("block", block)))
+    for match, path in sorted(found, key=lambda one: int(one[0]["time"])):
+        try:
+            tensors = dump_file.read(path)
+        except ValueError as error:
+            raise TorchportError(str(error), hint="Copy it again, or leave it out.") from error
+        inputs, outputs = ([_added(tables, one) for one in tensors[kind]] for kind in ("input", "output"))
+        tables.call(
+            f"cann::{match['type']}", "", 0, inputs, outputs, source=match["name"], sequence=-1,
+            thread=int(match["stream"]) & 0x7FFFFFFF,
+        )  # fmt: skip
+    calls = tables.calls
+    queue.items.append(("step", ("000000", tables.finish())))
+    _write(folder, out, queue)
+    return calls
+
+
+def _added(tables: Tables, tensor: Any) -> int:
+    import torch
+
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    data, _ = measure.flat_bytes(torch, tensor)
+    row = Row([*tensor.shape, *tensor.stride()], dtype, "npu", elements=tensor.numel())
+    measured = measure.of_bytes(dtype, data, 1)
+    if measured is None:
+        row.reason = f"nothing here measures {dtype}"
+    return tables.tensor(row, measured, data)
+
+
+def _write(folder: Path, out: Path, queue: _Queue) -> None:
+    recording.begin(out, side="cann", command=["dump", str(folder)], device="npu:0", seed=0)
+    journal = recording.Journal(out)
+    journal.write("process", pid=os.getpid(), name="MainProcess", rank=0, world=1)
+
+    def written(name: str, path: Path, tables: StepTables, size: int) -> None:
+        journal.write(
+            "operators", step=0, file=str(path.relative_to(out)), calls=len(tables.arrays["calls"]),
+            tensors=len(tables.arrays["tensors"]), bytes=size, lost=0,
+        )  # fmt: skip
+
+    about = {
+        "level": layout.TENSOR,
+        "recorder": "cann",
+        "side": "cann",
+        "rank": 0,
+        "pid": os.getpid(),
+        "filters": {},
+    }
+    writer = Writer(queue, out / layout.FOLDER / "rank0", about, written)
+    writer.join()
+    journal.close()
+    if writer.failure:
+        with contextlib.suppress(OSError):
+            (out / recording.HEAD).unlink()
+        raise TorchportError(writer.failure, hint="Give -o another place.")

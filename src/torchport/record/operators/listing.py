@@ -1,0 +1,164 @@
+"""What a recording has, and the operators of a step, as plain data and as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torchport.record.operators.checking import check, require
+from torchport.record.operators.part import amount
+from torchport.record.operators.reading import Call, Operators, Tensor
+
+UNFINISHED = ".unfinished"
+
+
+def opened(path: Path) -> Operators:
+    """The recording in `path`; of a run that was killed, or goes on, what it has left beside it."""
+    aside = path.with_name(path.name + UNFINISHED)
+    return Operators.read(aside if not path.exists() and aside.is_dir() else path)
+
+
+def overview(path: Path) -> dict[str, Any]:
+    """Processes, steps, sizes; what is missing, and what is wrong with which file. Raises TorchportError for a folder
+    that is no recording."""
+    recorded = opened(path)
+    files = [
+        file for process in recorded.processes for file in (*process.files.values(), process.rest) if file
+    ]
+    damaged = check(files)
+    found = []
+    for process in recorded.processes:
+        events = {int(event["step"]): event for event in _events(recorded, process.pid)}
+        whole = [number for number in process.steps if process.files[number] not in damaged]
+        steps = [events[number] for number in whole]
+        found.append(
+            {
+                "pid": process.pid,
+                "rank": process.rank,
+                "steps": whole,
+                "calls": sum(int(event["calls"]) for event in steps),
+                "bytes": sum(int(event["bytes"]) for event in steps),
+                "lost": sum(int(event["lost"]) for event in steps),
+                "rest": int(events[-1]["calls"]) if -1 in events and process.rest else 0,
+                "missing": [str(file) for file in process.missing],
+                "cut": [str(file) for file in process.cut],
+                "notes": list(process.notes),
+            }
+        )
+    end = recorded.recording.end
+    return {
+        "recording": str(recorded.path),
+        "version": recorded.recording.head.get("recording"),
+        "finished": end is not None,
+        "status": recorded.recording.status,
+        "steps": recorded.recording.steps,
+        "processes": found,
+        "damaged": sorted(damaged.values()),
+    }
+
+
+def _events(recorded: Operators, pid: int) -> list[Any]:
+    return [
+        event for one in recorded.recording.processes if one.pid == pid for event in one.of_kind("operators")
+    ]
+
+
+def overview_lines(shown: dict[str, Any]) -> list[str]:
+    """The same for people."""
+    end = f"ended with {shown['status']}" if shown["finished"] else "has not ended, or was killed"
+    lines = [
+        f"{shown['recording']}: version {shown['version']}, {shown['steps']} steps of training; the run {end}"
+    ]
+    if not shown["processes"]:
+        lines.append("no operators were recorded")
+    for one in shown["processes"]:
+        name = f"process {one['pid']}" if one["rank"] is None else f"rank {one['rank']}"
+        steps = one["steps"]
+        which = f"steps {_ranges(steps)}" if steps else "no whole step"
+        lines.append(f"{name}: operators of {which}: {one['calls']:,} calls, {amount(one['bytes'])}")
+        if one["rest"]:
+            lines.append(f"  after the last step {one['rest']:,} calls")
+        if gaps := [number for number in range(steps[0], steps[-1]) if number not in steps] if steps else []:
+            lines.append(f"  not recorded, or not whole: steps {_ranges(gaps)}")
+        if one["lost"]:
+            lines.append(f"  {one['lost']:,} calls could not be noted")
+        lines += [f"  missing: {file}" for file in one["missing"]]
+        lines += [f"  cut within a step, which is lost: {file}" for file in one["cut"]]
+        lines += [f"  note: {text}" for text in one["notes"]]
+    return lines + [f"damaged: {text}" for text in shown["damaged"]]
+
+
+def _ranges(numbers: list[int]) -> str:
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in parts)
+
+
+def calls(path: Path, step: int, rank: int) -> Iterator[dict[str, Any]]:
+    """The calls of a step as plain data."""
+    process = opened(path).rank(rank)
+    if step in process.files:
+        require(process.files[step])
+    with process.step(step) as opened_step:
+        for call in opened_step.calls():
+            yield plain_call(call)
+
+
+def plain_call(call: Call) -> dict[str, Any]:
+    """A call for JSON; NaN is null there."""
+    return {
+        "index": call.index, "name": call.name, "overload": call.overload, "phase": call.phase,
+        "module": call.module, "function": call.function, "source": call.source, "sequence": call.sequence,
+        "node": call.node, "thread": call.thread, "arguments": call.arguments, "results": call.results,
+        "inputs": [plain_tensor(one) for one in call.inputs], "outputs": [plain_tensor(one) for one in call.outputs],
+    }  # fmt: skip
+
+
+def plain_tensor(tensor: Tensor | None) -> dict[str, Any] | None:
+    """A tensor for JSON."""
+    if tensor is None:
+        return None
+    found = tensor.statistics
+    numbers: dict[str, Any] = {}
+    if found is not None:
+        for name in ("minimum", "maximum", "mean", "l2"):
+            value = getattr(found, name)
+            numbers[name] = value if abs(value) <= 1.8e308 else None if value != value else str(value)
+        numbers |= {"nans": found.nans, "infinities": found.infinities, "zeros": found.zeros}
+        numbers["checksum"] = f"{found.checksum:016x}"
+    return {
+        "shape": list(tensor.shape), "stride": list(tensor.stride), "dtype": tensor.dtype, "device": tensor.device,
+        "format": tensor.format, "name": tensor.name, "storage": tensor.storage, "version": tensor.version,
+        "offset": tensor.offset, "requires_grad": tensor.requires_grad, "has_content": tensor.has_content,
+        "reason": tensor.reason, **numbers,
+    }  # fmt: skip
+
+
+def call_lines(call: dict[str, Any], *, numbers: bool) -> Iterator[str]:
+    """A call and its tensors; with `numbers` also what differs from run to run of the same script."""
+    name = call["name"] + (f".{call['overload']}" if call["overload"] else "")
+    where = " ".join(word for word in (call["module"], call["source"]) if word)
+    yield (f"{call['index']} " if numbers else "") + f"{call['phase']} {name} ({where})"
+    for kind in ("inputs", "outputs"):
+        for place, tensor in enumerate(call[kind]):
+            if tensor is None:
+                continue
+            text = f"{tensor['dtype']}{tensor['shape']}"
+            if tensor["name"]:
+                text += f" {tensor['name']}"
+            if "mean" in tensor:
+                values = [_short(tensor[word]) for word in ("minimum", "maximum", "mean", "l2")]
+                text += " min {} max {} mean {} l2 {}".format(*values)
+                text += "".join(f" {word} {tensor[word]}" for word in ("nans", "infinities") if tensor[word])
+            if tensor["reason"]:
+                text += f" ({tensor['reason']})"
+            yield f"    {kind[:-1]} {place}: {text}"
+
+
+def _short(value: float | str | None) -> str:
+    return "nan" if value is None else value if isinstance(value, str) else f"{value:.6g}"

@@ -1,0 +1,146 @@
+"""A recorded run that is killed at any moment: every step that it had finished is whole, and no other is shown."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchport.record.operators.listing import overview
+from torchport.record.operators.reading import Operators
+
+SCRIPT = Path(__file__).parent / "data" / "killed_training.py"
+KILLS = int(os.environ.get("TORCHPORT_KILLS", "3"))
+# The block API in processes forked from one that has torch: a start of Python takes longer than a kill.
+FORKED = """
+import os, random, runpy, signal, sys, time
+os.environ["OMP_NUM_THREADS"] = "1"
+import torch, torchport
+torch.set_num_threads(1)
+import torch.optim.optimizer, torchport.record.operators.block, h5py
+script, folder, kills, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+draw = random.Random(seed)
+for number in range(kills):
+    waits, delay = draw.random() < 0.9, draw.uniform(0, 0.4)
+    out, into = os.pipe()
+    child = os.fork()
+    if not child:
+        os.dup2(into, 2)
+        with torchport.record(f"{folder}/{number}", level="tensor"):
+            runpy.run_path(script)
+        os._exit(1)
+    os.close(into)
+    while waits and b"step" not in os.read(out, 100):  # of a machine that is busy, any step takes long
+        pass
+    time.sleep(delay)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(out)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_killed_at_random(tmp_path: Path, seed: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKED, str(SCRIPT), str(tmp_path), str(KILLS), str(seed)],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.stdout == "done\n", ended.stderr
+    steps = [look(tmp_path / str(number)) for number in range(KILLS) if (tmp_path / str(number)).exists()]
+    assert sum(steps) > 0
+
+
+def look(folder: Path) -> int:
+    """How many whole steps there are; each is read from beginning to end, contents too."""
+    if not (folder / "recording.json").exists():
+        return 0
+    shown = overview(folder)
+    assert shown["damaged"] == []
+    assert not shown["finished"]
+    for process in Operators.read(folder).processes:
+        assert process.missing == ()
+        assert process.steps == list(range(len(process.steps))), "no step between others is lost"
+        for number in process.steps:
+            with process.step(number) as step:
+                assert len(step) > 10
+                for tensor in step.tensors():
+                    assert tensor.statistics is None or tensor.values() is not None
+        return len(process.steps)
+    return 0
+
+
+def test_show_says_what_a_kill_has_cost(tmp_path: Path) -> None:
+    """The process is stopped while a file is being written: that step is said to be lost."""
+    folder = tmp_path / "rec"
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKED, str(SCRIPT), str(tmp_path), "1", "1"],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (tmp_path / "0").rename(folder)
+    place = next((folder / "operators").iterdir())
+    (place / "step.h5.unfinished").write_bytes(b"\x89HDF")
+    said = subprocess.run(
+        [sys.executable, "-m", "torchport", "record", "show", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert "has not ended, or was killed" in said.stdout
+    assert "cut within a step, which is lost" in said.stdout
+
+
+FULL = """
+import sys
+import torch, torchport
+from torch import nn
+net = nn.Linear(64, 64)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+with torchport.record(sys.argv[1], level="tensor", on_full=sys.argv[2]):
+    for number in range(40):
+        net(torch.randn(64, 64)).sum().backward()
+        optimizer.step()
+        import time; time.sleep(0.01)
+print("trained", number + 1)
+"""
+
+
+@pytest.mark.parametrize("on_full", ["stop", "drop"])
+def test_a_full_disk(tmp_path: Path, on_full: str) -> None:
+    """As a limit on the size of files, which makes writes fail in the same place; SIGXFSZ is ignored by Python."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "rec"), on_full],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limited,
+    )
+    assert "operators cannot be written to" in ended.stderr, ended.stderr
+    assert ended.stderr.count("cannot be written") == 1
+    assert "Traceback" not in ended.stderr
+    if on_full == "stop":
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "the run ends here" in ended.stderr
+    else:
+        assert (ended.returncode, ended.stdout) == (0, "trained 40\n")
+        assert "the run goes on without" in ended.stderr
+    assert not list((tmp_path / "rec").rglob("*.unfinished"))

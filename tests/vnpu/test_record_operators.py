@@ -1,0 +1,251 @@
+"""Recorded operators: the run is the same, bit by bit, and what is written is what was computed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from torchport.record.operators.reading import Operators, ProcessOperators
+from torchport.record.recording import Recording
+
+DATA = Path(__file__).parent / "data"
+
+
+def run(words: list[object], **variables: str) -> subprocess.CompletedProcess[str]:
+    ended = subprocess.run(
+        [str(word) for word in words],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def torchport(*words: object) -> list[object]:
+    return [sys.executable, "-m", "torchport", *words]
+
+
+@pytest.mark.parametrize(
+    ("device", "precision"),
+    [
+        ("cpu", "float32"),
+        ("npu", "float32"),
+        pytest.param("cpu", "bfloat16", marks=pytest.mark.slow),
+        pytest.param("npu", "bfloat16", marks=pytest.mark.slow),
+    ],
+)
+def test_a_recorded_run_is_the_same(tmp_path: Path, device: str, precision: str) -> None:
+    """Losses and parameters after twelve optimizer steps, and the operators of each; two optimizers, accumulation,
+    dropout, a checkpoint."""
+    variables = {} if device == "npu" else {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    program = "import torchport.vnpu; torchport.vnpu.activate(); " if device == "npu" else ""
+    program += f"import runpy; runpy.run_path({str(DATA / 'recorded_training.py')!r}, run_name='__main__')"
+    said = run([sys.executable, "-c", program, device, precision, tmp_path / "rec"], **variables)
+    assert json.loads(said.stdout.splitlines()[-1]) == {"losses": True, "parameters": True, "operators": True}
+    process = Operators.read(tmp_path / "rec").rank(0)
+    assert process.steps == list(range(12))
+    with process.step(4) as step:
+        assert step.about["recorder"] == "hook"
+        assert step.about["lost"] == 0
+        calls = list(step.calls())
+        phases = {call.phase for call in calls}
+        assert phases == {"forward", "backward", "optimizer", "recompute"}
+        measured = [tensor for tensor in step.tensors() if tensor.statistics is not None]
+        assert len(measured) > 0.8 * len(list(step.tensors()))
+        for tensor in measured:
+            assert_is_its_content(tensor)
+        forward = next(call for call in calls if call.name == "aten::convolution")
+        back = next(call for call in calls if call.name.startswith("aten::convolution_backward"))
+        assert forward.sequence == back.sequence >= 0
+        assert (forward.module, back.module) == ("conv", "conv")
+        assert back.node == "ConvolutionBackward0"
+        assert forward.function == "Net.forward"
+        assert "recorded_training.py:" in forward.source == back.source
+        assert "conv.weight" in [one.name for one in forward.inputs if one is not None]
+        assert any(call.module.startswith("attention.") for call in calls if call.phase == "recompute")
+
+
+def assert_is_its_content(tensor) -> None:
+    values = tensor.values()
+    found = tensor.statistics
+    if values.size == 0 or values.dtype.kind not in "fiub":
+        return
+    values = values.astype(numpy.float64)
+    assert found.minimum == values.min()
+    assert found.maximum == values.max()
+    assert found.zeros == (values == 0).sum()
+    assert abs(found.mean - values.mean()) <= 1e-9 * max(1, abs(values).max())
+    assert abs(found.l2 - numpy.sqrt((values * values).sum())) <= 1e-6 * max(1, found.l2)
+
+
+SCRIPT = """
+import torch
+from torch import nn
+device = "cuda" if torch.cuda.is_available() else "cpu"
+net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3)).to(device)
+optimizer = torch.optim.AdamW(net.parameters(), 0.1)
+for _ in range(3):
+    loss = nn.functional.cross_entropy(net(torch.randn(6, 4).to(device)), torch.randint(0, 3, (6,)).to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def calls_of(process: ProcessOperators, number: int) -> list[tuple[object, ...]]:
+    with process.step(number) as step:
+        return [
+            (
+                call.name, call.overload, call.phase, call.module, call.arguments, call.results,
+                *((t.shape, t.dtype, t.statistics and t.statistics.checksum) for t in (*call.inputs, *call.outputs) if t),
+            )
+            for call in step.calls()
+        ]  # fmt: skip
+
+
+def test_python_notes_what_the_library_notes(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    processes = []
+    for recorder in ("hook", "mode"):
+        run(
+            torchport(
+                "run",
+                "--record",
+                tmp_path / recorder,
+                "--on",
+                "cpu",
+                "--level",
+                "tensor",
+                tmp_path / "train.py",
+            ),
+            TORCHPORT_RECORDER=recorder,
+        )
+        processes.append(Operators.read(tmp_path / recorder).rank(0))
+    hook, mode = processes
+    assert hook.steps == mode.steps == [0, 1, 2]
+
+    def essential(process: ProcessOperators) -> list[tuple[object, ...]]:
+        plain = [call for call in calls_of(process, 1) if call[2] != "optimizer"]
+        wanted = (
+            "addmm",
+            "gelu",
+            "gelu_backward",
+            "_log_softmax",
+            "nll_loss_forward",
+            "mm",
+            "nll_loss_backward",
+        )
+        return [(*call[:4], *call[6:]) for call in plain if str(call[0]).removeprefix("aten::") in wanted]
+
+    assert len(essential(hook)) >= 9
+    assert essential(hook) == essential(mode)
+
+
+def test_levels_and_filters(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    asked = torchport(
+        "run", "--record", tmp_path / "rec", "--on", "cpu", "--filter", "module=2", "--filter", "step=1-2"
+    )
+    said = run([*asked, "--filter", "module=nothing.like", tmp_path / "train.py"]).stderr
+    assert "no module of the model matches module=nothing.like" in said
+    process = Operators.read(tmp_path / "rec").rank(0)
+    assert process.steps == [1, 2]
+    found = calls_of(process, 1)
+    assert found
+    assert {call[3] for call in found} == {"2"}
+    assert {call[2] for call in found} == {"forward", "backward"}
+    asked = torchport(
+        "run", "--record", tmp_path / "modules", "--on", "cpu", "--level", "module", tmp_path / "train.py"
+    )
+    run(asked)
+    names = [(call[0], call[3]) for call in calls_of(Operators.read(tmp_path / "modules").rank(0), 1)]
+    assert names == [
+        ("module::Linear", "0"),
+        ("module::GELU", "1"),
+        ("module::Linear", "2"),
+        ("module::Sequential", "."),
+    ]
+
+
+def test_a_device_without_a_pass_is_measured_by_reductions(tmp_path: Path) -> None:
+    """As CUDA and a real NPU are: here with the CPU's tensors, whose numbers are known."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    found = []
+    for recorder in ("hook", "reductions"):
+        run(
+            torchport("run", "--record", tmp_path / recorder, "--on", "cpu", tmp_path / "train.py"),
+            TORCHPORT_RECORDER=recorder,
+        )
+        with Operators.read(tmp_path / recorder).rank(0).step(1) as step:
+            found.append([tensor.statistics for tensor in step.tensors()])
+    both = [(a, b) for a, b in zip(*found, strict=True) if a is not None and b is not None]
+    assert len(both) > 30
+    for exact, reduced in both:
+        assert (reduced.minimum, reduced.maximum, reduced.zeros, reduced.nans) == (
+            numpy.float32(exact.minimum), numpy.float32(exact.maximum), exact.zeros, exact.nans,
+        )  # fmt: skip
+        assert abs(reduced.l2 - exact.l2) <= 1e-5 * max(1, exact.l2)
+        assert reduced.checksum == 0
+
+
+RANKS = """
+import os, torch, torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+net = nn.parallel.DistributedDataParallel(nn.Linear(4, 3))
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+data = TensorDataset(torch.randn(16, 4), torch.randint(0, 3, (16,)))
+for x, y in DataLoader(data, 4, num_workers=1, multiprocessing_context="fork"):
+    nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+with open(os.environ["OUT"] + os.environ["RANK"], "wb") as file:
+    file.write(b"".join(one.numpy().tobytes() for one in net.state_dict().values()))
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_have_files_of_their_own_and_workers_none(tmp_path: Path) -> None:
+    (tmp_path / "ranks.py").write_text(RANKS)
+    for name, options in (("plain", ["--level", "none"]), ("rec", [])):
+        asked = torchport(
+            "run", "--record", tmp_path / name, *options, "--on", "cpu", "--nproc", "2", tmp_path / "ranks.py"
+        )
+        run(asked, OUT=str(tmp_path / f"{name}-"))
+    for rank in "01":
+        assert (tmp_path / f"plain-{rank}").read_bytes() == (tmp_path / f"rec-{rank}").read_bytes()
+    recorded = Operators.read(tmp_path / "rec")
+    assert [process.rank for process in recorded.processes] == [0, 1]
+    for process in recorded.processes:
+        assert process.steps == [0, 1, 2, 3]
+        names = [call[0] for call in calls_of(process, 1)]
+        assert "c10d::allreduce_" in names
+        assert names.count("aten::addmm") == 1
+    assert sorted(path.name for path in (tmp_path / "rec" / "operators").iterdir()) == ["rank0", "rank1"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "raise ValueError('enough')",
+        "import os, signal; os.kill(os.getpid(), signal.SIGINT); import time; time.sleep(9)",
+    ],
+)
+def test_what_an_exception_leaves(tmp_path: Path, end: str) -> None:
+    (tmp_path / "train.py").write_text(f"{SCRIPT}{end}\n")
+    asked = torchport("run", "--record", tmp_path / "rec", "--on", "cpu", tmp_path / "train.py")
+    ended = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=False, timeout=100)
+    assert ended.returncode != 0
+    assert Operators.read(tmp_path / "rec").rank(0).steps == [0, 1, 2]
+    assert Recording.read(tmp_path / "rec").steps == 3
