@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded exits libraries conformance upstream mutation verdict blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded exits libraries conformance upstream mutation verdict accuracy blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -104,6 +104,9 @@ mutation: setup ## faults put into the kernels, and how many the tests notice (3
 
 verdict: setup ## 20 scripts, and each with a dozen faults put into its port: does `port` tell them apart? (half an hour)
 	$(BIN)/python tests/verdict/run.py --jobs $(JOBS)
+
+accuracy: setup ## 23 faults inside of operators, on the CPU and the virtual NPU: is the operator named? (half an hour; SIDES="cpu isa npu")
+	$(BIN)/python tests/accuracy/run.py $(SIDES)
 
 blind: setup ## 219 small cases of everyday code: what analyse and convert make of each line (CASES="amp devices" for some; RUNS=1 runs them)
 	$(BIN)/python tests/blind/run.py $(if $(CASES),--cases $(CASES)) $(if $(RUNS),--runs)

@@ -14,6 +14,8 @@ from torchport.patches import Patches
 
 # The largest distance of the two forms, at x = 2.70 and -2.70, and of their derivatives, at 2.02 and -2.02.
 LARGEST, LARGEST_OF_GRADIENT = 4.8e-4, 8.7e-4
+# How the note of a recording begins whose CPU did so.
+NOTE = "GELU was computed in its tanh form"
 
 
 def install(torch: Any, key: str, patches: Patches, note: Callable[[str], None]) -> None:
@@ -26,7 +28,7 @@ def install(torch: Any, key: str, patches: Patches, note: Callable[[str], None])
         if approximate == "none" and not told:
             told = True
             note(
-                "GELU was computed in its tanh form, as an NPU computes it whatever `approximate` says: it differs "
+                f"{NOTE}, as an NPU computes it whatever `approximate` says: it differs "
                 f"from the form that the script asks for by {LARGEST:.1e} at most, its derivative by "
                 f"{LARGEST_OF_GRADIENT:.1e}"
             )

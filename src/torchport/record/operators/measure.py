@@ -16,9 +16,7 @@ from torchport.record.operators.tables import Measured
 def flat_bytes(torch: Any, tensor: Any) -> tuple[Any, bool]:
     """The elements of a tensor of the host as a flat array of bytes, without dimensions that repeat (stride 0); whether
     they are row-major. Where they lie without gaps they are as they lie, else copied row-major."""
-    for place, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-        if stride == 0 and size > 1:
-            tensor = tensor.narrow(place, 0, 1)
+    tensor = once(tensor)
     row_major = bool(tensor.is_contiguous())
     if tensor.numel() == 0:
         return numpy.empty(0, numpy.uint8), True
@@ -26,6 +24,14 @@ def flat_bytes(torch: Any, tensor: Any) -> tuple[Any, bool]:
         tensor, row_major = tensor.contiguous(), True
     tensor = tensor.as_strided((tensor.numel(),), (1,))
     return tensor.view(torch.uint8).numpy(), row_major
+
+
+def once(tensor: Any) -> Any:
+    """The tensor with one element of each dimension that repeats it (stride 0). Asked before a copy, which has none."""
+    for place, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(place, 0, 1)
+    return tensor
 
 
 def repeats(tensor: Any) -> int:

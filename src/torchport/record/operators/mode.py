@@ -272,11 +272,11 @@ class ModeRecorder:
             if self._reductions.put(index, tensor):
                 row.reason = ""
             return index
-        plain = tensor.detach().cpu()
+        plain = measure.once(tensor.detach()).cpu()
         if plain.is_conj() or plain.is_neg():
             plain = plain.resolve_conj().resolve_neg()
         data, row_major = measure.flat_bytes(self._torch, plain)
-        measured = measure.of_bytes(row.dtype, data, measure.repeats(plain))
+        measured = measure.of_bytes(row.dtype, data, measure.repeats(tensor))
         if measured is None:
             row.reason = f"nothing here measures {row.dtype}"
         return self._tables.tensor(row, measured, data if level == layout.TENSOR else None, row_major)

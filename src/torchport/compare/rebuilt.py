@@ -1,0 +1,105 @@
+"""Recorded calls as calls of torch on the CPU: in their own dtype, or wide, with float64 for every floating dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from torchport.record.operators import layout
+from torchport.record.operators.mode import UNWRITTEN
+from torchport.record.operators.reading import Call, Tensor
+
+WIDE = {"complex": "complex128", "float": "float64"}
+
+
+class UnknownCallError(Exception):
+    """Why a call cannot be made again."""
+
+
+class Rebuilt:
+    """The arguments of one call, with `torch`'s own types.
+
+    `args` has a value for each argument of the schema; equal tensors of the recording are one tensor, so that what is
+    written is written for all who see it. Nothing of the recording is changed by what is called with them.
+    """
+
+    def __init__(self, torch: Any, call: Call, wide: bool, noise: float = 0.0) -> None:
+        self.torch = torch
+        self.call = call
+        self.wide = wide
+        self._noise = noise
+        self._made: dict[int, Any] = {}
+        self.args = [self._value(value) for value in call.arguments]
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._value(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        (kind, what), *_ = value.items()
+        if kind == "t":
+            tensor = self.call.inputs[what]
+            return None if tensor is None else self.tensor(tensor)
+        return self._word(kind, what)
+
+    def _word(self, kind: str, what: Any) -> Any:
+        if kind == "float":
+            return float(what)
+        if kind == "complex":
+            return complex(*(self._value(part) for part in what))
+        if kind == "dtype":
+            return self._dtype(what)
+        if kind == "device":
+            return self.torch.device("cpu")
+        if kind in ("layout", "memory_format"):
+            return getattr(self.torch, what)
+        if kind == "generator":
+            return None
+        raise UnknownCallError(f"an argument is a {what}, which is not recorded")
+
+    def _dtype(self, name: str) -> Any:
+        kind = layout.DTYPES.get(name)
+        return getattr(self.torch, WIDE.get(kind.kind, name) if self.wide and kind else name)
+
+    def tensor(self, one: Tensor) -> Any:
+        """The tensor as the call was given it."""
+        made = self._made.get(one.index)
+        if made is None:
+            made = self._made[one.index] = self._noisy(values(self.torch, one, self.wide))
+        return made
+
+    def _noisy(self, tensor: Any) -> Any:
+        """Each number off by up to `noise` of itself."""
+        if not self._noise or not (tensor.is_floating_point() or tensor.is_complex()):
+            return tensor
+        generator = self.torch.Generator().manual_seed(tensor.numel())
+        draw = self.torch.rand(tensor.shape, generator=generator, dtype=self.torch.float64) * 2 - 1
+        return tensor * (1 + self._noise * draw)
+
+
+def values(torch: Any, one: Tensor, wide: bool) -> Any:
+    """A recorded tensor with its own strides, on the CPU. Raises UnknownCallError where its content was not kept."""
+    bits = one.bits()
+    if bits is None:
+        if one.elements == 0 or one.reason == UNWRITTEN:
+            # What is in it is chance, also where it ran: whoever reads it is wrong there already.
+            kind = layout.DTYPES[one.dtype].kind
+            name = WIDE.get(kind, one.dtype) if wide else one.dtype
+            return torch.empty_strided(one.shape, one.stride, dtype=getattr(torch, name)).zero_()
+        raise UnknownCallError(
+            f"the content of a tensor was not kept{f': {one.reason}' if one.reason else ''}"
+        )
+    # A dimension with stride 0 was kept once.
+    kept = bits[tuple(slice(0, 1) if step == 0 else slice(None) for step in bits.strides)]
+    flat = numpy.array(kept, order="K", copy=True)
+    made = torch.from_numpy(flat.view(_SIGNED.get(flat.dtype.str, flat.dtype.str)))
+    made = made.view(getattr(torch, one.dtype)) if made.dtype != getattr(torch, one.dtype) else made
+    kind = layout.DTYPES[one.dtype].kind
+    if wide and kind in WIDE:
+        made = made.to(getattr(torch, WIDE[kind]))
+    return made.expand(one.shape)
+
+
+# What torch has as well, to be viewed as the tensor's own dtype.
+_SIGNED = {"<u2": "<i2", "<u4": "<i4", "<u8": "<i8"}

@@ -1,0 +1,283 @@
+"""The process that computes recorded operators again: needs torch (CPU). `replay` starts it.
+
+Its standard input is a job as JSON (`recording`, `rank`, `steps`, `settings`, `tanh`), its standard output a line of
+JSON for each call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torchport.compare import oracles, scores
+from torchport.compare.aftermath import Aftermath
+from torchport.compare.precision import declared
+from torchport.compare.rebuilt import Rebuilt, UnknownCallError, values
+from torchport.compare.scores import Score
+from torchport.errors import TorchportError
+from torchport.record.operators import layout
+from torchport.record.operators.reading import Call, Operators, Step, Tensor
+
+JUDGED, VIEW, RANDOM, MEMORY, UNKNOWN = "judged", "view", "random", "memory", "not judged"
+# They give memory that nobody has written, or numbers to the host.
+NO_RESULT = frozenset(
+    f"aten::{name}"
+    for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_",
+                 "_local_scalar_dense", "is_pinned", "record_stream")
+)  # fmt: skip
+RANDOM_WORDS = ("rand", "normal_", "uniform_", "bernoulli", "multinomial", "exponential_", "cauchy_", "geometric_",
+                "log_normal_", "poisson", "dropout_gen_mask", "_fused_dropout")  # fmt: skip
+# Indices depend on which of equal numbers is met first.
+WHICH = frozenset({
+    "sort", "argsort", "topk", "max", "min", "argmax", "argmin", "kthvalue", "median", "mode", "cummax", "cummin",
+    "adaptive_max_pool2d", "max_pool2d_with_indices", "max_pool3d_with_indices", "aminmax",
+})  # fmt: skip
+
+
+def main() -> int:
+    """Do the job on stdin."""
+    job = json.load(sys.stdin)
+    out = os.fdopen(os.dup(1), "w", buffering=1 << 16)
+    os.dup2(2, 1)
+    import torch
+
+    torch.set_grad_enabled(False)
+    try:
+        for row in rows(torch, job):
+            out.write(json.dumps(row) + "\n")
+    except TorchportError as error:
+        out.write(json.dumps({"error": error.message, "hint": error.hint}) + "\n")
+    out.close()
+    return 0
+
+
+def rows(torch: Any, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row for each call of the job's steps."""
+    process = Operators.read(job["recording"]).rank(job["rank"])
+    replayer = Replayer(torch, job["settings"], tanh=job["tanh"])
+    for number in job["steps"]:
+        later = process.step(number + 1) if number + 1 in process.files else None
+        with process.step(number) as step:
+            try:
+                yield from replayer.step(number, step, later)
+            finally:
+                if later is not None:
+                    later.close()
+
+
+class Replayer:
+    """Judges calls. `settings` are those of the device, `tanh` whether the CPU computed GELU as an NPU does."""
+
+    def __init__(self, torch: Any, settings: Mapping[str, Any], *, tanh: bool) -> None:
+        self.torch = torch
+        self._settings = settings
+        self._tanh = tanh
+
+    def step(self, number: int, step: Step, later: Step | None) -> Iterator[dict[str, Any]]:
+        """A row for each call of a step that has results."""
+        aftermath = Aftermath(step, later)
+        for call in step.calls():
+            if call.name.startswith("module::"):
+                continue
+            yield {"step": number, **_named(call), **self.call(call, aftermath)}
+
+    def call(self, call: Call, aftermath: Aftermath) -> dict[str, Any]:
+        """What is found of one call."""
+        if call.name in NO_RESULT:
+            return {"kind": MEMORY}
+        try:
+            return self._call(call, aftermath)
+        except UnknownCallError as error:
+            return {"kind": UNKNOWN, "why": str(error), "bytes": _bytes(call.outputs)}
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+            IndexError,
+            NotImplementedError,
+            AttributeError,
+        ) as error:
+            # Of an operator that the CPU has otherwise: what it was given it cannot take.
+            why = " ".join(str(error).split())[:160]
+            return {"kind": UNKNOWN, "why": f"the CPU refuses it: {why}", "bytes": _bytes(call.outputs)}
+
+    def _call(self, call: Call, aftermath: Aftermath) -> dict[str, Any]:
+        short = call.name.partition("::")[2]
+        recorded = self._recorded(call, aftermath)
+        size = _bytes(recorded)
+        on_npu = any(one is not None and one.device.startswith("npu") for one in (*call.inputs, *recorded))
+        reference = oracles.reference(call.name, on_npu=on_npu, tanh=self._tanh)
+        if reference is None and any(word in short for word in RANDOM_WORDS):
+            return {"kind": RANDOM, "bytes": size}
+        if not any(one is not None and one.has_content for one in recorded):
+            why = next(
+                (one.reason for one in recorded if one is not None and one.reason), "nobody saw its result"
+            )
+            return {"kind": UNKNOWN, "why": why, "bytes": size or _bytes(_written(self.torch, call))}
+        cpu = self._computed(call, recorded, reference, wide=False)
+        found: list[Score] = []
+        missing = 0
+        wide: list[Any] | None = None
+        noisy: list[Any] | None = None
+        for place, one in enumerate(recorded):
+            if one is None or not one.has_content or place >= len(cpu) or cpu[place] is None:
+                missing += 0 if one is None or not one.elements else _size(one)
+                continue
+            got = values(self.torch, one, wide=False)
+            if _same(self.torch, got, cpu[place]):
+                found.append(Score(1.0, 0.0, 0.0, 0.0, 0.0))
+                continue
+            if not (got.is_floating_point() or got.is_complex()):
+                if short not in WHICH:
+                    found.append(scores.exact(self.torch, got, cpu[place]))
+                continue
+            if wide is None:
+                wide = self._computed(call, recorded, reference, wide=True)
+            limit, _ = declared(call.name, one.dtype, one.device, self._settings)
+            score = scores.score(self.torch, got, cpu[place], wide[place], limit)
+            if score.wrong and not score.spoilt:
+                if noisy is None:
+                    noisy = self._computed(call, recorded, reference, wide=True, noise=2.0**-24)
+                score = self._conditioned(score, wide[place], noisy[place], one.dtype)
+            found.append(score)
+        return self._row(call, found, size, missing, _is_view(call, recorded))
+
+    def _row(self, call: Call, found: Sequence[Score], size: int, missing: int, view: bool) -> dict[str, Any]:
+        if not found:
+            return {"kind": UNKNOWN, "why": "its results have a layout of the device's own", "bytes": size}
+        place, worst = max(enumerate(found), key=lambda one: (one[1].wrong, one[1].score))
+        return {
+            "kind": VIEW if view else JUDGED, "score": worst.score, "error": worst.error, "bound": worst.bound,
+            "cpu": worst.cpu, "of_one": worst.of_one, "wrong": worst.wrong, "spoilt": worst.spoilt, "result": place,
+            "declared": worst.declared, "bytes": size, "unseen": missing,
+        }  # fmt: skip
+
+    def _conditioned(self, score: Score, wide: Any, noisy: Any, dtype: str) -> Score:
+        """What half a unit in the last place of the inputs makes of the result is explained by rounding too."""
+        size = float(wide.abs().square().mean().sqrt())
+        epsilon = scores.EPSILON.get(dtype, 2.0**-3) / 2
+        moved = float((noisy - wide).abs().square().mean().sqrt()) * epsilon / 2.0**-24
+        largest = float((noisy - wide).abs().amax()) * epsilon / 2.0**-24
+        if not size or moved / size <= score.cpu:
+            return score
+        ratio = score.cpu * size / moved
+        allowed = max(1.0, largest / max(float(wide.abs().amax()) * score.cpu, 1e-300) / scores.OF_ONE)
+        return dataclasses.replace(
+            score, score=score.score * ratio, cpu=moved / size, of_one=score.of_one / max(allowed, 1 / ratio)
+        )
+
+    def _recorded(self, call: Call, aftermath: Aftermath) -> list[Tensor | None]:
+        """The results, then what arguments held after the call that no result shows."""
+        found = list(call.outputs)
+        shown = {(one.storage, one.offset) for one in found if one is not None}
+        for one in _written(self.torch, call):
+            if (one.storage, one.offset) not in shown:
+                found.append(aftermath.of(call, one))
+        return found
+
+    def _computed(
+        self, call: Call, recorded: Sequence[Tensor | None], reference: Any, *, wide: bool, noise: float = 0.0
+    ) -> list[Any]:
+        """The results again, in the order of `_recorded`."""
+        torch = self.torch
+        rebuilt = Rebuilt(torch, call, wide, noise)
+        if reference is not None:
+            extra = {}
+            if "made" in reference.__code__.co_varnames[: reference.__code__.co_argcount]:
+                extra["made"] = [
+                    None if one is None or not one.has_content else values(torch, one, wide=False)
+                    for one in recorded
+                ]
+            return list(reference(torch, *rebuilt.args, **extra))
+        operator = _operator(torch, call)
+        positional, named = [], {}
+        for argument, value in zip(operator._schema.arguments, rebuilt.args, strict=True):
+            value = None if argument.name == "pin_memory" else value
+            if argument.kwarg_only:
+                named[argument.name] = value
+            else:
+                positional.append(value)
+        results = operator(*positional, **named)
+        flat = [one for one in _flat(results) if isinstance(one, torch.Tensor)]
+        shown = {(one.storage, one.offset) for one in call.outputs if one is not None}
+        written = [one for one in _written(torch, call) if (one.storage, one.offset) not in shown]
+        return [*flat[: len(call.outputs)], *(rebuilt.tensor(one) for one in written)]
+
+
+def _named(call: Call) -> dict[str, Any]:
+    """What call it was."""
+    names = [one.name for one in (*call.inputs, *call.outputs) if one is not None and one.name]
+    return {
+        "call": call.index, "operator": call.name, "overload": call.overload, "phase": call.phase,
+        "module": call.module, "function": call.function, "source": call.source, "names": list(dict.fromkeys(names)),
+    }  # fmt: skip
+
+
+def _operator(torch: Any, call: Call) -> Any:
+    space, _, name = call.name.partition("::")
+    packet = getattr(getattr(torch.ops, space), name, None) if hasattr(torch.ops, space) else None
+    found = getattr(packet, call.overload or "default", None) if packet is not None else None
+    if found is None:
+        raise UnknownCallError("there is no reference for it here, and the CPU does not have it")
+    return found
+
+
+def _written(torch: Any, call: Call) -> list[Tensor]:
+    """The inputs that the call writes, in order."""
+    try:
+        arguments = _operator(torch, call)._schema.arguments
+    except (UnknownCallError, AttributeError):
+        return []
+    names = (
+        ("running_mean", "running_var")
+        if call.name.endswith("native_batch_norm") and call.arguments[5]
+        else ()
+    )
+    found = []
+    for argument, value in zip(arguments, call.arguments, strict=False):
+        if argument.name in names or (argument.alias_info is not None and argument.alias_info.is_write):
+            for one in _flat(value):
+                if isinstance(one, dict) and "t" in one and call.inputs[one["t"]] is not None:
+                    found.append(call.inputs[one["t"]])
+    return [one for one in found if one is not None]
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return [one for part in value for one in _flat(part)]
+    return [value]
+
+
+def _same(torch: Any, one: Any, other: Any) -> bool:
+    """Bit for bit, whatever NaN it is."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if torch.equal(one, other):
+        return True
+    nans = one.isnan()
+    return bool(nans.any() and torch.equal(nans, other.isnan()) and torch.equal(one[~nans], other[~nans]))
+
+
+def _is_view(call: Call, recorded: Sequence[Tensor | None]) -> bool:
+    """Whether its results are its inputs' storage, unwritten."""
+    given = {(one.storage, one.version) for one in call.inputs if one is not None}
+    made = [one for one in recorded if one is not None]
+    return bool(made) and all(one.storage >= 0 and (one.storage, one.version) in given for one in made)
+
+
+def _bytes(tensors: Sequence[Tensor | None]) -> int:
+    """Of floating-point results."""
+    return sum(_size(one) for one in tensors if one is not None)
+
+
+def _size(one: Tensor) -> int:
+    kind = layout.DTYPES.get(one.dtype)
+    return one.elements * kind.size if kind is not None and kind.kind in ("float", "complex") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

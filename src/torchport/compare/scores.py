@@ -1,0 +1,99 @@
+"""How far a recorded result is from the reference, and how far rounding alone would take it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+FLOOR = 0.1  # of a unit in the last place: nothing is more exact than that
+# A result is wrong that is so many times further from the reference than rounding explains: other orders of summation
+# differ by less (measured: `make accuracy`).
+MULTIPLE = 10.0
+# Of one element among many: the largest error is held against so many times the bound of the mean.
+OF_ONE = 10.0
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Score:
+    """Of one result. `error`, `cpu` and `declared` are relative to the rms of the reference; `of_one` is the largest
+    error over the largest magnitude, relative to its bound. `spoilt` says what is there in place of numbers."""
+
+    score: float
+    error: float
+    cpu: float
+    declared: float
+    of_one: float
+    spoilt: str = ""
+
+    @property
+    def bound(self) -> float:
+        """The error that rounding and the device's settings explain."""
+        return max(MULTIPLE * self.cpu, self.declared)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether nothing declared explains it."""
+        return bool(self.spoilt) or self.error > self.bound or self.of_one > 1
+
+
+def exact(torch: Any, recorded: Any, cpu: Any) -> Score:
+    """Of a result that has no rounding: integers, truth values, moved numbers."""
+    same = recorded.shape == cpu.shape and bool(torch.equal(recorded, cpu))
+    if same:
+        return Score(1.0, 0.0, 0.0, 0.0, 0.0)
+    if recorded.shape != cpu.shape:
+        return _misshapen(recorded, cpu, 0.0)
+    share = float((recorded != cpu).double().mean())
+    return Score(math.inf, share, 0.0, 0.0, math.inf, f"{share:.2%} of the elements differ")
+
+
+def score(torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float) -> Score:
+    """`recorded` and `cpu` have the operator's dtype (`cpu` None: it can be computed wide alone), `wide` is float64."""
+    if recorded.shape != wide.shape:
+        return _misshapen(recorded, wide, declared)
+    dtype = recorded.dtype
+    own = wide.to(dtype) if cpu is None else cpu.to(dtype)
+    got, own, wide = (one.to(wide.dtype).reshape(-1) for one in (recorded, own, wide))
+    finite = torch.isfinite(got) & torch.isfinite(own) & torch.isfinite(wide)
+    spoilt = _spoilt(torch, got, own, wide, torch.finfo(dtype).max)
+    if not bool(finite.all()):
+        got, own, wide = got[finite], own[finite], wide[finite]
+    if got.numel() == 0:
+        return Score(math.inf if spoilt else 1.0, 0.0, 0.0, declared, 0.0, spoilt)
+    size = float(wide.abs().square().mean().sqrt())
+    off, cpu_off = (one - wide for one in (got, own))
+    error, cpu_error = (float(one.abs().square().mean().sqrt()) for one in (off, cpu_off))
+    epsilon = torch.finfo(dtype).eps
+    least = max(FLOOR * epsilon * size, torch.finfo(dtype).smallest_normal * epsilon)
+    scale = max(size, least)
+    largest = float(wide.abs().amax())
+    allowed = OF_ONE * max(MULTIPLE * float(cpu_off.abs().amax()), declared * largest, MULTIPLE * least)
+    # The smallest numbers of a dtype have no relative precision.
+    allowed = max(allowed, torch.finfo(dtype).smallest_normal * epsilon)
+    at_least = max(cpu_error, least)
+    return Score(
+        math.inf if spoilt else error / at_least, error / scale, at_least / scale, declared,
+        float(off.abs().amax()) / allowed, spoilt,
+    )  # fmt: skip
+
+
+def _misshapen(recorded: Any, right: Any, declared: float) -> Score:
+    said = f"its shape is {tuple(recorded.shape)}, {tuple(right.shape)} is right"
+    return Score(math.inf, math.inf, 0.0, declared, math.inf, said)
+
+
+def _spoilt(torch: Any, got: Any, own: Any, wide: Any, largest: float) -> str:
+    """NaN, infinity or the largest number of the dtype where the CPU has a number, or the reverse."""
+    numbers = torch.isfinite(own) & (wide.abs() <= largest / 2)
+    for word, where in (
+        ("NaN", torch.isnan(got) & numbers),
+        ("infinite", torch.isinf(got) & numbers),
+        ("saturated", (got.abs() == largest) & numbers),
+        ("a number where there should be none", torch.isfinite(got) & torch.isnan(own) & torch.isnan(wide)),
+    ):
+        count = int(where.sum())
+        if count:
+            return f"{count:,} elements are {word}"
+    return ""

@@ -1,0 +1,87 @@
+"""Records trainings, one after the other in one process: `python recording_run.py FOLDER DEVICE NAME ...`.
+
+A name is that of a fault (`inside`), or of a program, which is recorded as it is. Each gets a folder of its name with
+blanks as underscores. Prints a line of JSON for each: name, and the operator that was changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from inside import INSIDE, Faulty
+from programs import MODELS, batch, loss_of
+
+from torchport.findings import Result
+from torchport.record import recording, roundoff
+from torchport.record.operators import part
+from torchport.record.operators.mode import ModeRecorder
+from torchport.record.operators.wanted import Wanted
+from torchport.record.sites import Sites
+
+STEPS = 3
+
+
+@contextlib.contextmanager
+def recorded(folder: Path, device: str, level: str = "tensor") -> Iterator[Any]:
+    """A recording of operators in `folder`; gives the part, which is to be told of steps."""
+    folder.mkdir(parents=True)
+    known = {"recording": recording.VERSION, "side": device, "command": [], "device": device, "seed": 0}
+    Result(recording.COMMAND, data=known).write(folder / recording.HEAD)
+    journal = recording.Journal(folder)
+    journal.write("process", pid=os.getpid(), name="MainProcess", rank=0, world=1)
+    if device == "npu":
+        journal.write("device", settings={**roundoff.settings(torch), "virtual": True})
+    wanted = Wanted(level)
+    made = part.OperatorsPart(
+        torch, ModeRecorder(torch, wanted, Sites()), wanted, folder, journal, lambda: 0, {}, lambda text: None
+    )
+    made.install()
+    try:
+        yield made
+    finally:
+        made.finish()
+        journal.close()
+
+
+def train(folder: Path, device: str, program: str, fault: Any) -> str:
+    """Three steps of a program, with a fault in the second; the operator that was changed."""
+    torch.manual_seed(0)
+    model = MODELS[program]().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    faulty = Faulty(fault) if fault is not None else None
+    # The recorder is entered later, so it is asked first: it sees what the fault gives.
+    with faulty or contextlib.nullcontext(), recorded(folder, device) as made:
+        for step in range(STEPS):
+            given, wanted = (one.to(device) for one in batch(program, step))
+            loss_of(model, given, wanted).backward()
+            made.stepping(optimizer, 0, step, False)
+            optimizer.step()
+            made.stepped(optimizer, 0, step)
+            made.step_done()
+            optimizer.zero_grad()
+            if faulty is not None:
+                faulty.next_step()
+    return faulty.hit if faulty is not None else ""
+
+
+def main() -> None:
+    root, device, *names = sys.argv[1:]
+    torch.set_num_threads(1)
+    if device == "npu":
+        import torch_npu  # noqa: F401 - the device
+    faults = {fault.name: fault for fault in INSIDE}
+    for name in names:
+        fault = faults.get(name)
+        hit = train(Path(root, name.replace(" ", "_")), device, fault.program if fault else name, fault)
+        print(json.dumps({"name": name, "operator": hit}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Recorded operators computed again: the one that is wrong is named, and nothing is where nothing is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchport.compare import precision, replay
+from torchport.errors import TorchportError
+from torchport.record.operators.reading import Operators
+
+RUN = Path(__file__).parents[1] / "accuracy" / "recording_run.py"
+# Of tests/accuracy/inside.py, which `make accuracy` tries all: name, operator, module, phase.
+FAULTS = {
+    "convolution of a shifted picture": ("aten::convolution", "conv1", "forward"),
+    "max pool gradient x 0.999": ("aten::max_pool2d_with_indices_backward", "pool", "backward"),
+    "update x 1.01": ("aten::addcdiv_", "", "optimizer"),
+}
+HEALTHY = "image"
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """A folder with a recording for each of FAULTS and for HEALTHY."""
+    folder = tmp_path_factory.mktemp("recordings")
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(RUN), str(folder), "cpu", HEALTHY, *FAULTS]
+    subprocess.run(command, check=True, env=environment, capture_output=True, timeout=110)
+    return folder
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_wrong_operator_is_the_only_one(recordings, name):
+    found = replay.replay(recordings / name.replace(" ", "_"), steps=[1])
+    operator, module, phase = FAULTS[name]
+    assert [(row.operator, row.phase, row.step) for row in found.wrong] == [(operator, phase, 1)]
+    assert found.first is not None
+    assert found.first.module == module
+    assert found.first.score > 1000
+    others = [row.score for row in found.rows if not row.wrong]
+    assert max(others) < 10
+
+
+def test_nothing_is_wrong_where_nothing_is(recordings):
+    found = replay.replay(recordings / HEALTHY)
+    assert found.wrong == []
+    assert found.steps == [0, 1, 2]
+    kinds = {row.kind for row in found.rows}
+    assert {"judged", "view", "memory"} <= kinds
+    assert found.share >= 0.95
+    assert found.unjudged == []
+
+
+def test_steps_that_are_not_there(recordings):
+    with pytest.raises(TorchportError, match="step 9 was not recorded"):
+        replay.replay(recordings / HEALTHY, steps=[9])
+    with pytest.raises(TorchportError, match="no operators of rank 7"):
+        replay.replay(recordings / HEALTHY, rank=7)
+
+
+def test_without_torch(recordings, monkeypatch):
+    monkeypatch.setattr(replay.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(TorchportError, match="needs torch") as raised:
+        replay.replay(recordings / HEALTHY)
+    assert raised.value.hint
+
+
+def test_a_child_that_dies_is_said(recordings, monkeypatch):
+    monkeypatch.setattr(replay.sys, "executable", "/bin/false")
+    with pytest.raises(TorchportError, match="ended with status 1"):
+        replay.replay(recordings / HEALTHY)
+
+
+def test_recordings_without_tensors(tmp_path, monkeypatch):
+    from test_operator_files import write
+
+    write(tmp_path)
+    assert replay.has_tensors(Operators.read(tmp_path))
+    monkeypatch.setattr(replay.layout, "TENSOR", "another")
+    assert not replay.has_tensors(Operators.read(tmp_path))
+    with pytest.raises(TorchportError, match="step 0 at level tensor, without the content") as raised:
+        replay.replay(tmp_path)
+    assert "--level tensor" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "device", "settings", "wanted"),
+    [
+        ("aten::mm", "float32", "cpu", {}, 2.0**-24),
+        ("aten::mm", "float32", "npu:0", {"matmul": "hf32", "virtual": True}, 2.0**-24),
+        ("aten::mm", "float32", "npu:0", {"matmul": "float32", "virtual": False}, 2.0**-13),
+        ("aten::addmm_", "float32", "npu:0", {"matmul": "hf32"}, 2.0**-11),
+        ("aten::convolution", "float32", "npu:0", {"convolution": "float16"}, 2.0**-10),
+        ("aten::add", "float32", "npu:0", {"matmul": "hf32"}, 2.0**-13),
+        ("aten::mm", "bfloat16", "npu:0", {"matmul": "hf32"}, 2.0**-7),
+        ("aten::mul", "complex64", "cpu", {}, 2.0**-24),
+    ],
+)
+def test_what_devices_declare(operator, dtype, device, settings, wanted):
+    assert precision.declared(operator, dtype, device, settings)[0] == wanted
