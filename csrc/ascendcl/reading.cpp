@@ -21,7 +21,7 @@ class Reading final : public Task {
     ~Reading() override {
         if (seen_ != nullptr) seen_(data_, nullptr);  // a stream that has failed drops its tasks
     }
-    std::string name() const override { return "Reading"; }
+    const char *label() const noexcept override { return "Reading"; }
 
     void run() override {
         std::vector<const void *> views;

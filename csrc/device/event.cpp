@@ -76,6 +76,19 @@ uint64_t Event::next_id() noexcept {
     return ++last;
 }
 
+// A stream's worker has come to a record.
+void Event::reached(State &state) {
+    const Stream &here = *current_worker();
+    state.marks.virtual_time.store(here.virtual_time());
+    const bool model = Machine::instance().settings().model_time;
+    state.marks.time.store(model ? std::chrono::duration_cast<Clock::duration>(
+                                       std::chrono::nanoseconds(std::max<int64_t>(here.virtual_time(), 1)))
+                                       .count()
+                                 : Clock::now().time_since_epoch().count());
+    const std::lock_guard lock(state.failure_mutex);
+    state.failure = here.failure();
+}
+
 void Event::record(Stream &stream) {
     if (state_->recorder != 0)
         fail(FaultKind::Unsupported,
@@ -85,7 +98,7 @@ void Event::record(Stream &stream) {
             "EventRecord",
             [state = state_] {
                 const uint64_t record = state->marks.requested.fetch_add(1) + 1;
-                state->marks.time.store(Clock::now().time_since_epoch().count());
+                reached(*state);
                 ahead().ran(&state->marks, record, state->marks.completed);
                 state->marks.bell.ring();
             },
@@ -98,22 +111,12 @@ void Event::record(Stream &stream) {
         ahead().ran(&state->marks, generation, state->marks.completed);
         state->marks.bell.ring();
     };
-    const auto reached = [state = state_, over] {
-        const Stream &here = *current_worker();
-        state->marks.virtual_time.store(here.virtual_time());
-        const bool model = Machine::instance().settings().model_time;
-        state->marks.time.store(model ? std::chrono::duration_cast<Clock::duration>(
-                                            std::chrono::nanoseconds(std::max<int64_t>(here.virtual_time(), 1)))
-                                            .count()
-                                      : Clock::now().time_since_epoch().count());
-        {
-            const std::lock_guard lock(state->failure_mutex);
-            state->failure = current_worker()->failure();
-        }
+    const auto record = [state = state_, over] {
+        reached(*state);
         over();
     };
     try {
-        stream.submit(make_task("EventRecord", reached, true), Stream::By::Either);
+        stream.submit(make_task("EventRecord", record, true), Stream::By::Either);
     } catch (const Fault &) {
         over();  // nobody must wait for a record that will never run; the caller has its failure, the event keeps its
                  // own
@@ -137,7 +140,10 @@ void Event::hold_until_set(Stream &stream, std::optional<std::chrono::millisecon
                 if (aborting(current_worker()->device())) fail_aborted(current_worker()->device());
                 const Clock::time_point look = Clock::now() + kLook;
                 late = deadline && *deadline <= look;
-                if (state->marks.bell.wait([&] { return set(state->marks); }, late ? *deadline : look)) return;
+                if (state->marks.bell.wait([&] { return set(state->marks); }, late ? *deadline : look)) {
+                    current_worker()->reach(state->marks.virtual_time.load());
+                    return;
+                }
             }
             fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
         },

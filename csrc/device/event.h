@@ -62,6 +62,7 @@ class Event {
     static bool runs(const State &state, uint64_t record, Clock::time_point until);
     static uint64_t next_id() noexcept;
     static bool set(const EventMarks &marks);
+    static void reached(State &state);
     void hold_until_set(Stream &stream, std::optional<std::chrono::milliseconds> limit) const;
     bool flag_ = false;
     std::shared_ptr<State> state_;
