@@ -73,7 +73,7 @@ def test_a_script_that_fits(tmp_path: Path) -> None:
     assert (read["path"], read["call"], read["count"]) == (str(tmp_path / "train.py"), "item", 2)
     assert TRAIN.splitlines()[read["line"] - 1].strip() == "print(loss.item())"
     page = (tmp_path / "report.html").read_text()
-    assert "<svg" in page and "aclnnMatmul" in page and not (tmp_path / "report.html.part").exists()
+    assert "<svg" in page and "aclnnAddmm" in page and not (tmp_path / "report.html.part").exists()
 
 
 def test_the_same_run_gives_the_same_prediction_and_a_larger_batch_another(tmp_path: Path) -> None:
