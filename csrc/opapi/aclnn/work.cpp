@@ -84,7 +84,9 @@ class Counted {
             (tensor.output ? out_ : in_)[tensor.output ? outs_ : ins_] = &tensor;
             size_t &count = tensor.output ? outs_ : ins_;
             count = std::min(count + 1, kMost - 1);
-            bytes_ += static_cast<double>(tensor.bytes);
+            // Images lie in blocks of 16 channels on chips that read nothing else.
+            const double blocks = !chip.nd_native && tensor.rank == 4 ? padding(size(tensor, 1)) : 1;
+            bytes_ += static_cast<double>(tensor.bytes) * blocks;
             if (tensor.view && !tensor.output) views_ += 2 * static_cast<double>(tensor.bytes);
         }
     }

@@ -105,7 +105,7 @@ def fit(
 
     best = [0.0] * len(names)
     least = loss(best)
-    width = 0.4
+    width = 0.8
     while width > 0.005:
         moved = False
         for i in range(len(names)):
