@@ -21,6 +21,8 @@ enum class Rule : uint8_t {
     ConvolutionGrad,
     Norm,
     NormGrad,
+    Rows,
+    RowsGrad,
     Pool,
     Move,
     Gather,
@@ -37,7 +39,8 @@ Rule rule_of(std::string_view name) {
     if (any_of(name, {"Addmm", "Addbmm", "Baddbmm", "Addmv"})) return Rule::Sum;
     if (any_of(name, {"Matmul", "MatMul", "aclnnMm", "aclnnMv", "aclnnDot", "FFN", "BMM"})) return Rule::Product;
     if (any_of(name, {"Pool"})) return Rule::Pool;
-    if (any_of(name, {"Norm", "Softmax", "BNTraining"}) && !any_of(name, {"Normal", "VectorNorm", "ForeachNorm"}))
+    if (any_of(name, {"Softmax", "LayerNorm", "RmsNorm"})) return backward ? Rule::RowsGrad : Rule::Rows;
+    if (any_of(name, {"Norm", "BNTraining"}) && !any_of(name, {"Normal", "VectorNorm", "ForeachNorm"}))
         return backward ? Rule::NormGrad : Rule::Norm;
     if (any_of(name, {"Index", "Gather", "Embedding", "Scatter", "Take", "Sort", "Topk", "TopK", "Unique", "Nonzero",
                       "NonZero"}))
@@ -87,11 +90,15 @@ class Counted {
             // Images lie in blocks of 16 channels on chips that read nothing else.
             const double blocks = !chip.nd_native && tensor.rank == 4 ? padding(size(tensor, 1)) : 1;
             bytes_ += static_cast<double>(tensor.bytes) * blocks;
+            plain_ += static_cast<double>(tensor.bytes);
             if (tensor.view && !tensor.output) views_ += 2 * static_cast<double>(tensor.bytes);
         }
     }
 
     Work all(Unit unit, double factor = 1) const { return {unit, 0, bytes_ * factor, views_}; }
+
+    // Over rows, which are no images.
+    Work rows(Unit unit, double factor) const { return {unit, 0, plain_ * factor, views_}; }
 
     Work product(size_t first) const {
         if (ins_ < first + 2) return all(Unit::Stream);
@@ -99,7 +106,7 @@ class Counted {
         const int64_t columns = b.rank < 2 ? 1 : size(b, -1);
         const double flops = 2. * static_cast<double>(elements(a)) * static_cast<double>(columns) *
                              padding(size(a, -1)) * padding(columns) * padding(a.rank < 2 ? 16 : size(a, -2));
-        return {Unit::Cube, flops * wider(a, 4), bytes_, chip_.nd_native ? 0 : 2 * bytes_};
+        return {Unit::Cube, flops * wider(a, 4), plain_, chip_.nd_native ? 0 : 2 * plain_};
     }
 
     // Of BNSD, BSND, BSH and SBH alike: query holds S x N x D elements, each of which meets the keys of its sequence.
@@ -116,7 +123,7 @@ class Counted {
                             static_cast<double>(std::max<int64_t>(elements(query), 1));
         // With fewer heads of keys than of queries the ratio of elements says too little.
         const double length_of_keys = keys < static_cast<double>(length) ? static_cast<double>(length) : keys;
-        return {Unit::Cube, products * 2 * static_cast<double>(elements(query)) * length_of_keys, bytes_, 0};
+        return {Unit::Cube, products * 2 * static_cast<double>(elements(query)) * length_of_keys, plain_, 0};
     }
 
     Work convolution() const {
@@ -183,7 +190,7 @@ class Counted {
     const Chip &chip_;
     std::array<const TensorLine *, kMost> in_{}, out_{};
     size_t ins_ = 0, outs_ = 0;
-    double bytes_ = 0, views_ = 0;
+    double bytes_ = 0, plain_ = 0, views_ = 0;
 };
 
 }  // namespace
@@ -248,6 +255,10 @@ Work work_of(const char *name, const Description &what) {
             return counted.all(Unit::Norm, 1.5);
         case Rule::NormGrad:
             return counted.all(Unit::Norm, 5. / 3);
+        case Rule::Rows:
+            return counted.rows(Unit::Norm, 1.5);
+        case Rule::RowsGrad:
+            return counted.rows(Unit::Norm, 5. / 3);
         case Rule::Pool:
             return counted.all(Unit::Pool);
         case Rule::Gather:
