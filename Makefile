@@ -105,7 +105,7 @@ mutation: setup ## faults put into the kernels, and how many the tests notice (3
 verdict: setup ## 20 scripts, and each with a dozen faults put into its port: does `port` tell them apart? (half an hour)
 	$(BIN)/python tests/verdict/run.py --jobs $(JOBS)
 
-accuracy: setup ## 23 faults inside of operators, on the CPU and the virtual NPU: is the operator named? (half an hour; SIDES="cpu isa npu")
+accuracy: setup ## 23 faults inside of operators and 11 around them, on the CPU and the virtual NPU: are they named? (half an hour; SIDES="cpu isa npu")
 	$(BIN)/python tests/accuracy/run.py $(SIDES)
 
 blind: setup ## 219 small cases of everyday code: what analyse and convert make of each line (CASES="amp devices" for some; RUNS=1 runs them)

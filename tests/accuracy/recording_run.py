@@ -1,6 +1,6 @@
 """Records trainings, one after the other in one process: `python recording_run.py FOLDER DEVICE NAME ...`.
 
-A name is that of a fault (`inside`), or of a program, which is recorded as it is. Each gets a folder of its name with
+A name is that of a fault (`inside`, `around`), or of a program, which is recorded as it is. Each gets a folder of its name with
 blanks as underscores. Prints a line of JSON for each: name, and the operator that was changed.
 """
 
@@ -10,13 +10,16 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from around import AROUND, Around
 from inside import INSIDE, Faulty
 from programs import MODELS, batch, loss_of
+from torch import distributed
 
 from torchport.findings import Result
 from torchport.record import recording, roundoff
@@ -51,16 +54,21 @@ def recorded(folder: Path, device: str, level: str = "tensor") -> Iterator[Any]:
 
 
 def train(folder: Path, device: str, program: str, fault: Any) -> str:
-    """Three steps of a program, with a fault in the second; the operator that was changed."""
+    """Three steps of a program, with a fault; the operator that was changed (in the second step)."""
+    around = fault if isinstance(fault, Around) else Around("", program, "")
+    faulty = Faulty(fault) if fault is not None and around is not fault else None
     torch.manual_seed(0)
-    model = MODELS[program]().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    faulty = Faulty(fault) if fault is not None else None
+    model = around.model(MODELS[program]().to(device))
+    trained = [one for one in model.parameters() if one.requires_grad]
+    optimizer = torch.optim.AdamW(trained, **{"lr": 1e-3, **around.options})
+    batches = [batch(program, step) for step in range(STEPS)]
+    batches = [(around.batch(given), wanted) for given, wanted in batches]
     # The recorder is entered later, so it is asked first: it sees what the fault gives.
     with faulty or contextlib.nullcontext(), recorded(folder, device) as made:
-        for step in range(STEPS):
-            given, wanted = (one.to(device) for one in batch(program, step))
-            loss_of(model, given, wanted).backward()
+        for step, (given, wanted) in enumerate(batches):
+            loss_of(model, given.to(device), wanted.to(device)).backward()
+            if around.reduce:
+                distributed.all_reduce(next(iter(trained)).grad)
             made.stepping(optimizer, 0, step, False)
             optimizer.step()
             made.stepped(optimizer, 0, step)
@@ -76,11 +84,17 @@ def main() -> None:
     torch.set_num_threads(1)
     if device == "npu":
         import torch_npu  # noqa: F401 - the device
-    faults = {fault.name: fault for fault in INSIDE}
-    for name in names:
-        fault = faults.get(name)
-        hit = train(Path(root, name.replace(" ", "_")), device, fault.program if fault else name, fault)
-        print(json.dumps({"name": name, "operator": hit}), flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        store = distributed.FileStore(f"{temporary}/store", 1)
+        distributed.init_process_group(
+            "hccl" if device == "npu" else "gloo", store=store, rank=0, world_size=1
+        )
+        faults = {fault.name: fault for fault in (*INSIDE, *AROUND)}
+        for name in names:
+            fault = faults.get(name)
+            hit = train(Path(root, name.replace(" ", "_")), device, fault.program if fault else name, fault)
+            print(json.dumps({"name": name, "operator": hit}), flush=True)
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Every fault of `inside`, and what is whole, on a device: does the replay name the operator that is wrong first?
+"""Every fault of `inside` and `around`, and what is whole: is the operator, or the class, named?
 
 `python tests/accuracy/run.py [cpu] [isa] [npu]`: on the CPU, on it with another set of instructions, on the virtual NPU.
-Writes tests/accuracy/status.json: for each side and fault the operator that was changed, the one that was named, its score
-and that of the next. Exit status 1 where one is missed, or something whole is called wrong.
+Writes tests/accuracy/status.json: for each side and fault inside of operators the one that was changed, the one that was
+named, its score and that of the next; for each around them the class. The second recording is that of the side, the first
+of `cpu`. Exit status 1 where one is missed, or something whole is called wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from torchport.compare.classes import causes
 from torchport.compare.replay import replay
+from torchport.record.operators.reading import Operators
 
 HERE = Path(__file__).parent
 STATUS = HERE / "status.json"
@@ -36,6 +39,29 @@ def names() -> list[str]:
     )
     found: list[str] = json.loads(run.stdout)
     return found
+
+
+def around() -> dict[str, tuple[str, str]]:
+    """By name of a fault around operators, its program and class."""
+    code = "import json; from around import AROUND; print(json.dumps({a.name: (a.program, a.kind) for a in AROUND}))"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=HERE,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=_environment("cpu"),
+    )
+    return {name: (program, kind) for name, (program, kind) in json.loads(run.stdout).items()}
+
+
+def classed(reference: Path, folder: Path, name: str, program: str, wanted: str) -> dict[str, Any]:
+    """The class that a comparison names; "" for none."""
+    pair = (
+        Operators.read(path / one.replace(" ", "_")) for path, one in ((reference, program), (folder, name))
+    )
+    found = causes(*pair)
+    return {"class": wanted, "named": found[0].kind if found else "", "text": found[0].text if found else ""}
 
 
 def _environment(side: str) -> dict[str, str]:
@@ -86,19 +112,29 @@ def main() -> int:
     """Try the sides that are named, or all."""
     status = json.loads(STATUS.read_text()) if STATUS.exists() else {}
     missed = 0
-    faults = names()
-    for side in sys.argv[1:] or SIDES:
-        with tempfile.TemporaryDirectory() as temporary:
-            changed = record(side, Path(temporary), [*PROGRAMS, *faults])
-            rows = {name: judge(Path(temporary), name, operator) for name, operator in changed.items()}
-        for name, row in rows.items():
-            good = row["named"] == row["changed"] and (name in PROGRAMS or row["changed"])
-            missed += not good
-            print(
-                f"{'' if good else 'MISSED '}{side} {name}: {row['named'] or 'nothing'} {row['score']}, next {row['next']}"
-            )
-        status[side] = rows
-        STATUS.write_text(json.dumps(status, indent=1) + "\n")
+    faults, others = names(), around()
+    with tempfile.TemporaryDirectory() as temporary:
+        reference = Path(temporary, "reference")
+        record("cpu", reference, list(PROGRAMS))
+        for side in sys.argv[1:] or SIDES:
+            folder = Path(temporary, side)
+            changed = record(side, folder, [*PROGRAMS, *faults, *others])
+            rows = {name: judge(folder, name, changed[name]) for name in (*PROGRAMS, *faults)}
+            kinds = {name: (name, "") for name in PROGRAMS} | others
+            classes = {name: classed(reference, folder, name, *kinds[name]) for name in kinds}
+            for name, row in rows.items():
+                good = row["named"] == row["changed"] and (name in PROGRAMS or bool(row["changed"]))
+                missed += not good
+                print(
+                    f"{'' if good else 'MISSED '}{side} {name}: {row['named']} {row['score']}, next {row['next']}"
+                )
+            for name, row in classes.items():
+                missed += row["named"] != row["class"]
+                print(
+                    f"{'' if row['named'] == row['class'] else 'MISSED '}{side} {name}: {row['named']} ({row['text']})"
+                )
+            status[side] = {"inside": rows, "around": classes}
+            STATUS.write_text(json.dumps(status, indent=1) + "\n")
     return min(missed, 1)
 
 

@@ -4,26 +4,38 @@ examples:
   torchport compare torchport-out/train/reference torchport-out/train/npu --control torchport-out/train/control
   torchport compare A B --json > comparison.json
   torchport compare A B --tolerance 1e-3
+  torchport compare base/ npu/ -o report.html --csv operators.csv     both recorded with --level tensor
 
 Answers in the words of `torchport port`, which leaves such recordings, as `torchport run --record` does. Losses,
 gradients, updates and data are compared step by step. How far they may differ, the control run says: the original once
 more with rounding noise. Without one, losses in fp32 are held to 1e-4 relative for 50 steps and to 1e-2 after them,
-and it is not known which faults would be noticed. Needs no torch. Exit code 0: holds. 1: does not hold. 4: undecided,
-with what would decide it.
+and it is not known which faults would be noticed.
+
+Where both have operators (`torchport run --record DIR --level tensor`), the operator that is wrong first is named: each
+of B's is computed again in float64 from its own inputs, which needs torch; all else needs none.
+
+Exit code 0: holds. 1: does not hold. 4: undecided, with what would decide it.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchport.cli import UNDECIDED
 from torchport.compare import compare
+from torchport.errors import TorchportError
 from torchport.findings import write_atomically
 from torchport.record.recording import Recording
 from torchport.report import render_compare
 from torchport.report.html import page
+from torchport.report.sarif import sarif
 
+if TYPE_CHECKING:
+    from torchport.compare.culprit import Culprit
+
+FOLDER = "operators"  # of a recording that has some
 EXIT = {"holds": 0, "does not hold": 1}
 TOLERANCE = (
     "relative difference allowed to every quantity, in place of what the original's own rounding allows"
@@ -40,13 +52,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="recording of the original with noise: what rounding does to it",
     )
     parser.add_argument("--tolerance", type=relative, metavar="X", help=TOLERANCE)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
+    parser.add_argument(
+        "-o", "--html", type=Path, metavar="FILE", help="store a report as one HTML file here"
+    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="store the operators that were judged here")
+    parser.add_argument("--sarif", type=Path, metavar="FILE", help="store the findings as SARIF 2.1.0 here")
 
 
 def run(arguments: argparse.Namespace) -> int:
     reference, port = Recording.read(arguments.reference), Recording.read(arguments.port)
     control = Recording.read(arguments.control) if arguments.control else None
-    result = compare(reference, port, control=control, given=arguments.tolerance)
+    judged = _judged(arguments.reference, arguments.port)
+    result = compare(reference, port, control=control, given=arguments.tolerance, operators=judged)
+    if arguments.csv:
+        if judged is None or judged.replay is None:
+            raise TorchportError(
+                f"--csv has nothing to store: {arguments.port} has no tensors of operators",
+                hint="Record them: torchport run --record DIR --level tensor SCRIPT",
+            )
+        write_atomically(arguments.csv, judged.replay.csv().encode())
+    if arguments.sarif:
+        write_atomically(arguments.sarif, sarif(result.findings).encode())
     if arguments.html:
         write_atomically(arguments.html, page(result).encode("utf-8", "backslashreplace"))
     if arguments.json:
@@ -54,6 +80,14 @@ def run(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         print(render_compare(result), end="")
     return EXIT.get(result.data["verdict"], UNDECIDED)
+
+
+def _judged(reference: Path, port: Path) -> Culprit | None:
+    if not any((path / FOLDER).is_dir() for path in (reference, port)):
+        return None
+    from torchport.compare.culprit import culprit  # needs numpy and h5py
+
+    return culprit(reference, port)
 
 
 def relative(text: str) -> float:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchport.compare import conditions, controls, drawn, quantities, settings
 from torchport.compare.conditions import error
@@ -20,6 +20,9 @@ from torchport.compare.verdict import Verdict
 from torchport.findings import Finding, Result, Safety, Severity
 from torchport.record import roundoff
 from torchport.record.recording import CALL, OPTIMIZER, Process, Recording
+
+if TYPE_CHECKING:
+    from torchport.compare.culprit import Culprit  # which needs numpy
 
 # The loosest precision that the reference used decides; float32 where none is recorded.
 LOOSEST = ("bfloat16", "float16", "float32")
@@ -48,12 +51,15 @@ def compare(
     longer: Recording | None = None,
     forced: Forced | None = None,
     given: float | None = None,
+    operators: Culprit | None = None,
 ) -> Result:
     """Judge `port` against `reference`; with `on_npu` the second has to have run on an NPU.
 
     `control` is the control run: the original with rounding noise and faults, the yardstick (without it, the bounds of
     `tolerance`). `longer` is one of more steps without faults, which a finding TP349 asks for. `forced` is compared
     where the training is chaotic (`data["yardstick"]["chaotic"]`). `given` is a relative tolerance for all quantities.
+    `operators` is what was found of the operators of both, where they were recorded: it comes first, in
+    `data["culprit"]`.
 
     `data["verdict"]`, `data["reason"]` and `data["decide"]` are the verdict (`verdict.Verdict`). What it rests on:
     `data["curves"]`, a list with the losses of both sides, their errors and windows for each call site and rank;
@@ -79,6 +85,7 @@ def compare(
     ended_well = not conditions.failed(port) and not port.stopped
     table = _controls(judged, chance)
     findings = [
+        *(operators.findings if operators else ()),
         *conditions.reference_conditions(reference),
         *conditions.step_conditions(reference, port),
         *conditions.port_conditions(reference, port),
@@ -115,6 +122,7 @@ def compare(
         "curves": [curve.to_json() for curve in pairs],
         "errors": _by_step(pairs),
         "quantities": [] if chance else list(quantities.rows(judged)),
+        "culprit": operators.to_json() if operators else None,
         "first": [] if chance else quantities.first([*both, *apart]),
         "controls": table,
         "yardstick": _yardstick(judged, control, longer, chaotic),

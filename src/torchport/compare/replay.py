@@ -7,8 +7,10 @@ is in both. So one recording is enough, and nothing has to be aligned. The work 
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -86,6 +88,18 @@ class Replay:
         judged = sum(row.bytes - row.unseen for row in self.rows if row.kind == JUDGED)
         all_ = sum(row.bytes for row in self.rows if row.kind in (JUDGED, UNKNOWN))
         return judged / all_ if all_ else 1.0
+
+    def csv(self) -> str:
+        """A line for each call."""
+        text = io.StringIO()
+        names = [field.name for field in dataclasses.fields(Row)]
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(
+            [" ".join(row.names) if name == "names" else getattr(row, name) for name in names]
+            for row in self.rows
+        )
+        return text.getvalue()
 
     @property
     def unjudged(self) -> list[tuple[str, str, int]]:

@@ -16,6 +16,7 @@ from torchport import __version__
 from torchport.findings import Result
 from torchport.report.html.changes import changes
 from torchport.report.html.comparison import comparison
+from torchport.report.html.culprit import culprit
 from torchport.report.html.diagnosis import diagnosis
 from torchport.report.html.evidence import differences, power, quantities
 from torchport.report.html.findings import findings
@@ -28,7 +29,7 @@ from torchport.report.wording import count
 
 # Each gives a section, or nothing where the result does not have what it shows.
 _SECTIONS: tuple[Callable[[Result], str], ...] = (
-    verdict, diagnosis, numbers, next_steps, differences, comparison, quantities, power,
+    verdict, culprit, diagnosis, numbers, next_steps, differences, comparison, quantities, power,
     runs, modules, files, findings, operators, residue, changes,
 )  # fmt: skip
 

@@ -1,0 +1,57 @@
+"""Which call of one recording is which of another.
+
+Two devices call different operators for one line of a model: attention is fused or written out, a product is taken
+apart or not, an optimizer calls one operator for all parameters or one for each. So forward calls are aligned by the
+module that ran and the operator, without what only moves numbers (views, copies, memory). Between a CPU and an NPU only
+operators that both call alike count as missing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+
+from torchport.record.operators.reading import Call
+
+# What moves numbers or makes none.
+MOVES = frozenset({
+    "view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "select", "slice", "unsqueeze",
+    "squeeze", "detach", "alias", "as_strided", "clone", "_to_copy", "copy_", "contiguous", "empty", "empty_like",
+    "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full",
+    "full_like", "fill_", "zero_", "lift_fresh", "_local_scalar_dense", "resize_", "set_", "arange",
+    "scalar_tensor", "new_zeros", "new_ones", "new_full", "split", "split_with_sizes", "unbind", "chunk", "narrow",
+    "stack", "cat", "item", "is_pinned", "_pin_memory", "_reshape_alias", "expand_as", "slice_backward",
+    "select_backward", "npu_format_cast", "npu_dtype_cast", "_npu_dtype_cast", "diagonal", "unfold", "movedim",
+})  # fmt: skip
+# Operators that the CPU and an NPU call alike, so that one which has no partner is missing.
+ALIKE = frozenset({
+    "relu", "relu_", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "hardswish", "hardtanh", "softplus",
+    "mish", "native_layer_norm", "native_batch_norm", "native_group_norm", "convolution", "embedding",
+    "max_pool2d_with_indices", "avg_pool2d", "_log_softmax", "nll_loss_forward", "mse_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "masked_fill", "cumsum", "topk", "sort",
+})  # fmt: skip
+
+
+def short(call: Call) -> str:
+    """The operator's name without its namespace."""
+    return call.name.partition("::")[2]
+
+
+def significant(calls: Sequence[Call], *, alike: bool) -> list[Call]:
+    """The forward calls that compute something; with `alike` only those that all devices call alike."""
+    return [
+        call for call in calls
+        if call.phase == "forward" and short(call) not in MOVES and not call.name.startswith(("module::", "c10d::"))
+        and (not alike or short(call) in ALIKE)
+    ]  # fmt: skip
+
+
+def matched(one: Sequence[Call], other: Sequence[Call]) -> Iterator[tuple[Call | None, Call | None]]:
+    """Pairs in order; None beside a call that the other recording does not have."""
+    first, second = ([f"{call.module} {call.name}" for call in calls] for calls in (one, other))
+    for tag, i, j, m, n in difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield from zip(one[i:j], other[m:n], strict=True)
+        else:
+            yield from ((call, None) for call in one[i:j])
+            yield from ((None, call) for call in other[m:n])

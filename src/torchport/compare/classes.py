@@ -1,0 +1,251 @@
+"""What differs between two recordings that no operator is to blame for: weights, data, hyper-parameters, random
+streams, operators and collectives that only one has. Needs no torch.
+
+They are looked for in the first steps that both have, in the order in which they come about; the first that is found is
+the cause of what follows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torchport.compare.align import matched, short, significant
+from torchport.compare.tensors import ROUNDING, distance
+from torchport.record.operators.reading import Call, Operators, Step, Tensor
+from torchport.record.recording import Recording
+
+WEIGHT, DATA, HYPER_PARAMETER, RANDOM = "weight", "data", "hyper-parameter", "random stream"
+OPERATOR, COLLECTIVE = "missing operator", "missing collective"
+DRAWS = ("bernoulli", "dropout", "rand", "normal_", "uniform_", "multinomial")
+NAMED = 4  # tensors are named in a sentence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """One difference: its class, a sentence, and where it was seen."""
+
+    kind: str
+    text: str
+    step: int
+    module: str = ""
+    source: str = ""
+    by: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Side:
+    """One step of one recording."""
+
+    calls: Sequence[Call]
+    device: str
+
+    @classmethod
+    def of(cls, step: Step) -> Side:
+        """All of its calls; the device is that of most results."""
+        calls = list(step.calls())
+        devices = Counter(
+            one.device.partition(":")[0] for call in calls for one in call.outputs if one is not None
+        )
+        return cls(calls, devices.most_common(1)[0][0] if devices else "")
+
+
+def causes(reference: Operators, port: Operators, rank: int = 0) -> list[Cause]:
+    """What differs in the first step of both, in the order in which it comes about."""
+    one, other = reference.rank(rank), port.rank(rank)
+    steps = [number for number in one.steps if number in other.files]
+    if not steps:
+        return []
+    found: list[Cause] = []
+    for number in steps[:2]:
+        with one.step(number) as first, other.step(number) as second:
+            sides = Side.of(first), Side.of(second)
+            looks: tuple[Callable[[int, Side, Side], Iterator[Cause]], ...] = (
+                _data, _arguments, _operators, _draws, _collectives, _updates,
+            )  # fmt: skip
+            if (
+                number == steps[0]
+            ):  # later ones are what training made of them, with the rounding of each machine
+                found += _weights(number, *sides)
+            for look in looks:
+                found += look(number, *sides)
+            if number == steps[0]:
+                found += _settings(reference.recording, port.recording)
+        if found:
+            break
+    return found
+
+
+def _inputs(side: Side) -> Iterator[tuple[Call, Tensor]]:
+    """The tensors that no call of the step has made, as they are first read, in order."""
+    made: set[int] = set()
+    seen: set[int] = set()
+    for call in side.calls:
+        for one in call.inputs:
+            if one is not None and one.storage not in made and one.storage not in seen:
+                seen.add(one.storage)
+                yield call, one
+        made.update(one.storage for one in call.outputs if one is not None)
+
+
+def _weights(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    sides = [{tensor.name: tensor for _, tensor in _inputs(side) if tensor.name} for side in (one, other)]
+    apart = {
+        name: by for name, tensor in sides[0].items()
+        if name in sides[1] and (by := distance(tensor, sides[1][name])) > ROUNDING
+    }  # fmt: skip
+    if apart:
+        names = sorted(apart, key=lambda name: -apart[name])
+        yield Cause(
+            WEIGHT, f"{_list(names)}: not the same numbers before step {number}, {max(apart.values()):.2g} relative",
+            number, names[0].rpartition(".")[0], by=max(apart.values()),
+        )  # fmt: skip
+
+
+def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    given = [
+        [(call, tensor) for call, tensor in _external(side) if tensor.elements > 1] for side in (one, other)
+    ]
+    for (_, first), (call, second) in zip(*given, strict=False):
+        if (first.shape, first.dtype) == (second.shape, second.dtype) and (
+            by := distance(first, second)
+        ) > ROUNDING:
+            yield Cause(
+                DATA, f"the model is given other data in step {number}: {second.dtype} {list(second.shape)}",
+                number, call.module, call.source, by,
+            )  # fmt: skip
+            return
+
+
+def _external(side: Side) -> Iterator[tuple[Call, Tensor]]:
+    """What comes from the host or out of a draw beside the model, in the order of its use."""
+    for call, tensor in _inputs(side):
+        if call.phase == "forward" and not tensor.name:
+            yield call, tensor
+    for call in side.calls:
+        if _draws_numbers(call) and not call.module:
+            yield from ((call, tensor) for tensor in call.outputs if tensor is not None)
+
+
+def _draws_numbers(call: Call) -> bool:
+    return any(word in short(call) for word in DRAWS) and "backward" not in call.name
+
+
+def _arguments(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    forward = [significant(side.calls, alike=False) for side in (one, other)]
+    updates = [[call for call in side.calls if call.phase == "optimizer"] for side in (one, other)]
+    for first, second in (*matched(*forward), *matched(*updates)):
+        if first is None or second is None or first.overload != second.overload:
+            continue
+        shapes = [[t.shape for t in call.inputs if t is not None] for call in (first, second)]
+        if shapes[0] != shapes[1]:
+            continue
+        for place, (a, b) in enumerate(zip(first.arguments, second.arguments, strict=False)):
+            if _plain(a) and _plain(b) and not _equal(a, b):
+                yield Cause(
+                    HYPER_PARAMETER,
+                    f"{second.name} in {second.module or f'the {second.phase} pass'} is given {_word(b)} as its "
+                    f"argument {place}, {_word(a)} in the reference",
+                    number, second.module, second.source,
+                )  # fmt: skip
+                return
+
+
+def _plain(value: Any) -> bool:
+    """What says how to compute: a number, a truth value, a word, or a list of them."""
+    return value is None or isinstance(value, (bool, int, float, str)) or (
+        isinstance(value, list) and all(map(_plain, value))
+    )  # fmt: skip
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-9)
+    return bool(one == other)
+
+
+def _word(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
+
+
+def _operators(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    alike = one.device != other.device
+    calls = [significant(side.calls, alike=alike) for side in (one, other)]
+    for first, second in matched(*calls):
+        call = first or second
+        if call is not None and (first is None or second is None) and not _draws_numbers(call):
+            where = "only the reference calls" if second is None else "the reference does not call"
+            yield Cause(
+                OPERATOR, f"{where} {call.name} in {call.module or 'no module'} ({call.source or 'no source'})",
+                number, call.module, call.source,
+            )  # fmt: skip
+            return
+
+
+def _draws(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    drawn = [[call for call in side.calls if call.module and _draws_numbers(call)] for side in (one, other)]
+    if [short(call) for call in drawn[0]] != [short(call) for call in drawn[1]]:
+        return
+    for first, second in zip(*drawn, strict=True):
+        masks = [call.outputs[-1] if call.outputs else None for call in (first, second)]
+        if masks[0] is not None and masks[1] is not None and distance(masks[0], masks[1]) > ROUNDING:
+            yield Cause(
+                RANDOM, f"{second.name} in {second.module} draws other numbers in step {number}",
+                number, second.module, second.source,
+            )  # fmt: skip
+            return
+
+
+def _collectives(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    counts = [
+        Counter(call.name for call in side.calls if call.name.startswith("c10d::")) for side in (one, other)
+    ]
+    for name in sorted(counts[0].keys() | counts[1].keys()):
+        if counts[0][name] != counts[1][name]:
+            yield Cause(
+                COLLECTIVE, f"{name} is called {counts[1][name]} times in step {number}, {counts[0][name]} times in "
+                "the reference", number,
+            )  # fmt: skip
+
+
+def _updates(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    """Parameters that only the reference's optimizer writes."""
+    sets = [
+        {tensor.name for call in side.calls if call.phase == "optimizer" for tensor in call.inputs
+         if tensor is not None and tensor.name}
+        for side in (one, other)
+    ]  # fmt: skip
+    missing = sorted(sets[0] - sets[1])
+    if missing and sets[1]:
+        yield Cause(
+            OPERATOR, f"{_list(missing)}: not updated in step {number}, where the reference's optimizer does",
+            number, missing[0].rpartition(".")[0],
+        )  # fmt: skip
+
+
+def _settings(reference: Recording, port: Recording) -> Iterator[Cause]:
+    """Hyper-parameters that the optimizers were seen with."""
+    both = [
+        {(event["optimizer"], event["step"]): event["groups"] for event in recording.of_kind("settings")}
+        for recording in (reference, port)
+    ]
+    for key in sorted(both[0].keys() & both[1].keys()):
+        for place, (a, b) in enumerate(zip(both[0][key], both[1][key], strict=False)):
+            apart = [name for name in a if name in b and not _equal(a[name], b[name])]
+            if apart:
+                name = apart[0]
+                yield Cause(
+                    HYPER_PARAMETER,
+                    f"optimizer {key[0]} has {name} {_word(b[name])} in its group {place}, {_word(a[name])} in "
+                    "the reference",
+                    key[1],
+                )  # fmt: skip
+                return
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
