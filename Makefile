@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded exits libraries conformance upstream mutation verdict accuracy blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded exits libraries conformance upstream mutation verdict accuracy predictions blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -64,6 +64,11 @@ MORE_PORTS := tests/vnpu/port $(addprefix tests/vnpu/test_,$(addsuffix .py,examp
 
 ports: setup ## more ports, of scripts and of what was broken on purpose, more examples and ways to start them (30 minutes)
 	$(BIN)/python -m pytest $(WORKERS) $(MORE_PORTS) -m slow
+
+predictions: setup ## memory that is out and what is tried, and how far predicted steps are off models held out (3 minutes)
+	$(BIN)/python -m pytest tests/vnpu/predict -m slow -o faulthandler_timeout=0
+	$(BIN)/python tools/calibrate_time.py --check
+	$(BIN)/python tests/prediction/evaluate.py
 
 exports: setup ## whole models to ONNX in opset 11 and the newest, from checkpoints of the CPU and the NPU (8 minutes)
 	$(BIN)/python -m pytest tests/vnpu/export -m slow -o faulthandler_timeout=0
