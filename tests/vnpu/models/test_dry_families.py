@@ -10,6 +10,8 @@ from ascendcl import python
 from models import FAMILIES
 from torchport.predict.timeline import read
 
+# Losses with boolean indices: in a dry run their results are as large as they can be.
+DEPENDENT = ("ssd",)
 QUICK = ("resnet18",)  # in `make test`; the others are of `make models`
 STEPS = """
 import sys
@@ -52,6 +54,10 @@ def test_dry_run_is_the_exact_one_without_kernels(name: str, tmp_path: Path) -> 
     peak, operators = ran(tmp_path, name, "exact")
     assert len(operators) > 20
     dry_peak, dry_operators = ran(tmp_path, name, "dry")
+    if name in DEPENDENT:
+        assert dry_operators != operators
+        assert int(dry_peak.split()[1]) >= int(peak.split()[1])
+        return
     assert dry_operators == operators
     assert dry_peak == peak
 
