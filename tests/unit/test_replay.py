@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from torchport.compare import precision, replay
+from torchport.compare.culprit import kind
 from torchport.errors import TorchportError
 from torchport.record.operators.reading import Operators
 
@@ -41,8 +43,17 @@ def test_the_wrong_operator_is_the_only_one(recordings, name):
     assert found.first is not None
     assert found.first.module == module
     assert found.first.score > 1000
+    assert kind(found.first) == "wrong result"
     others = [row.score for row in found.rows if not row.wrong]
     assert max(others) < 10
+
+
+def test_classes_of_what_is_wrong():
+    row = replay.Row(0, 0, "judged", "aten::mm", wrong=True)
+    assert kind(row) == "wrong result"
+    assert kind(dataclasses.replace(row, lost="bfloat16")) == "lost precision"
+    assert kind(dataclasses.replace(row, spoilt="3 elements are NaN")) == "overflow or saturation"
+    assert kind(dataclasses.replace(row, spoilt="its shape is (1,), (2,) is right")) == "wrong result"
 
 
 def test_nothing_is_wrong_where_nothing_is(recordings):

@@ -27,7 +27,7 @@ JUDGED, VIEW, RANDOM, MEMORY, UNKNOWN = "judged", "view", "random", "memory", "n
 NO_RESULT = frozenset(
     f"aten::{name}"
     for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_",
-                 "_local_scalar_dense", "is_pinned", "record_stream")
+                 "_local_scalar_dense", "promote_types", "is_pinned", "record_stream")
 )  # fmt: skip
 RANDOM_WORDS = ("rand", "normal_", "uniform_", "bernoulli", "multinomial", "exponential_", "cauchy_", "geometric_",
                 "log_normal_", "poisson", "dropout_gen_mask", "_fused_dropout")  # fmt: skip
@@ -120,6 +120,7 @@ class Replayer:
             return {"kind": UNKNOWN, "why": why, "bytes": size or _bytes(_written(self.torch, call))}
         cpu = self._computed(call, recorded, reference, wide=False)
         found: list[Score] = []
+        lost = ""
         missing = 0
         wide: list[Any] | None = None
         noisy: list[Any] | None = None
@@ -144,9 +145,10 @@ class Replayer:
                     noisy = self._computed(call, recorded, reference, wide=True, noise=2.0**-24)
                 score = self._conditioned(score, wide[place], noisy[place], one.dtype)
             found.append(score)
-        return self._row(call, found, size, missing, _is_view(call, recorded))
+            lost = lost or (scores.lost(self.torch, got) if score.wrong else "")
+        return {**self._row(found, size, missing, _is_view(call, recorded)), "lost": lost}
 
-    def _row(self, call: Call, found: Sequence[Score], size: int, missing: int, view: bool) -> dict[str, Any]:
+    def _row(self, found: Sequence[Score], size: int, missing: int, view: bool) -> dict[str, Any]:
         if not found:
             return {"kind": UNKNOWN, "why": "its results have a layout of the device's own", "bytes": size}
         place, worst = max(enumerate(found), key=lambda one: (one[1].wrong, one[1].score))

@@ -12,6 +12,7 @@ FLOOR = 0.1  # of a unit in the last place: nothing is more exact than that
 MULTIPLE = 10.0
 # Of one element among many: the largest error is held against so many times the bound of the mean.
 OF_ONE = 10.0
+FEW = 8  # numbers say nothing of a dtype
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -77,6 +78,21 @@ def score(torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float) -> Sc
         math.inf if spoilt else error / at_least, error / scale, at_least / scale, declared,
         float(off.abs().amax()) / allowed, spoilt,
     )  # fmt: skip
+
+
+def lost(torch: Any, recorded: Any) -> str:
+    """The narrower dtype that all numbers of a result fit in; "" where they have its own precision."""
+    if recorded.dtype not in (torch.float32, torch.float64) or recorded.numel() < FEW:
+        return ""
+    for dtype in (torch.bfloat16, torch.float16):
+        # Whole numbers, zeros and ones fit in anything.
+        if bool((recorded.to(dtype).to(recorded.dtype) == recorded).all()) and not _plain(torch, recorded):
+            return str(dtype).removeprefix("torch.")
+    return ""
+
+
+def _plain(torch: Any, recorded: Any) -> bool:
+    return bool((recorded == recorded.round()).all()) or recorded.unique().numel() < FEW
 
 
 def _misshapen(recorded: Any, right: Any, declared: float) -> Score:

@@ -1,0 +1,31 @@
+"""What `make accuracy` stored last: every fault named, nothing that is whole called wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+STATUS = json.loads((Path(__file__).parents[1] / "accuracy" / "status.json").read_text())
+PROGRAMS = ("text", "image")
+
+
+@pytest.mark.parametrize("side", STATUS)
+def test_every_fault_inside_of_operators_is_named_first(side):
+    rows = STATUS[side].get("inside", {})
+    faults = {name: row for name, row in rows.items() if name not in PROGRAMS}
+    assert not rows or len(faults) >= 20
+    for name, row in faults.items():
+        assert row["changed"] == row["named"] != "", name
+        assert row["rank"] == 1 and row["next"] < 10, name
+    for name in PROGRAMS if rows else ():
+        assert rows[name]["wrong"] == 0 and rows[name]["share"] >= 0.95
+
+
+@pytest.mark.parametrize("side", STATUS)
+def test_faults_around_operators_have_their_class(side):
+    rows = STATUS[side].get("around", {})
+    assert all(row["named"] == row["class"] for row in rows.values())
+
+
+def test_there_are_sides():
+    assert {"cpu", "isa"} <= STATUS.keys()
