@@ -25,6 +25,7 @@ FILES = {
     "pooling": ("aten::max_pool2d_with_indices", "aten::max_pool2d_with_indices_backward"),
     "dropout": ("aten::native_dropout", "aten::native_dropout_backward", "npu::_npu_dropout",
                 "npu::npu_dropout_backward"),
+    "packing": ("aten::_pack_padded_sequence",),
     "gelu": ("aten::gelu", "aten::gelu_", "aten::gelu_backward"),
     "casting": ("npu::npu_dtype_cast", "npu::_npu_dtype_cast", "npu::npu_dtype_cast_backward",
                 "npu::_npu_dtype_cast_backward", "npu::npu_format_cast"),
