@@ -49,9 +49,13 @@ def fake_torch_npu(tmp_path: Path) -> Path:
 
 
 # What a program imports in place of apex and its like defines torch modules and optimizers; the process that exports
-# a model has nothing else to do.
+# a model has nothing else to do, and what computes recorded tensors again is imported for them.
 ON_TORCH = (
     "torchport.amp",
+    *(
+        f"torchport.compare.{name}"
+        for name in ("aftermath", "align", "classes", "culprit", "oracles.", "rebuilt", "replay", "tensors")
+    ),
     *(f"torchport.export.{name}" for name in ("checking", "exporting", "loading", "npu_", "older_opsets")),
     "torchport.legacy.",
     "torchport.record.operators.",

@@ -25,7 +25,7 @@ EDITS = {
         "        if (task != nullptr) return;\n",
     ),
     "csrc/opapi/legacy/legacy.cpp": (
-        "    call.stream.submit(make_task(\n",
+        "    call.stream.submit(std::make_unique<LegacyTask>(found->first.data(), found->second, std::move(arguments),\n",
         "    if (found != kernels().end()) return true;\n",
     ),
 }
