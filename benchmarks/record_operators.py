@@ -291,11 +291,16 @@ def kernel(rounds: int) -> dict[str, Any]:
         return (time.perf_counter() - start) / 50 * 1e6
 
     pairs = [(microseconds(copied), microseconds(measure)) for _ in range(rounds)]
-    start = time.perf_counter()
-    copy(
-        ctypes.c_void_p(other.ctypes.data), ctypes.c_void_p(large.ctypes.data), ctypes.c_size_t(large.nbytes)
-    )
-    rate = large.nbytes / (time.perf_counter() - start) / 1e9
+    took = []
+    for _ in range(5):  # the first brings the pages
+        start = time.perf_counter()
+        copy(
+            ctypes.c_void_p(other.ctypes.data),
+            ctypes.c_void_p(large.ctypes.data),
+            ctypes.c_size_t(large.nbytes),
+        )
+        took.append(time.perf_counter() - start)
+    rate = large.nbytes / min(took) / 1e9
     ratios = [ours / theirs for theirs, ours in pairs]
     low, high = interval(ratios)
     return {

@@ -35,8 +35,8 @@ void Recorder::end_step(std::string name, bool keep) {
         known_.forget();
         forwards_.clear();
     }
-    ended->name = std::move(name);
-    ended->keep = keep;
+    // Its blocks may be with the writer already, who throws them away for a step without a name.
+    ended->name = keep ? std::move(name) : "";
     ended->lost = lost_.exchange(0);
     {
         const std::lock_guard lock(queue_mutex_);
@@ -57,16 +57,9 @@ Item Recorder::take() {
     while (true) {
         const std::shared_ptr<Step> first = queue_.front();
         const bool ended = first->pending.load() <= 0;
-        if (first->keep)
-            if (std::unique_ptr<Block> block = first->take_full()) return {Item::kBlock, block.release(), nullptr};
+        if (std::unique_ptr<Block> block = first->take_full()) return {Item::kBlock, block.release(), nullptr};
         if (ended) {
             queue_.pop_front();
-            if (!first->keep) {
-                while (const std::unique_ptr<Block> block = first->take_full())
-                    waiting_bytes_ -= static_cast<int64_t>(block->size);
-                queue_changed_.notify_all();
-                continue;
-            }
             taken_ = first;
             return {Item::kStep, nullptr, first.get()};
         }

@@ -7,6 +7,34 @@
 
 namespace torchport::record {
 
+namespace {
+
+constexpr size_t kMostSpare = 8;
+std::mutex spare_mutex;
+std::vector<std::unique_ptr<std::byte[]>> &spare() {
+    static auto *all = new std::vector<std::unique_ptr<std::byte[]>>;  // never destroyed: threads use it to the end
+    return *all;
+}
+
+}  // namespace
+
+Block::Block(size_t size) : capacity(size) {
+    if (capacity == Step::kBlock) {
+        const std::lock_guard lock(spare_mutex);
+        if (!spare().empty()) {
+            bytes = std::move(spare().back());
+            spare().pop_back();
+        }
+    }
+    if (!bytes) bytes.reset(new std::byte[capacity]);
+}
+
+Block::~Block() {
+    if (capacity != Step::kBlock) return;
+    const std::lock_guard lock(spare_mutex);
+    if (spare().size() < kMostSpare) spare().push_back(std::move(bytes));
+}
+
 TensorRow::TensorRow() { minimum = maximum = mean = l2 = std::nan(""); }
 
 void TensorRow::measured(const Statistics &found, int64_t elements_measured, int64_t times) {
@@ -67,9 +95,7 @@ int32_t Step::store(uint64_t checksum, const void *data, size_t size, std::atomi
         ++blocks_;
     }
     if (!open_) {
-        open_ = std::make_unique<Block>();
-        open_->capacity = std::max(kBlock, size);
-        open_->bytes.reset(new std::byte[open_->capacity]);
+        open_ = std::make_unique<Block>(std::max(kBlock, size));
     }
     if (size > 0) std::memcpy(open_->bytes.get() + open_->size, data, size);
     contents_.push_back({checksum, static_cast<int64_t>(open_->size), static_cast<int64_t>(size), blocks_});

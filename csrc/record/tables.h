@@ -44,10 +44,16 @@ struct ContentRow {
 };
 static_assert(sizeof(ContentRow) == 32);
 
-// Bytes of contents, side by side.
+// Bytes of contents, side by side. Memory is kept for the next block: what comes fresh from the system costs as much as
+// the copy itself.
 struct Block {
+    explicit Block(size_t capacity);
+    ~Block();
+    Block(const Block &) = delete;
+    Block &operator=(const Block &) = delete;
     std::unique_ptr<std::byte[]> bytes;
-    size_t size = 0, capacity = 0;
+    size_t size = 0;
+    const size_t capacity;
 };
 
 // Texts by number; the same text has one number for the life of a recorder.
@@ -88,7 +94,6 @@ class Step {
 
     std::atomic<int64_t> pending{1};  // tasks that still add, and one for the step itself
     std::string name;                 // set at its end
-    bool keep = true;
 
   private:
     std::vector<int32_t> local_;  // by text: line

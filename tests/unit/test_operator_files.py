@@ -61,7 +61,12 @@ def write(folder, steps=1):
         source.items.append(("step", (f"{number:06d}", finished)))
     written = []
     writer = Writer(
-        source, folder / "operators/rank0", {"level": "tensor"}, lambda *step: written.append(step)
+        source,
+        folder / "operators",
+        "process-1.h5",
+        lambda: folder / "operators/rank0",
+        lambda: {"level": "tensor"},
+        lambda *step: written.append(step),
     )
     writer.join()
     assert writer.failure == ""
@@ -97,6 +102,17 @@ def test_what_was_written_is_read(tmp_path):
         assert half.statistics.nans == 1
         assert half.values()[0] == 1
         assert list(half.bits()) == [0x3F80, 0x7FC0]
+
+
+def test_a_step_without_calls(tmp_path):
+    source, written = Given(), []
+    source.items += [("block", numpy.ones(9, numpy.uint8)), ("drop", None)]
+    source.items.append(("step", ("000000", Tables(None).finish())))
+    Writer(source, tmp_path, "a.h5", lambda: tmp_path / "x", dict, lambda *step: written.append(step)).join()
+    with Step(written[0][1]) as step:
+        assert list(step.calls()) == []
+    with h5py.File(written[0][1]) as file:
+        assert "bytes_0" not in file, "the block of a step that was dropped"
 
 
 def test_a_step_that_is_not_there(tmp_path):
@@ -201,12 +217,15 @@ def test_max_bytes(tmp_path, most):
     for number in range(3):
         finished = tables(source).finish()
         source.items.append(("step", (f"{number:06d}", finished)))
-    writer = Writer(source, tmp_path, {}, lambda *step: written.append(step), max_bytes=most)
+    place = tmp_path / "rank0"
+    writer = Writer(
+        source, tmp_path, "a.h5", lambda: place, dict, lambda *step: written.append(step), max_bytes=most
+    )
     writer.join()
     assert "has reached --max-bytes" in writer.failure
     assert not writer.full
     assert sum(step[3] for step in written) <= most
-    assert sorted(path.name for path in tmp_path.iterdir()) == [step[1].name for step in written]
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == [step[1].name for step in written]
 
 
 def test_checksums_know_places_and_lengths():

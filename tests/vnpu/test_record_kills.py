@@ -90,8 +90,8 @@ def test_show_says_what_a_kill_has_cost(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     (tmp_path / "0").rename(folder)
-    place = next((folder / "operators").iterdir())
-    (place / "step.h5.unfinished").write_bytes(b"\x89HDF")
+    (pid,) = (path.name for path in (folder / "processes").iterdir())
+    (folder / "operators" / f"process-{pid}.h5.unfinished").write_bytes(b"\x89HDF")
     said = subprocess.run(
         [sys.executable, "-m", "torchport", "record", "show", str(folder)],
         capture_output=True,
@@ -144,3 +144,31 @@ def test_a_full_disk(tmp_path: Path, on_full: str) -> None:
         assert (ended.returncode, ended.stdout) == (0, "trained 40\n")
         assert "the run goes on without" in ended.stderr
     assert not list((tmp_path / "rec").rglob("*.unfinished"))
+
+
+LARGE = """
+import sys
+import torch, torchport
+with torchport.record(sys.argv[1], level="tensor") as recorded:
+    for number in range(24):
+        torch.full((4 << 20,), float(number))
+    recorded.step()
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_a_first_step_larger_than_what_may_wait(tmp_path: Path) -> None:
+    """The run waits for the disk, and the disk's thread is there from the beginning."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LARGE, str(tmp_path / "rec")],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
+    with Operators.read(tmp_path / "rec").rank(0).step(0) as step:
+        assert int(step.file.tables["contents"]["size"].sum()) == 24 * (16 << 20)
+        assert step.call(23).outputs[0].values()[5] == 23  # type: ignore[union-attr]

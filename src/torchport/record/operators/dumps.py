@@ -82,7 +82,7 @@ def _write(folder: Path, out: Path, queue: _Queue) -> None:
             tensors=len(tables.arrays["tensors"]), bytes=size, lost=0,
         )  # fmt: skip
 
-    about = {
+    about: dict[str, Any] = {
         "level": layout.TENSOR,
         "recorder": "cann",
         "side": "cann",
@@ -90,7 +90,10 @@ def _write(folder: Path, out: Path, queue: _Queue) -> None:
         "pid": os.getpid(),
         "filters": {},
     }
-    writer = Writer(queue, out / layout.FOLDER / "rank0", about, written)
+    place = out / layout.FOLDER
+    writer = Writer(
+        queue, place, f"process-{os.getpid()}.h5", lambda: place / "rank0", lambda: about, written
+    )
     writer.join()
     journal.close()
     if writer.failure:

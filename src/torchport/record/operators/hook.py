@@ -200,7 +200,7 @@ class HookRecorder:
             lost = int(self._library.torchportRecordLost(item))
         finally:
             self._taking.torchportRecordFree(self._recorder, item, STEP)
-        return "step", (name, StepTables(arrays, strings, lost))
+        return ("step", (name, StepTables(arrays, strings, lost))) if name else ("drop", None)
 
     _taken: ctypes.c_void_p | None = None
 

@@ -115,8 +115,7 @@ class ModeRecorder:
         for index, measured in self._reductions.read():
             tables.fill(index, measured)
         finished = tables.finish()
-        if keep:
-            self._queue.put(("step", (name, finished)))
+        self._queue.put(("step", (name, finished)) if keep else ("drop", None))
         self._fresh()
 
     def enter(self, name: str, module: Any, inputs: Any) -> None:

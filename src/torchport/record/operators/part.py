@@ -65,9 +65,15 @@ class OperatorsPart(Part):
         self._ended = False
         self._lost = 0
         self._wrote = 0
+        self._computes = _computes(torch)
 
     def install(self) -> None:
         """Begin to record."""
+        # Now, as a first step may have more than memory is to hold.
+        self._writer = Writer(
+            self._recorder, self._root / layout.FOLDER, f"process-{self._process}.h5", self._folder, self._described,
+            self._written, self._wanted.max_bytes,
+        )  # fmt: skip
         self._scopes.install()
         self._recorder.start()
         quiet.listen(self._recorder.quiet)
@@ -96,28 +102,25 @@ class OperatorsPart(Part):
             for text in self._wanted.unmatched(self._scopes.names()):
                 self._tell(f"warning: {text}")
         self._step += 1
-        self._recorder.on = not self._ended and self._wanted.step(self._step)
+        wanted = self._wanted.step(self._step) and self._wanted.rank(self._rank() or 0)
+        self._recorder.on = not self._ended and wanted
         self._check()
 
     def _end(self, name: str, keep: bool) -> None:
         if os.getpid() != self._process or self._ended:
             return
-        keep = keep and self._wanted.rank(self._rank() or 0)
-        if keep and self._writer is None:
-            self._writer = self._made()
-        self._recorder.end_step(name, keep)
+        self._recorder.end_step(name, keep and self._wanted.rank(self._rank() or 0))
 
-    def _made(self) -> Writer:
+    def _folder(self) -> Path:
         rank = self._rank()
-        folder = f"process-{self._process}" if rank is None else f"rank{rank}"
-        about = {
-            "torchport": __version__, "pid": self._process, "rank": rank, "level": self._wanted.level,
-            "recorder": self._recorder.name, "computes": _computes(self._torch),
+        return self._root / layout.FOLDER / (f"process-{self._process}" if rank is None else f"rank{rank}")
+
+    def _described(self) -> dict[str, Any]:
+        return {
+            "torchport": __version__, "pid": self._process, "rank": self._rank(), "level": self._wanted.level,
+            "recorder": self._recorder.name, "computes": self._computes,
             "filters": self._wanted.plain()["filters"], **self._about,
         }  # fmt: skip
-        return Writer(
-            self._recorder, self._root / layout.FOLDER / folder, about, self._written, self._wanted.max_bytes
-        )
 
     def _written(self, name: str, path: Path, tables: StepTables, size: int) -> None:
         """In the writer's thread: the step is whole."""

@@ -298,21 +298,20 @@ class Operators:
             files: dict[int, Path] = {}
             missing: list[Path] = []
             rest = None
-            folders: set[Path] = set()
             for event in process.of_kind("operators"):
                 if not _FILE.fullmatch(event["file"]):
                     raise damaged(
                         recording.path, f"the journal of process {process.pid} names {event['file']!r:.80}"
                     )
                 place = recording.path / event["file"]
-                folders.add(place.parent)
                 if not place.is_file():
                     missing.append(place)
                 elif place.stem == layout.REST:
                     rest = place
                 else:
                     files[int(event["step"])] = place
-            cut = tuple(sorted(one for folder in folders for one in folder.glob(f"*{layout.UNFINISHED}")))
+            aside = recording.path / layout.FOLDER / f"process-{process.pid}.h5{layout.UNFINISHED}"
+            cut = (aside,) if aside.is_file() else ()
             notes = tuple(str(event["text"]) for event in process.of_kind("note"))
             if files or missing or rest or cut:
                 found.append(
