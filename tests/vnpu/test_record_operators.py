@@ -176,6 +176,7 @@ def test_levels_and_filters(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_device_without_a_pass_is_measured_by_reductions(tmp_path: Path) -> None:
     """As CUDA and a real NPU are: here with the CPU's tensors, whose numbers are known."""
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -216,6 +217,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_ranks_have_files_of_their_own_and_workers_none(tmp_path: Path) -> None:
     (tmp_path / "ranks.py").write_text(RANKS)
     for name, options in (("plain", ["--level", "none"]), ("rec", [])):
@@ -235,6 +237,7 @@ def test_ranks_have_files_of_their_own_and_workers_none(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "rec" / "operators").iterdir()) == ["rank0", "rank1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "end",
     [
