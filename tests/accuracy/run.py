@@ -61,7 +61,8 @@ def classed(reference: Path, folder: Path, name: str, program: str, wanted: str)
         Operators.read(path / one.replace(" ", "_")) for path, one in ((reference, program), (folder, name))
     )
     found = causes(*pair)
-    return {"class": wanted, "named": found[0].kind if found else "", "text": found[0].text if found else ""}
+    text = found[0].text.replace(f"{HERE.parents[1]}/", "") if found else ""
+    return {"class": wanted, "named": found[0].kind if found else "", "text": text}
 
 
 def _environment(side: str) -> dict[str, str]:
