@@ -206,7 +206,9 @@ def test_unknown_handles() -> None:
     assert code("aclrtSynchronizeEvent", 0) == ascendcl.RT_INVALID_HANDLE
 
 
-def test_events_for_captured_graphs_are_refused() -> None:
+def test_events_for_captured_graphs_are_for_one_process() -> None:
     out = ctypes.c_void_p()
-    assert code("aclrtCreateEventExWithFlag", ctypes.byref(out), 0x20) == ascendcl.UNSUPPORTED
-    assert "captured graphs" in ascendcl.message()
+    assert code("aclrtCreateEventExWithFlag", ctypes.byref(out), 0x20) == 0
+    assert code("aclrtDestroyEvent", out) == 0
+    assert code("aclrtCreateEventExWithFlag", ctypes.byref(out), 0x20 | 0x40) == ascendcl.RT_PARAM_INVALID
+    assert "for graphs or for other processes" in ascendcl.message()

@@ -126,10 +126,8 @@ def test_recordings_of_the_cpu_and_the_npu_are_compared(place):
         assert run.returncode == 0, run.stderr
     assert torchport("compare", "cpu", "npu").returncode == 0
     (place / "train.py").write_text((place / "train.py").read_text().replace("lr=0.05", "lr=0.06"))
-    assert (
-        torchport("run", "--record", "npu", "--on", "npu", "--steps", "5", "train.py", "npu.pt").returncode
-        == 0
-    )
+    words = ("--record", "npu", "--force", "--on", "npu", "--steps", "5", "train.py", "npu.pt")
+    assert torchport("run", *words).returncode == 0
     assert (Recording.read("npu").steps, Recording.read("npu").stopped) == (5, "steps")
     assert torchport("compare", "cpu", "npu").returncode == 1
     ended = torchport("port", "--reference", "cpu", "train.py", "cpu.pt")
