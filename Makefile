@@ -60,7 +60,8 @@ models: setup ## the comparisons of whole models that are too long for `make tes
 
 # Each of these is near a test of `make test`, which would take too long with them.
 MORE_PORTS := tests/vnpu/port $(addprefix tests/vnpu/test_,$(addsuffix .py,example_apex guide_imagenet run_examples \
-	launcher launch_forms reference_decisions reference_compile unseen_failures without_autoload))
+	launcher launch_forms reference_decisions reference_compile unseen_failures without_autoload \
+	injection))
 
 ports: setup ## more ports, of scripts and of what was broken on purpose, more examples and ways to start them (30 minutes)
 	$(BIN)/python -m pytest $(WORKERS) $(MORE_PORTS) -m slow

@@ -49,7 +49,13 @@ def test_what_does_not_come_true_changes_nothing() -> None:
     assert other.stdout == plain.stdout
 
 
-@pytest.mark.parametrize("rule", FAULTS)
+# Each has a neighbour of its kind in `make test`.
+FOR_MAKE_PORTS = ("exception@op:aclnnMm:2", "hang@op:aclnnMean:2")
+
+
+@pytest.mark.parametrize(
+    "rule", [pytest.param(rule, marks=[pytest.mark.slow] * (rule in FOR_MAKE_PORTS)) for rule in FAULTS]
+)
 def test_a_fault_comes_as_on_hardware(rule: str) -> None:
     says, steps, row = FAULTS[rule]
     ended = python(TRAIN, VNPU_FAULTS=rule, ACL_STREAM_TIMEOUT="1500")

@@ -118,7 +118,7 @@ print("trained", number + 1)
 """
 
 
-@pytest.mark.parametrize("on_full", ["stop", "drop"])
+@pytest.mark.parametrize("on_full", ["stop", pytest.param("drop", marks=pytest.mark.slow)])
 def test_a_full_disk(tmp_path: Path, on_full: str) -> None:
     """As a limit on the size of files, which makes writes fail in the same place; SIGXFSZ is ignored by Python."""
 

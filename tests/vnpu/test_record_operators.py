@@ -119,6 +119,7 @@ def calls_of(process: ProcessOperators, number: int) -> list[tuple[object, ...]]
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_python_notes_what_the_library_notes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     processes = []

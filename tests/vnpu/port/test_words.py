@@ -84,6 +84,7 @@ ROWS = {
 FOR_MAKE_PORTS = {
     "acc", "acccount", "cudaseed", "devinit", "grad", "dp", "comp2", "comp3", "exit3", "slow", "evalonly",
     "ddp of two", "subcmd", "two", "tune", "library", "ddp by torchrun", "library in a project", "cl",
+    "dot", "comp", "pkg", "stdin",
 }  # fmt: skip
 
 

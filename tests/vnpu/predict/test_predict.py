@@ -76,6 +76,7 @@ def test_a_script_that_fits(tmp_path: Path) -> None:
     assert "<svg" in page and "aclnnAddmm" in page and not (tmp_path / "report.html.part").exists()
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_prediction_and_a_larger_batch_another(tmp_path: Path) -> None:
     first, again, larger = (
         json.loads(predicted(tmp_path, TRAIN, "--json", "--", "--batch-size", size).stdout)["one"]
@@ -101,10 +102,16 @@ def test_out_of_memory_says_what_was_tried(tmp_path: Path) -> None:
     ("script", "words", "status", "said"),
     [
         (TRAIN, ["--soc", "Ascend2000"], 2, "VNPU_SOC=Ascend2000 is not a chip profile"),
-        ("import torch; print(torch.ones(3).cuda().sum())", [], 2, "without a step of an optimizer"),
+        pytest.param(
+            "import torch; print(torch.ones(3).cuda().sum())", [], 2, "without a step of an optimizer",
+            marks=pytest.mark.slow,
+        ),
         ("print('hello')", [], 2, "without a step of an optimizer"),
         ("raise SystemExit(7)", [], 1, "ended with status 7 before it came to the NPU"),
-        (TRAIN.replace("loss.backward()", "loss.backward(); 1 / loss.item()"), [], 1, "ZeroDivisionError"),
+        pytest.param(
+            TRAIN.replace("loss.backward()", "loss.backward(); 1 / loss.item()"), [], 1, "ZeroDivisionError",
+            marks=pytest.mark.slow,
+        ),
         (TRAIN.replace("for step in range(1000000):", "while torch.ones(1).cuda().item() == 0: pass\nif 0:"),
          ["--limit", "15"], 1, "did not come to 3 steps within 15 s"),
     ],
