@@ -112,7 +112,7 @@ def test_out_of_memory_says_what_was_tried(tmp_path: Path) -> None:
             TRAIN.replace("loss.backward()", "loss.backward(); 1 / loss.item()"), [], 1, "ZeroDivisionError",
             marks=pytest.mark.slow,
         ),
-        (TRAIN.replace("for step in range(1000000):", "while torch.ones(1).cuda().item() == 0: pass\nif 0:"),
+        (TRAIN.replace("for step in range(1000000):", "while torch.ones(1).cuda().mul(2).item() == 0: pass\nif 0:"),
          ["--limit", "15"], 1, "did not come to 3 steps within 15 s"),
     ],
 )  # fmt: skip
