@@ -56,6 +56,20 @@ bool has_run(const EventMarks &marks, uint64_t record) {
     return marks.completed.load() >= record || ahead().has(&marks, record) || marks.completed.load() >= record;
 }
 
+// On a stream's worker: asks `reached(until)`, which may take until then, again and again. Fault EventTimeout where it
+// has not come true within the limit, and that of an abort while the device's tasks are aborted.
+template <class Reached>
+void wait(uint64_t event, std::optional<std::chrono::milliseconds> limit, Reached reached) {
+    const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
+    for (bool late = false; !late;) {
+        if (aborting(current_worker()->device())) fail_aborted(current_worker()->device());
+        const Clock::time_point look = Clock::now() + kLook;
+        late = deadline && *deadline <= look;
+        if (reached(late ? *deadline : look)) return;
+    }
+    fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", event, limit->count());
+}
+
 }  // namespace
 
 std::shared_ptr<Event> Event::open(const MarksAddress &address) {
@@ -135,17 +149,10 @@ void Event::hold_until_set(Stream &stream, std::optional<std::chrono::millisecon
     stream.submit(make_task(
         "EventWait",
         [state = state_, limit, id = id_] {
-            const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
-            for (bool late = false; !late;) {
-                if (aborting(current_worker()->device())) fail_aborted(current_worker()->device());
-                const Clock::time_point look = Clock::now() + kLook;
-                late = deadline && *deadline <= look;
-                if (state->marks.bell.wait([&] { return set(state->marks); }, late ? *deadline : look)) {
-                    current_worker()->reach(state->marks.virtual_time.load());
-                    return;
-                }
-            }
-            fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
+            wait(id, limit, [&](Clock::time_point look) {
+                return state->marks.bell.wait([&] { return set(state->marks); }, look);
+            });
+            current_worker()->reach(state->marks.virtual_time.load());
         },
         true));
 }
@@ -157,21 +164,13 @@ void Event::hold(Stream &stream, std::optional<std::chrono::milliseconds> limit)
     // On the virtual clock there is something to wait for even then.
     if (generation <= marks().forgotten.load() || (!observing() && has_run(marks(), generation))) return;
     state_->holding.fetch_add(1);
-    const auto wait = [state = state_, generation, limit, id = id_] {
+    const auto held_back = [state = state_, generation, limit, id = id_] {
         const std::unique_ptr<State, void (*)(State *)> held(state.get(), [](State *s) { s->holding.fetch_sub(1); });
-        const Deadline deadline = limit ? Deadline(Clock::now() + *limit) : std::nullopt;
-        for (bool late = false; !late;) {
-            if (aborting(current_worker()->device())) fail_aborted(current_worker()->device());
-            const Clock::time_point look = Clock::now() + kLook;
-            late = deadline && *deadline <= look;
-            if (!runs(*state, generation, late ? *deadline : look)) continue;
-            current_worker()->reach(state->marks.virtual_time.load());
-            return;
-        }
-        fail(FaultKind::EventTimeout, "Event {} was not reached within {} ms.", id, limit->count());
+        wait(id, limit, [&](Clock::time_point look) { return runs(*state, generation, look); });
+        current_worker()->reach(state->marks.virtual_time.load());
     };
     try {
-        stream.submit(make_task("EventWait", wait, true));
+        stream.submit(make_task("EventWait", held_back, true));
     } catch (...) {
         state_->holding.fetch_sub(1);
         throw;

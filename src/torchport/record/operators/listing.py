@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from torchport.record.operators import layout
 from torchport.record.operators.checking import check, require
 from torchport.record.operators.part import amount
 from torchport.record.operators.reading import Call, Operators, Tensor
 
-UNFINISHED = ".unfinished"
-
 
 def opened(path: Path) -> Operators:
     """The recording in `path`; of a run that was killed, or goes on, what it has left beside it."""
-    aside = path.with_name(path.name + UNFINISHED)
+    aside = path.with_name(path.name + layout.UNFINISHED)
     return Operators.read(aside if not path.exists() and aside.is_dir() else path)
 
 
