@@ -27,32 +27,32 @@ SIDES = {"cpu": "cpu", "isa": "cpu", "npu": "npu"}
 
 
 def names() -> list[str]:
-    """Of all faults, asked where torch may be imported."""
-    code = "import json; from inside import INSIDE; print(json.dumps([fault.name for fault in INSIDE]))"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=HERE,
-        check=True,
-        capture_output=True,
-        text=True,
-        env=_environment("cpu"),
+    """Of all faults inside of operators."""
+    found: list[str] = _asked(
+        "from inside import INSIDE; print(json.dumps([fault.name for fault in INSIDE]))"
     )
-    found: list[str] = json.loads(run.stdout)
     return found
 
 
 def around() -> dict[str, tuple[str, str]]:
     """By name of a fault around operators, its program and class."""
-    code = "import json; from around import AROUND; print(json.dumps({a.name: (a.program, a.kind) for a in AROUND}))"
+    rows = _asked(
+        "from around import AROUND; print(json.dumps({a.name: (a.program, a.kind) for a in AROUND}))"
+    )
+    return {name: (program, kind) for name, (program, kind) in rows.items()}
+
+
+def _asked(code: str) -> Any:
+    """What `code` prints as JSON, in a process that may import torch."""
     run = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", f"import json; {code}"],
         cwd=HERE,
         check=True,
         capture_output=True,
         text=True,
         env=_environment("cpu"),
     )
-    return {name: (program, kind) for name, (program, kind) in json.loads(run.stdout).items()}
+    return json.loads(run.stdout)
 
 
 def classed(reference: Path, folder: Path, name: str, program: str, wanted: str) -> dict[str, Any]:
