@@ -297,4 +297,5 @@ def test_the_time_for_a_line_grows_with_its_length() -> None:
         return time.process_time() - begin
 
     seconds(10)  # imports and caches
-    assert seconds(4_000) < 8 * seconds(1_000)
+    shorter, longer = (min(seconds(calls) for _ in range(2)) for calls in (1_000, 4_000))  # machines are shared
+    assert longer < 8 * shorter

@@ -124,12 +124,15 @@ def test_recordings_of_the_cpu_and_the_npu_are_compared(place):
     for on in ("cpu", "npu"):
         run = torchport("run", "--record", on, "--on", on, "train.py", f"{on}.pt")
         assert run.returncode == 0, run.stderr
-    assert torchport("compare", "cpu", "npu").returncode == 0
+    alike = torchport("compare", "cpu", "npu")
+    assert alike.returncode == 0, alike.stdout + alike.stderr
     (place / "train.py").write_text((place / "train.py").read_text().replace("lr=0.05", "lr=0.06"))
     words = ("--record", "npu", "--force", "--on", "npu", "--steps", "5", "train.py", "npu.pt")
-    assert torchport("run", *words).returncode == 0
+    run = torchport("run", *words)
+    assert run.returncode == 0, run.stderr
     assert (Recording.read("npu").steps, Recording.read("npu").stopped) == (5, "steps")
-    assert torchport("compare", "cpu", "npu").returncode == 1
+    other = torchport("compare", "cpu", "npu")
+    assert other.returncode == 1, other.stdout + other.stderr
     ended = torchport("port", "--reference", "cpu", "train.py", "cpu.pt")
     assert ended.returncode == 2 and "these files are others here: train.py" in ended.stderr
 
