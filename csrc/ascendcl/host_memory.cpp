@@ -14,6 +14,7 @@
 #include "device/bytes.h"
 #include "device/live_memory.h"
 #include "device/machine.h"
+#include "device/reached.h"
 
 using namespace vnpu;
 using acl::required;
@@ -61,6 +62,13 @@ class PinnedRanges {
         return range;
     }
 
+    // Whether a range that the program has registered starts at `address`.
+    bool registered(const void *address) const {
+        const std::lock_guard lock(mutex_);
+        const auto it = ranges_.find(reinterpret_cast<uintptr_t>(address));
+        return it != ranges_.end() && it->second.memory == nullptr;
+    }
+
     bool covers(const void *address, size_t size) const {
         const std::lock_guard lock(mutex_);
         const auto start = reinterpret_cast<uintptr_t>(address);
@@ -88,6 +96,11 @@ void *allocate(size_t size) {
     std::unique_ptr<void, Free> owner(memory);
     ranges().add(memory, size, true);
     return owner.release();
+}
+
+void registrable(const void *ptr, uint64_t size) {
+    acl::not_null(ptr, "ptr");
+    if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
 }
 
 }  // namespace
@@ -121,24 +134,62 @@ aclError aclrtFreeHost(void *hostPtr) {
     };
 }
 
-aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag) {
-    return VNPU_API(ptr, size, flag) {
-        acl::not_null(ptr, "ptr");
-        if (size == 0) fail(FaultKind::InvalidArgument, "size is 0.");
-        if ((flag & (ACL_HOST_REG_MAPPED | ACL_HOST_REG_IOMEMORY)) != 0)
-            fail(FaultKind::Unsupported, "Host memory cannot be mapped into the virtual NPU's addresses (flag {:#x}).",
-                 flag);
-        host_range(ptr, size, "ptr");
-        ranges().add(ptr, size, false);
+// On hardware memory of aclrtMallocHostWithCfg with vaFlag has one address for both; here the device's is another.
+aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr) {
+    return VNPU_API(ptr, size, type, devPtr) {
+        registrable(ptr, size);
+        void *&address = required(devPtr, "devPtr");
+        if (type != ACL_HOST_REGISTER_MAPPED)
+            fail(FaultKind::Unsupported,
+                 "Host memory is registered as type {}; CANN 9.1 has ACL_HOST_REGISTER_MAPPED (0) only, others are "
+                 "reserved.",
+                 static_cast<int>(type));
+        address = ReachedMemory::instance().show(Machine::instance().space(), ptr, size);
     };
 }
 
-aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr) {
-    return VNPU_API(ptr, size, type, devPtr) {
-        fail(FaultKind::Unsupported,
-             "aclrtHostRegister gives a device address for host memory, which the virtual NPU does not have; register "
-             "it "
-             "with aclrtHostRegisterV2 and copy.");
+aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag) {
+    return VNPU_API(ptr, size, flag) {
+        registrable(ptr, size);
+        if ((flag & ~uint32_t{ACL_HOST_REG_MAPPED | ACL_HOST_REG_PINNED}) != 0)
+            fail(FaultKind::Unsupported,
+                 "flag is {:#x}; CANN 9.1 has ACL_HOST_REG_MAPPED (0x2) and ACL_HOST_REG_PINNED (0x10000000), others "
+                 "are reserved.",
+                 flag);
+        host_range(ptr, size, "ptr");
+        const bool mapped = (flag & ACL_HOST_REG_MAPPED) != 0;
+        if (mapped) ReachedMemory::instance().show(Machine::instance().space(), ptr, size);
+        if (mapped && (flag & ACL_HOST_REG_PINNED) == 0) return;
+        try {
+            ranges().add(ptr, size, false);
+        } catch (...) {
+            if (mapped) ReachedMemory::instance().hide(Machine::instance().space(), ptr);
+            throw;
+        }
+    };
+}
+
+aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag) {
+    return VNPU_API(pHost, pDevice, flag) {
+        acl::not_null(pHost, "pHost");
+        void *&address = required(pDevice, "pDevice");
+        if (flag != 0) fail(FaultKind::InvalidArgument, "flag is {}; it is reserved and has to be 0.", flag);
+        address = ReachedMemory::instance().device_address(pHost);
+        if (address == nullptr)
+            throw acl::Error(ACL_ERROR_HOST_MEMORY_NOT_REGISTERED,
+                             fmt::format("{} is not host memory that was registered with ACL_HOST_REG_MAPPED.", pHost));
+    };
+}
+
+// All of them: nothing here goes another way than kernels do.
+aclError aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType, aclrtHostMemMapCapability *capabilities) {
+    return VNPU_API(deviceId, hacType, capabilities) {
+        aclrtHostMemMapCapability &can = required(capabilities, "capabilities");
+        Machine::instance().device(static_cast<int>(deviceId));
+        if (hacType < ACL_RT_HAC_TYPE_STARS || hacType > ACL_RT_HAC_TYPE_CCU)
+            fail(FaultKind::InvalidArgument, "hacType is {}, which is none of aclrtHacType.",
+                 static_cast<int>(hacType));
+        can = ACL_RT_HOST_MEM_MAP_SUPPORTED;
     };
 }
 
@@ -146,7 +197,8 @@ aclError aclrtHostUnregister(void *ptr) {
     return VNPU_API(ptr) {
         acl::not_null(ptr, "ptr");
         acl::drain_all();
-        ranges().take(ptr, false);
+        const bool mapped = ReachedMemory::instance().hide(Machine::instance().space(), ptr);
+        if (!mapped || ranges().registered(ptr)) ranges().take(ptr, false);
     };
 }
 
@@ -156,7 +208,9 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
         Machine &machine = Machine::instance();
         aclrtPtrAttributes answer{};
         if (const auto live = machine.allocation(ptr)) {
-            answer.location = {static_cast<uint32_t>(live->device), ACL_MEM_LOCATION_TYPE_DEVICE};
+            answer.location = live->device < 0
+                                  ? aclrtMemLocation{0, ACL_MEM_LOCATION_TYPE_HOST}
+                                  : aclrtMemLocation{static_cast<uint32_t>(live->device), ACL_MEM_LOCATION_TYPE_DEVICE};
             answer.pageSize = kPage;
         } else if (acl::pinned(ptr, 1)) {
             answer.location = {0, ACL_MEM_LOCATION_TYPE_HOST};

@@ -20,6 +20,9 @@ constexpr uint64_t kWindow = 4ull << 40;  // addresses only: torch_npu reserves 
 }  // namespace
 
 std::string describe(const Allocation &allocation) {
+    if (allocation.device < 0)
+        return fmt::format("the {} bytes of registered host memory that the devices reach at {:#x}", allocation.size,
+                           allocation.start);
     return fmt::format("the allocation of {} bytes at {:#x} on virtual NPU {}", allocation.size, allocation.start,
                        allocation.device);
 }

@@ -9,6 +9,7 @@
 #include "device/injection.h"
 #include "device/overflow.h"
 #include "device/perform.h"
+#include "device/reached.h"
 #include "device/timeline.h"
 #include "device/trace.h"
 
@@ -193,7 +194,10 @@ bool Machine::idle(int device) {
 
 std::optional<Allocation> Machine::allocation(const void *address) {
     if (!space_.contains(address)) return std::nullopt;
-    if (space_.in_window(address)) return mappings_.allocation(address);
+    if (space_.in_window(address)) {
+        const auto mapped = mappings_.allocation(address);
+        return mapped ? mapped : ReachedMemory::instance().allocation(address);
+    }
     const int index = device_of(address);
     return active(index) ? device(index).heap().allocation(address) : std::nullopt;
 }

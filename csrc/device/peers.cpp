@@ -18,7 +18,8 @@ void open_peer(int device, int peer) noexcept { opened[static_cast<size_t>(devic
 void close_peer(int device, int peer) noexcept { opened[static_cast<size_t>(device)] &= ~bit(peer); }
 
 bool reaches(int device, int owner) noexcept {
-    return device == owner || (opened[static_cast<size_t>(device)] & bit(owner)) != 0;
+    return device == owner || owner < 0 ||  // of no device: registered host memory
+           (opened[static_cast<size_t>(device)] & bit(owner)) != 0;
 }
 
 }  // namespace vnpu
