@@ -155,6 +155,7 @@ class Verdicts(unittest.TestResult):
 def load(path: Path) -> types.ModuleType:
     """The file as Python runs it, but for the tests; multiprocessing finds its functions in `__main__`."""
     sys.argv, sys.path[0] = [str(path)], str(path.parent)
+    sys.path.append(os.getcwd())  # where the suite lies: files in its folders import what stands there
     for name, starter in STARTERS:
         # TypeError: from torch_npu.testing, where transfer_to_npu has replaced torch.cuda.
         with contextlib.suppress(ImportError, TypeError):

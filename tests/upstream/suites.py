@@ -36,7 +36,7 @@ def tests(source: str, given: Path | None) -> Path:
         for command in (
             ["init", "--quiet"],
             ["fetch", "--quiet", "--depth", "1", about["url"], about["commit"]],
-            ["checkout", "--quiet", "FETCH_HEAD", "--", "test"],
+            ["checkout", "--quiet", "FETCH_HEAD", "--", "test", *about.get("also", ())],
         ):
             if subprocess.run(["git", "-C", str(folder), *command], check=False).returncode != 0:
                 raise SystemExit(

@@ -162,9 +162,13 @@ at::Tensor spread(const at::Tensor &parameter, const at::Tensor &weight, int64_t
 void weight_quant_matmul(const at::Tensor &x, const at::Tensor &weight, const at::Tensor &scale,
                          const at::Tensor &offset, const at::Tensor &quant_scale, const at::Tensor &quant_offset,
                          const at::Tensor &bias, int64_t group, at::Tensor &y) {
+    // The vector cores compute in half for half, sum and product each rounded, and in float for bfloat16, rounded once
+    // for the matrix units (ops-nn: weight_quant_batch_matmul_v2_common.h).
+    const auto rounded = [&](const at::Tensor &value) { return value.to(x.scalar_type()).to(at::kFloat); };
     at::Tensor real = weight.to(at::kFloat);
     if (offset.defined()) real = real + spread(offset, weight, group);
-    at::Tensor value = at::matmul(widened(x), real * spread(scale, weight, group));
+    if (x.scalar_type() == at::kHalf) real = rounded(real);
+    at::Tensor value = at::matmul(widened(x), rounded(real * spread(scale, weight, group)));
     if (bias.defined()) value = value + widened(bias);
     if (!quant_scale.defined()) return void(y.copy_(value));
     value = value * factor(quant_scale).flatten();

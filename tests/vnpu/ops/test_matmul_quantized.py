@@ -111,7 +111,9 @@ def test_int8_weights(name: str, group: int) -> None:
     )
     bias = random(6, seed=2).half()
     spread = (lambda t: t.repeat_interleave(group, 0)[:70]) if group else (lambda t: t)
-    real = (weight.double() + spread(offset.double())) * spread(scale.double())
+    real = (
+        (weight.half() + spread(offset)) * spread(scale)
+    ).double()  # the chip's vector cores compute in half
     out = torch.empty(3, 6, dtype=torch.float16, device="npu")
     extra = (1,) if name.endswith("V3") else ()
     device = [t.npu() for t in (x, weight, scale, offset)]
@@ -150,7 +152,26 @@ def test_groups_are_multiples_of_32_and_smaller_than_the_product(name: str, grou
 def test_int8_weights_of_torch_npu() -> None:
     x, weight, scale = random(3, 10).half(), bytes_of(10, 6), random(6, low=0.01, high=0.1).half()
     out = torch_npu.npu_weight_quant_batchmatmul(x.npu(), weight.npu(), scale.npu())
-    compare(out, x.double() @ (weight.double() * scale.double()), torch.float16)
+    compare(out, x.double() @ (weight.half() * scale).double(), torch.float16)
+
+
+def test_int8_weights_are_rounded_for_the_matrix_units() -> None:
+    """To what: 100 of 1/3 less 33 1/3 leave what a rounding of the weight is off by."""
+    third = torch.tensor([1 / 3])
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.tensor([[100.0, -1.0]], dtype=dtype)
+        weight, scale = torch.tensor([[1], [100]], dtype=torch.int8), third.to(dtype)
+        out = torch_npu.npu_weight_quant_batchmatmul(x.npu(), weight.npu(), scale.npu())
+        rounded = (weight.double() * scale.double()).to(dtype).double()
+        expected = (x.double() @ rounded).to(dtype)
+        assert expected.item() != (x.double() @ (weight.double() * scale.double())).to(dtype).item()
+        assert torch.equal(out.cpu(), expected)
+    # In half the sum of weight and offset is rounded, too, to 100; in bfloat16's float it is not.
+    for dtype, offset, value in ((torch.float16, 1 / 32, 126.5625), (torch.bfloat16, 0.25, 127.0)):
+        one, weight = torch.ones(1, 1, dtype=dtype), torch.tensor([[100]], dtype=torch.int8)
+        scale, offsets = torch.tensor([1.265625], dtype=dtype), torch.tensor([offset], dtype=dtype)
+        out = torch_npu.npu_weight_quant_batchmatmul(one.npu(), weight.npu(), scale.npu(), offsets.npu())
+        assert out.item() == value
 
 
 def test_refusals() -> None:
