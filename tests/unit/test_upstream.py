@@ -15,6 +15,7 @@ import idle
 import status
 import verdicts
 import watched
+import workers
 from results import Results, write_junit
 
 
@@ -66,6 +67,20 @@ def test_a_process_that_says_nothing_or_grows_is_given_up() -> None:
             list(watched.said(silent, lambda: 9, lambda: 2 << 20, 1 << 20))
     assert watched.resident(os.getpid()) > 1 << 10
     assert watched.resident(1 << 30) == 0
+
+
+def test_what_a_hung_tests_processes_died_of(tmp_path: Path) -> None:
+    worker = workers.Worker(tmp_path, {}, {}, workers.Limits(1, 1), idle=False)
+    log = Path(worker.log.name)
+    log.write_text("Process Process-1:\nKeyError: before\n")
+    begun = worker._length()
+    assert worker._of_processes(begun) == ""
+    with log.open("a") as stream:
+        stream.write("ValueError: of the test itself\n")
+        assert worker._of_processes(begun) == ""
+        stream.write("Process Process-2:\nTraceback (most recent call last):\n")
+        stream.write("KeyError: now\ntorch.Error: one\nKeyError: now\n")
+    assert worker._of_processes(begun) == "; its processes ended by KeyError: now"
 
 
 def test_a_list_names_what_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from verdicts import verdict_of
 from watched import EndedError, end, group_resident, said
+
+from torchport import vnpu
 
 HERE = Path(__file__).parent
 PACKAGES = HERE.parents[1] / "build/upstream/packages"
@@ -53,6 +56,8 @@ class Worker:
         own = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         # Tests start `python` and `torchrun` by name.
         own["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        # Extensions are linked with what the sources' stubs would be, whose headers are another repository's.
+        own["LIBRARY_PATH"] = str(vnpu.library_directory())
         self.variables = {**os.environ, **environment, **libraries, **own}
         self.log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115 -- as long as the worker
         self.process: subprocess.Popen[bytes] | None = None
@@ -94,7 +99,7 @@ class Worker:
         }  # fmt: skip
         process.stdin.write(json.dumps(job).encode() + b"\n")
         process.stdin.flush()
-        pid, current, there, done, code, ended = 0, "", list[str](), False, 0, ""
+        pid, current, begun, there, done, code, ended = 0, "", 0, list[str](), False, 0, ""
 
         def seconds() -> float:
             return self.limits.seconds if current or done else STARTING
@@ -124,7 +129,7 @@ class Worker:
                     found[line["test"]] = (verdict_of(line["status"], line["reason"]), line["seconds"])
                     current = ""
                 else:
-                    current = line["test"]
+                    current, begun = line["test"], self._length()
         except EndedError as error:
             ended = ended or str(error)
             self.process = None
@@ -136,7 +141,7 @@ class Worker:
             end(pid)  # and what the file has started and left
             self.running = 0
         if ended or code not in (0, DEVICE_LOST):
-            why = ended or f"CRASH: {self._crash(code)}"
+            why = f"{ended}{self._of_processes(begun)}" if ended else f"CRASH: {self._crash(code)}"
             found[current or ("(exit)" if done else "(import)")] = (why, 0.0)
         return there
 
@@ -160,3 +165,14 @@ class Worker:
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         what = re.findall(r"what\(\): +([^\n]{1,200})", log)
         return f"{name}: {what[-1]}" if what else name
+
+    def _length(self) -> int:
+        return Path(self.log.name).stat().st_size
+
+    def _of_processes(self, begun: int) -> str:
+        """What was raised in most of the processes that a test has started, and now waits for: it shows nothing else."""
+        log = Path(self.log.name).read_bytes()[begun:].decode(errors="replace")
+        raised = re.findall(r"^(?:\w+\.)*\w+(?:Error|Exception)(?:: [^\n]{0,200})?$", log, re.MULTILINE)
+        if not raised or not re.search(r"^Process \S+:$", log, re.MULTILINE):
+            return ""
+        return f"; its processes ended by {Counter(raised).most_common(1)[0][0]}"
