@@ -35,6 +35,29 @@ int64_t experts(const Operands &weight) {
                                                            : static_cast<int64_t>(weight.size());
 }
 
+// Rows of several tensors, each with a weight of its own, in one result: the groups are the tensors.
+bool separated(const Grouped &call) { return call.type == kRows && call.x.size() > 1 && call.out.size() == 1; }
+
+void check_separated(const Grouped &call) {
+    // ops-transformer: aclnn_grouped_matmul.cpp, SplitMSeparatedXSeparatedWeightSingleY
+    if (call.split_item != 2 && call.split_item != 3)
+        fail(FaultKind::InvalidArgument, "parameter splitItem is {}, allowed for one result are 2 and 3",
+             call.split_item);
+    if (call.x.size() != call.weight.size())
+        fail(FaultKind::InvalidArgument, "x has {} tensors and weight {}, expected as many of each", call.x.size(),
+             call.weight.size());
+    int64_t rows = 0;
+    for (size_t i = 0; i < call.x.size(); ++i) {
+        rank(call.x[i], {2});
+        rank(call.weight[i], {2});
+        shape(call.weight[i], {call.x[i].size(1), call.out.front().size(-1)});
+        rows += call.x[i].size(0);
+        if (call.groups == nullptr && !call.ends.empty() && (i >= call.ends.size() || call.ends[i] != rows))
+            fail(FaultKind::InvalidArgument, "x[{}] ends at row {}, its group in the list does not", i, rows);
+    }
+    shape(call.out.front(), {rows, call.out.front().size(-1)});
+}
+
 void check_grouped(const Grouped &call) {
     if (call.x.empty() || call.weight.empty() || call.out.empty())
         fail(FaultKind::InvalidArgument, "parameters x, weight and out need a tensor each, they have {}, {} and {}",
@@ -51,7 +74,9 @@ void check_grouped(const Grouped &call) {
              call.x.size(), call.weight.size(), call.out.size());
     if (call.type != kNoGroups && call.type != kRows && call.type != kInner)
         fail(FaultKind::InvalidArgument, "parameter groupType is {}, allowed are -1, 0 and 2", call.type);
-    if (call.type != kNoGroups && (call.x.size() != 1 || (call.groups == nullptr && call.ends.empty())))
+    if (separated(call))
+        check_separated(call);
+    else if (call.type != kNoGroups && (call.x.size() != 1 || (call.groups == nullptr && call.ends.empty())))
         fail(FaultKind::InvalidArgument, "x has {} tensors, expected one and a group list in groupType {}",
              call.x.size(), call.type);
     if (call.groups != nullptr) {
@@ -103,6 +128,16 @@ void grouped_matmul(Grouped call) {
     if (call.type == kNoGroups) {
         for (size_t i = 0; i < call.x.size(); ++i)
             call.out[i].copy_(product(call.x[i], weight_of(call.weight, i), call, i, of_expert(call.row_scale, i)));
+        return;
+    }
+    if (separated(call)) {
+        int64_t begin = 0;
+        for (size_t i = 0; i < call.x.size(); ++i) {
+            const int64_t end = begin + call.x[i].size(0);
+            const at::Tensor scale = any(call.row_scale) ? call.row_scale.front().slice(0, begin, end) : at::Tensor();
+            call.out.front().slice(0, begin, end).copy_(product(call.x[i], weight_of(call.weight, i), call, i, scale));
+            begin = end;
+        }
         return;
     }
     const std::vector<int64_t> ends = group_ends(call);

@@ -27,48 +27,124 @@ at::Tensor scaled_product(const at::Tensor &x, const at::Tensor &weight, const a
     return row_scale.defined() ? value * widened(row_scale).reshape({-1, 1}) : value;
 }
 
-// --- SwiGLU (ops-transformer: aclnn_grouped_matmul_swiglu_quant.cpp)
-
-void check_swiglu(const Operand &x, const Operand &weight, const Operand &scale, const Operand &row_scale,
-                  const Operand &groups, const Operand &out, const Operand &out_scale) {
-    for (const Operand *each : {&x, &weight, &scale, &row_scale, &groups, &out, &out_scale}) require(*each);
-    if (weight.scalar_type() != at::kChar)
-        fail(FaultKind::InvalidArgument, "parameter {} is {}, the virtual NPU offers int8", weight.parameter(),
-             describe(weight));
-    dtype(x, {at::kChar});
-    rank(x, {2});
-    rank(weight, {3});
-    const int64_t experts = weight.size(0), columns = weight.size(2);
-    if (columns % 2 != 0)
-        fail(FaultKind::InvalidArgument, "parameter {} is {}, its last size must be even", weight.parameter(),
-             describe(weight));
-    shape(weight, {experts, x.size(1), columns});
-    shape(scale, {experts, columns});
-    shape(row_scale, {x.size(0)});
-    shape(groups, {groups.numel()});
-    if (groups.numel() > experts)
-        fail(FaultKind::InvalidArgument, "parameter groupList is {}, expected at most {} groups", describe(groups),
-             experts);
-    dtype(groups, {at::kLong});
-    dtype(out, {at::kChar});
-    dtype(out_scale, {at::kFloat});
-    shape(out, {x.size(0), columns / 2});
-    shape(out_scale, {x.size(0)});
+// A scale of 64 bits holds a float32 in its lower half.
+at::Tensor real_scale(const at::Tensor &scale) {
+    if (scale.scalar_type() != at::kLong && scale.scalar_type() != at::kUInt64) return widened(scale);
+    return scale.view(at::kLong).contiguous().bitwise_and(0xFFFFFFFFLL).to(at::kInt).view(at::kFloat);
 }
 
-// Rows behind the last group are not written.
-void swiglu(const at::Tensor &x, const at::Tensor &weight, const at::Tensor &scale, const at::Tensor &row_scale,
-            const at::Tensor &groups, bool counts, at::Tensor &out, at::Tensor &out_scale) {
-    const std::vector<int64_t> ends = bounds(groups, counts, x.size(0));
-    for (int64_t g = 0; g < groups.numel(); ++g) {
+// Weights of 4 bits: the kernel multiplies the halves of each int8, of which it takes 8, so that what is added, which
+// the caller makes of the weights, has to bring that back. A scale for each group of rows of the weight.
+at::Tensor split_product(const at::Tensor &x, const at::Tensor &weight, const at::Tensor &scale,
+                         const at::Tensor &offset, const at::Tensor &added) {
+    const int64_t count = scale.size(0), each = x.size(1) / count;
+    at::Tensor value = at::zeros({x.size(0), weight.size(1)});
+    for (int64_t j = 0; j < count; ++j) {
+        const at::Tensor part = x.narrow(1, j * each, each).to(at::kDouble);
+        value += at::matmul(part - 8, weight.narrow(0, j * each, each).to(at::kDouble)).to(at::kFloat) * scale[j];
+        if (offset.defined()) value += part.sum(1, true).to(at::kFloat) * offset[j];
+    }
+    return added.defined() ? value + added : value;
+}
+
+// --- SwiGLU (ops-transformer: aclnn_grouped_matmul_swiglu_quant.cpp, grouped_matmul_swiglu_quant_a8w4_msd_*.h)
+
+struct Swiglu {
+    const Operand &x, &weight, &scale, &assist, &row_scale, &smooth, &groups;
+    bool counts;
+    Operand &out, &out_scale;
+};
+
+// [experts, rows, columns] of weights that may be given as they are stored in FRACTAL_NZ, block by block.
+at::DimVector weight_sizes(const at::Tensor &weight) {
+    const at::DimVector sizes = unpacked_sizes(weight);
+    return sizes.size() == 5 ? at::DimVector{sizes[0], sizes[2] * sizes[3], sizes[1] * sizes[4]} : sizes;
+}
+at::Tensor weight_rows(const at::Tensor &weight) {
+    const at::Tensor values = unpacked_int4(weight);
+    return values.dim() == 5 ? values.permute({0, 2, 3, 1, 4}).reshape(weight_sizes(weight)) : values;
+}
+
+void check_swiglu(const Swiglu &s) {
+    for (const Operand *each : {&s.x, &s.weight, &s.scale, &s.row_scale, &s.groups}) require(*each);
+    require(s.out);
+    require(s.out_scale);
+    const bool four_bits = packed(s.weight);
+    dtype(s.weight, {at::kChar, at::kInt});
+    dtype(s.x, four_bits ? DTypes{at::kChar, at::kInt} : DTypes{at::kChar});
+    rank(s.x, {2});
+    rank(s.weight, {3, 5});
+    if (s.weight.dim() == 5 && (s.weight.size(3) != 16 || s.weight.size(4) != (four_bits ? 8 : 32)))
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, expected blocks of [16, {}] in its last dimensions",
+             s.weight.parameter(), describe(s.weight), four_bits ? 8 : 32);
+    const at::DimVector sizes = weight_sizes(s.weight), x = unpacked_sizes(s.x);
+    const int64_t experts = sizes[0], inner = x[1], columns = sizes[2], rows = s.x.size(0);
+    if (sizes[1] != inner || columns % 2 != 0)
+        fail(FaultKind::InvalidArgument,
+             "parameter {} is {}, expected {} rows as {} has, and an even number of columns", s.weight.parameter(),
+             describe(s.weight), inner, describe(s.x));
+    dtype(s.scale, four_bits ? DTypes{at::kLong, at::kUInt64} : kNative);
+    if (four_bits && s.scale.dim() == 3) {
+        shape(s.scale, {experts, s.scale.size(1), columns});
+        if (s.scale.size(1) < 1 || inner % s.scale.size(1) != 0)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, its groups do not divide {} rows",
+                 s.scale.parameter(), describe(s.scale), inner);
+    } else {
+        shape(s.scale, {experts, columns});
+    }
+    if (four_bits && !packed(s.x)) {
+        if (!s.assist.defined())
+            fail(FaultKind::NullArgument, "parameter {} is null, which int8 rows with weights of 4 bits do not allow",
+                 s.assist.parameter());
+        dtype(s.assist, {at::kFloat});
+        shape(s.assist, {experts, columns});
+    } else if (s.assist.defined() && s.assist.numel() > 0) {
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, the virtual NPU offers null beside these dtypes",
+             s.assist.parameter(), describe(s.assist));
+    }
+    if (s.smooth.defined()) {
+        if (!packed(s.x))
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, the virtual NPU offers null beside x in int8",
+                 s.smooth.parameter(), describe(s.smooth));
+        dtype(s.smooth, {at::kFloat});
+        shape(s.smooth, {experts, columns / 2});
+    }
+    shape(s.row_scale, {rows});
+    shape(s.groups, {s.groups.numel()});
+    if (s.groups.numel() > experts)
+        fail(FaultKind::InvalidArgument, "parameter groupList is {}, expected at most {} groups", describe(s.groups),
+             experts);
+    dtype(s.groups, {at::kLong});
+    dtype(s.out, {at::kChar});
+    dtype(s.out_scale, {at::kFloat});
+    shape(s.out, {rows, columns / 2});
+    shape(s.out_scale, {rows});
+}
+
+// Rows behind the last group are not written. `smooth` is a factor of what is quantised, as DequantSwigluQuant has it:
+// the second version's sources are not public.
+void swiglu(const Swiglu &s, const at::Tensor &stacked) {
+    const at::Tensor weight = weight_rows(stacked), x = unpacked_int4(s.x), scale = real_scale(s.scale);
+    const bool split = packed(s.weight) && !packed(s.x);
+    const std::vector<int64_t> ends = bounds(s.groups, s.counts, x.size(0));
+    for (int64_t g = 0; g < s.groups.numel(); ++g) {
         const int64_t begin = ends[static_cast<size_t>(g)], length = ends[static_cast<size_t>(g) + 1] - begin;
         if (length == 0) continue;
-        const std::vector<at::Tensor> half =
-            scaled_product(x.narrow(0, begin, length), weight[g], scale[g], row_scale.narrow(0, begin, length))
-                .chunk(2, 1);
+        const at::Tensor part = x.narrow(0, begin, length), factors = s.row_scale.narrow(0, begin, length);
+        at::Tensor product;
+        if (split || scale.dim() == 3) {
+            const at::Tensor groups = scale.dim() == 3 ? scale[g] : scale[g].unsqueeze(0);
+            product =
+                split_product(split ? part : part + 8, weight[g], groups, {}, split ? s.assist[g] : at::Tensor()) *
+                widened(factors).reshape({-1, 1});
+        } else {
+            product = scaled_product(part, weight[g], scale[g], factors);
+        }
+        const std::vector<at::Tensor> half = product.chunk(2, 1);
         at::Tensor value = at::silu(half[0]) * half[1];
-        out_scale.narrow(0, begin, length).copy_(dynamic(value, {-1}, range(at::kChar), true).scale.view(-1));
-        at::Tensor rows = out.narrow(0, begin, length);
+        if (s.smooth.defined()) value = value * s.smooth[g];
+        s.out_scale.narrow(0, begin, length).copy_(dynamic(value, {-1}, range(at::kChar), true).scale.view(-1));
+        at::Tensor rows = s.out.narrow(0, begin, length);
         saturate(rows, value);
     }
 }
@@ -93,12 +169,14 @@ void given(std::initializer_list<const Operand *> operands) {
                  each->parameter());
 }
 
-void first_modes(int64_t dequant, int64_t quant, int64_t list_type) {
-    if (dequant != 0 || quant != 0)
+const Operand &only_or(const Operands &list, const Operand &none) { return list.size() == 0 ? none : only(list); }
+
+void modes(int64_t dequant, int64_t quant, int64_t list_type, const Operand &scale) {
+    if (dequant != (scale.dim() == 3) || quant != 0)
         fail(FaultKind::InvalidArgument,
-             "dequantMode is {} and quantMode {}, the virtual NPU offers 0 and 0 (a scale "
-             "for each column and row)",
-             dequant, quant);
+             "dequantMode is {} and quantMode {}, and parameter {} is {}: the virtual NPU offers 0 (a scale for each "
+             "column) or, with three dimensions, 1 (for each group of rows, too), and 0 (a scale for each row)",
+             dequant, quant, scale.parameter(), describe(scale));
     if (list_type != 0 && list_type != 1)
         fail(FaultKind::InvalidArgument, "parameter groupListType is {}, allowed are 0 (ends) and 1 (counts)",
              list_type);
@@ -183,26 +261,6 @@ void check_routed(const Routed &r) {
              r.shared.parameter(), describe(r.shared), r.out.size(0), columns, r.shared_offset);
 }
 
-// A scale of 64 bits holds a float32 in its lower half.
-at::Tensor real_scale(const at::Tensor &scale) {
-    if (scale.scalar_type() != at::kLong) return widened(scale);
-    return scale.contiguous().bitwise_and(0xFFFFFFFFLL).to(at::kInt).view(at::kFloat);
-}
-
-// Weights of 4 bits: the kernel multiplies the halves of each int8, of which it takes 8, so that bias, which the caller
-// makes of the weights, has to bring that back. A scale for each group of rows of the weight.
-at::Tensor split_product(const Routed &r, const at::Tensor &x, const at::Tensor &weight, int64_t expert) {
-    const at::Tensor scale = real_scale(r.scale)[expert];
-    const int64_t count = scale.size(0), each = x.size(1) / count;
-    at::Tensor value = at::zeros({x.size(0), weight.size(1)});
-    for (int64_t j = 0; j < count; ++j) {
-        const at::Tensor part = x.narrow(1, j * each, each).to(at::kDouble);
-        value += at::matmul(part - 8, weight.narrow(0, j * each, each).to(at::kDouble)).to(at::kFloat) * scale[j];
-        if (r.offset.defined()) value += part.sum(1, true).to(at::kFloat) * r.offset[expert][j];
-    }
-    return r.bias.defined() ? value + r.bias[expert] : value;
-}
-
 void routed(const Routed &r, const at::Tensor &stacked) {
     const at::Tensor weights = unpacked_int4(stacked);
     const std::vector<int64_t> ends = bounds(r.groups, true, r.x.size(0));
@@ -214,7 +272,9 @@ void routed(const Routed &r, const at::Tensor &stacked) {
         const auto rows = [&](const at::Tensor &list) { return widened(list.narrow(0, begin, length)).unsqueeze(1); };
         at::Tensor value;
         if (four_bits(r)) {
-            value = split_product(r, x, weights[g], g);
+            value =
+                split_product(x, weights[g], real_scale(r.scale)[g], r.offset.defined() ? r.offset[g] : at::Tensor(),
+                              r.bias.defined() ? r.bias[g] : at::Tensor());
         } else {
             value = scaled_product(x, weights[g], real_scale(r.scale)[g].reshape({-1}), {});
             if (r.bias.defined()) value = value + widened(r.bias)[g];
@@ -230,18 +290,23 @@ void routed(const Routed &r, const at::Tensor &stacked) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnGroupedMatmulSwigluQuantWeightNZ, optional(bias, offset, outputOffset); fractal_nz(weight);
-   unused({&bias, &offset}); check_swiglu(x, weight, weightScale, xScale, groupList, output, outputScale),
-                             swiglu(x, unpacked(weight), weightScale, xScale, groupList, false, output, outputScale))
-#define SWIGLU_V2(NAME, LAID_OUT)                                                                              \
-    OP(NAME, optional(bias, smoothScale); LAID_OUT; first_modes(dequantMode, quantMode, groupListType);        \
-       unused({&bias, &smoothScale});                                                                          \
-       check_swiglu(x, only(weight), only(weightScale), xScale, groupList, output, outputScale),               \
-       swiglu(x, unpacked(weight.front()), weightScale.front(), xScale, groupList, groupListType == 1, output, \
-              outputScale))
+// The first version has what is added in the place of its bias.
+#define SWIGLU {x, weight, weightScale, bias, xScale, none, groupList, false, output, outputScale}
+OP(aclnnGroupedMatmulSwigluQuantWeightNZ, optional(bias, offset, outputOffset); fractal_nz(weight); unused({&offset});
+   Operand none(nullptr, "smoothScale"); check_swiglu(SWIGLU), Operand none(nullptr, "smoothScale");
+   swiglu(SWIGLU, unpacked(weight)))
+#define SWIGLU_V2                                                                \
+    {x,      only(weight), only(weightScale), only_or(weightAssistMatrix, none), \
+     xScale, smoothScale,  groupList,         groupListType == 1,                \
+     output, outputScale}
+#define SWIGLU_LISTS(NAME, LAID_OUT)                                                                                 \
+    OP(NAME, optional(weightAssistMatrix, bias, smoothScale); LAID_OUT; Operand none(nullptr, "weightAssistMatrix"); \
+       modes(dequantMode, quantMode, groupListType, only(weightScale)); unused({&bias});                             \
+       check_swiglu(SWIGLU_V2), Operand none(nullptr, "weightAssistMatrix");                                         \
+       swiglu(SWIGLU_V2, unpacked(weight.front())))
 
-SWIGLU_V2(aclnnGroupedMatmulSwigluQuantV2, (void)0)
-SWIGLU_V2(aclnnGroupedMatmulSwigluQuantWeightNzV2, fractal_nz(weight))
+SWIGLU_LISTS(aclnnGroupedMatmulSwigluQuantV2, (void)0)
+SWIGLU_LISTS(aclnnGroupedMatmulSwigluQuantWeightNzV2, fractal_nz(weight))
 
 #define TAIL(SHARED, LOGIT, ROW) \
     SHARED, LOGIT, ROW, dtype, sharedInputWeight, sharedInputOffset, transposeX1, transposeX2, groupListType, out

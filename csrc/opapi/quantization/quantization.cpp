@@ -1,6 +1,6 @@
-// Quantisation to int8 (uint8, int32 where CANN allows them; dynamic quantisation to int4 packed in int32) and back,
-// which also takes packed int4. The dtype int4, which ATen does not have, and the 8-bit floats, which the A2 series
-// does not have, are refused.
+// Quantisation to int8 (uint8, int32 where CANN allows them; that by row and AscendQuantV3 to int4 packed in int32,
+// too) and back, which also takes packed int4. The dtype int4, which ATen does not have, and the 8-bit floats, which
+// the A2 series does not have, are refused.
 #include "opapi/quantization/quantization.h"
 
 namespace vnpu::opapi {
@@ -43,18 +43,36 @@ void int8_only(int64_t type) {
     if (type != 2) fail(FaultKind::InvalidArgument, "parameter dstType is {}, the virtual NPU offers 2 (INT8)", type);
 }
 
+// And 3 is INT32, which holds eight of 4 bits.
+void check_packable(const Operand &x, const Operand &scale, const Operand &offset, int64_t axis, int64_t type,
+                    const Operand &y) {
+    if (type != 3) {
+        int8_only(type);
+        return check_quantize(x, scale, offset, axis, {at::kChar}, y);
+    }
+    network(x, scale);
+    along(scale, x, axis);
+    along(offset, x, axis);
+    dtype(y, {at::kInt});
+    if (x.dim() == 0) fail(FaultKind::InvalidArgument, "parameter x is {}, a number cannot be packed", describe(x));
+    holds_quantized(x, y);
+}
+
 void round_half_to_even(const std::string &mode) {
     if (!mode.empty() && mode != "round" && mode != "rint")
         fail(FaultKind::InvalidArgument, "parameter roundMode is \"{}\", the virtual NPU offers round", mode);
 }
 
 void ascend_quant(at::Tensor &y, const at::Tensor &x, const at::Tensor &scale, const at::Tensor &offset, bool squared,
-                  int64_t axis) {
+                  int64_t axis, int64_t type) {
     at::Tensor factor = beside(scale, x, axis);
     if (squared) factor = factor * factor;
     at::Tensor value = widened(x) * factor;
     if (offset.defined()) value = value + beside(offset, x, axis);
-    saturate(y, value);
+    if (type == 3)
+        pack_int4(y, value);
+    else
+        saturate(y, value);
 }
 
 void check_anti(const Operand &x, const Operand &scale, const Operand &offset, const Operand &y) {
@@ -200,9 +218,9 @@ OP(aclnnQuantize, optional(zeroPoints); check_quantize(x, scales, zeroPoints, ax
                                         at::Tensor value = widened(x) / beside(scales, x, axis);
    if (zeroPoints.defined()) value = value + beside(zeroPoints, x, axis).to(at::kFloat); saturate(out, value))
 OP(aclnnAscendQuant, optional(offset); int8_only(dstType); round_half_to_even(roundMode);
-   check_quantize(x, scale, offset, kLast, {at::kChar}, y), ascend_quant(y, x, scale, offset, sqrtMode, kLast))
-OP(aclnnAscendQuantV3, optional(offset); int8_only(dstType); round_half_to_even(roundMode);
-   check_quantize(x, scale, offset, axis, {at::kChar}, y), ascend_quant(y, x, scale, offset, sqrtMode, axis))
+   check_quantize(x, scale, offset, kLast, {at::kChar}, y), ascend_quant(y, x, scale, offset, sqrtMode, kLast, 2))
+OP(aclnnAscendQuantV3, optional(offset); round_half_to_even(roundMode);
+   check_packable(x, scale, offset, axis, dstType, y), ascend_quant(y, x, scale, offset, sqrtMode, axis, dstType))
 OP(aclnnAscendAntiQuant, optional(offset); check_anti(x, scale, offset, y), anti_quant(y, x, scale, offset, sqrtMode))
 
 // The first version is symmetric, by row.

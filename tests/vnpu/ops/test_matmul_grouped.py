@@ -46,6 +46,33 @@ def test_no_groups() -> None:
         compare(actual, a.double() @ b.double(), torch.float16)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_tensors_of_rows_in_one_result(listed: bool) -> None:
+    rows, inner = (3, 1, 2), (8, 5, 6)
+    x = [random(n, k, seed=n).half() for n, k in zip(rows, inner, strict=True)]
+    weight = [random(k, 4, seed=k).half() for k in inner]
+    bias = [random(4, seed=9 + k).half() for k in inner]
+    (out,) = torch_npu.npu_grouped_matmul(
+        [t.npu() for t in x], [t.npu() for t in weight], bias=[t.npu() for t in bias],
+        group_list=[3, 4, 6] if listed else None, split_item=2, group_type=0,
+    )  # fmt: skip
+    parts = (a.double() @ b.double() + c.double() for a, b, c in zip(x, weight, bias, strict=True))
+    compare(out, torch.cat([*parts]), torch.float16)
+    with pytest.raises(RuntimeError, match="expected as many of each"):
+        torch_npu.npu_grouped_matmul(
+            [t.npu() for t in x], [t.npu() for t in weight[:2]], split_item=2, group_type=0
+        )
+    if listed:
+        with pytest.raises(RuntimeError, match=r"x\[1\] ends at row 4"):
+            torch_npu.npu_grouped_matmul(
+                [t.npu() for t in x],
+                [t.npu() for t in weight],
+                group_list=[3, 5, 6],
+                split_item=2,
+                group_type=0,
+            )
+
+
 def test_groups_of_the_inner_dimension() -> None:
     x, weight = random(5, 7).half(), random(7, 6, seed=1).half()
     (out,) = torch_npu.npu_grouped_matmul(

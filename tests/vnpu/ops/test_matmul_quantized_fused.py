@@ -142,6 +142,82 @@ def test_grouped_swiglu_refuses() -> None:
     assert said(1, weight) == said(0, weight[:, :16]) == INVALID_ARGUMENT
 
 
+def blocks(words: torch.Tensor) -> torch.Tensor:
+    """As FRACTAL_NZ stores them, 32 bytes to a row of a block."""
+    e, k, n = words.shape
+    wide = 32 // words.element_size()
+    return words.reshape(e, k // 16, 16, n // wide, wide).permute(0, 3, 1, 2, 4).contiguous()
+
+
+@pytest.mark.parametrize("form", ["plain", "laid out", "blocks", "first"])
+@pytest.mark.parametrize("by_group", [False, True])
+def test_grouped_swiglu_with_weights_of_four_bits(form: str, by_group: bool) -> None:
+    """The kernel takes 8 of each int8; what is added brings back what that leaves out."""
+    sizes, inner, columns = [2, 3], 32, 128
+    x, row = integers(5, inner), random(5, low=0.01, high=0.1, seed=1).float()
+    weight, words = int4(2, inner, columns)
+    count = 2 if by_group else 1
+    scale = random(2, count, columns, low=0.001, high=0.01).float()
+    bits = scale.view(torch.int32).long() & 0xFFFFFFFF
+    spread = weight.double() * scale.double().repeat_interleave(inner // count, 1)
+    assist = (8 * spread.sum(1)).float()
+    expert = routed(sizes, 5)
+    a, b = ((x.double().unsqueeze(1) @ spread[expert]).squeeze(1) * row.double()[:, None]).chunk(2, -1)
+    value = torch.nn.functional.silu(a) * b
+    most = value.abs().amax(-1)
+    y, by = torch.empty(5, 64, dtype=torch.int8).npu(), torch.empty(5).npu()
+    right = {"plain": words.npu(), "blocks": blocks(words).npu()}.get(form)
+    if right is None:
+        right = nz(words)
+    factors = (bits if by_group else bits.squeeze(1)).npu()
+    if form == "first":
+        name = "aclnnGroupedMatmulSwigluQuantWeightNZ"
+        arguments = [
+            x.npu(),
+            right,
+            assist.npu(),
+            None,
+            factors,
+            row.npu(),
+            torch.tensor([2, 5]).npu(),
+            y,
+            by,
+            None,
+        ]
+        added = 2
+    else:
+        name = "aclnnGroupedMatmulSwigluQuant" + ("WeightNzV2" if form == "laid out" else "V2")
+        arguments = [x.npu(), [right], [factors], [assist.npu()], None, row.npu(), None, torch.tensor([2, 5]).npu(),
+                     int(by_group), 0, 0, 0, None, y, by]  # fmt: skip
+        added = 3
+    run(name, *arguments)
+    torch.testing.assert_close(by.cpu().double(), most / 127, rtol=1e-3, atol=0)
+    assert bool(((y.cpu().double() - value / (most / 127)[:, None]).abs() <= 0.55).all())
+    arguments[added] = None if form == "first" else []
+    assert first_phase(name, *arguments)[0] == NULL_ARGUMENT
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+def test_grouped_swiglu_of_four_bits(smooth: bool) -> None:
+    (x, x_words), (weight, words) = int4(5, 64), int4(2, 64, 64, seed=1)
+    scale, row = random(2, 64, low=0.001, high=0.1).float(), random(5, low=0.01, high=0.1, seed=1).float()
+    bits = scale.view(torch.int32).long() & 0xFFFFFFFF
+    factor = random(2, 32, low=0.5, high=2, seed=2).float()
+    expert = routed([2, 3], 5)
+    value = (x.double().unsqueeze(1) @ weight.double()[expert]).squeeze(1)
+    a, b = (value * scale.double()[expert] * row.double()[:, None]).chunk(2, -1)
+    value = torch.nn.functional.silu(a) * b * (factor.double()[expert] if smooth else 1)
+    most = value.abs().amax(-1)
+    y, by = torch.empty(5, 32, dtype=torch.int8).npu(), torch.empty(5).npu()
+    arguments = [x_words.npu(), [words.npu()], [bits.npu()], [], None, row.npu(), factor.npu() if smooth else None,
+                 torch.tensor([2, 5]).npu(), 0, 0, 0, 0, None, y, by]  # fmt: skip
+    run("aclnnGroupedMatmulSwigluQuantV2", *arguments)
+    torch.testing.assert_close(by.cpu().double(), most / 127, rtol=1e-4, atol=0)
+    assert bool(((y.cpu().double() - value / (most / 127)[:, None]).abs() <= 0.52).all())
+    arguments[3] = [torch.ones(2, 64).npu()]
+    assert first_phase("aclnnGroupedMatmulSwigluQuantV2", *arguments)[0] == INVALID_ARGUMENT
+
+
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -53,6 +53,21 @@ def test_ascend_quant(dtype: torch.dtype, squared: bool) -> None:
         near(y, x.double() * by + offset.double())
 
 
+def test_ascend_quant_to_four_bits() -> None:
+    x, scale = random(4, 16).half(), random(16, low=1, high=3, seed=1).half()
+    y = torch.empty(4, 2, dtype=torch.int32, device="npu")
+    arguments = [x.npu(), scale.npu(), None, False, "round", 3, -1, y]
+    run("aclnnAscendQuantV3", *arguments)
+    bits = y.cpu().unsqueeze(-1) >> torch.arange(0, 32, 4) & 15
+    values = torch.where(bits > 7, bits - 16, bits).reshape(4, 16)
+    exact = (x.double() * scale.double()).clamp(-8, 7)
+    assert bool(((values.double() - exact).abs() <= 0.501).all()) and len(values.unique()) > 8
+    arguments[-1] = torch.empty(4, 16, dtype=torch.int32, device="npu")
+    assert first_phase("aclnnAscendQuantV3", *arguments)[0] == INVALID_ARGUMENT
+    arguments[0], arguments[1], arguments[-1] = x[:, :9].npu(), scale[:9].npu(), y[:, :1].contiguous()
+    assert first_phase("aclnnAscendQuantV3", *arguments)[0] == INVALID_ARGUMENT
+
+
 def test_ascend_quant_along_rows() -> None:
     x, scale = random(4, 6).half(), random(4, low=4, high=20, seed=1).half()
     y = torch_npu.npu_quantize(x.npu(), scale.unsqueeze(1).npu(), None, torch.qint8, -2, div_mode=False)
