@@ -84,9 +84,9 @@ def _prepare(data: dict[str, Any]) -> None:
 
 def _fetched() -> None:
     """Tests put tensors into a queue and end, and their parent fetches what is shared while they do: an end is longer
-    where torch is unloaded. Waits until all is fetched, or for 20 s."""
+    where torch is unloaded. Waits until all is fetched, or for 60 s."""
     sharer = resource_sharer._resource_sharer  # type: ignore[attr-defined]
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while sharer._cache and time.monotonic() < until:
         time.sleep(0.01)
 

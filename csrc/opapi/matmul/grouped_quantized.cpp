@@ -1,7 +1,7 @@
 // Products of int8 rows with the weights of the expert each group of rows goes to, and what follows them in one kernel:
 // SwiGLU quantised anew, or the sum of each token's rows.
 #include "opapi/aclnn/format.h"
-#include "opapi/quantization/quantization.h"
+#include "opapi/matmul/four_bits.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -25,26 +25,6 @@ at::Tensor scaled_product(const at::Tensor &x, const at::Tensor &weight, const a
                           const at::Tensor &row_scale) {
     at::Tensor value = at::matmul(x.to(at::kDouble), weight.to(at::kDouble)).to(at::kFloat) * widened(scale);
     return row_scale.defined() ? value * widened(row_scale).reshape({-1, 1}) : value;
-}
-
-// A scale of 64 bits holds a float32 in its lower half.
-at::Tensor real_scale(const at::Tensor &scale) {
-    if (scale.scalar_type() != at::kLong && scale.scalar_type() != at::kUInt64) return widened(scale);
-    return scale.view(at::kLong).contiguous().bitwise_and(0xFFFFFFFFLL).to(at::kInt).view(at::kFloat);
-}
-
-// Weights of 4 bits: the kernel multiplies the halves of each int8, of which it takes 8, so that what is added, which
-// the caller makes of the weights, has to bring that back. A scale for each group of rows of the weight.
-at::Tensor split_product(const at::Tensor &x, const at::Tensor &weight, const at::Tensor &scale,
-                         const at::Tensor &offset, const at::Tensor &added) {
-    const int64_t count = scale.size(0), each = x.size(1) / count;
-    at::Tensor value = at::zeros({x.size(0), weight.size(1)});
-    for (int64_t j = 0; j < count; ++j) {
-        const at::Tensor part = x.narrow(1, j * each, each).to(at::kDouble);
-        value += at::matmul(part - 8, weight.narrow(0, j * each, each).to(at::kDouble)).to(at::kFloat) * scale[j];
-        if (offset.defined()) value += part.sum(1, true).to(at::kFloat) * offset[j];
-    }
-    return added.defined() ? value + added : value;
 }
 
 // --- SwiGLU (ops-transformer: aclnn_grouped_matmul_swiglu_quant.cpp, grouped_matmul_swiglu_quant_a8w4_msd_*.h)

@@ -1,7 +1,7 @@
 // Matrix products of int8 operands, or of int4 packed in int32, and of floating-point ones with int8 weights. Private
 // formats are refused but for weights.
 #include "opapi/aclnn/format.h"
-#include "opapi/quantization/quantization.h"
+#include "opapi/matmul/four_bits.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -23,12 +23,6 @@ void pack(at::Tensor &out, const at::Tensor &scale, const at::Tensor &offset, bo
     out.view(at::kLong).copy_(packed.expand(out.sizes()));
 }
 
-// A scale, packed or not, as fp32.
-at::Tensor factor(const at::Tensor &scale) {
-    if (!kPacked.has(scale.scalar_type())) return widened(scale);
-    return scale.contiguous().view(at::kLong).bitwise_and(0xFFFFFFFFLL).to(at::kInt).view(at::kFloat);
-}
-
 void check_pack(const Operand &scale, const Operand &offset, const Operand &out) {
     dtype(scale, {at::kFloat});
     if (offset.defined()) dtype(offset, {at::kFloat});
@@ -47,7 +41,9 @@ void check_product(const Operand &x1, const Operand &x2, bool t1, bool t2, const
         matrices(*operand);
     }
     if (packed(x1) != packed(x2))
-        fail(FaultKind::InvalidArgument, "parameters x1 and x2 are {} and {}, allowed are two of int8 or two of int32",
+        fail(FaultKind::InvalidArgument,
+             "parameters x1 and x2 are {} and {}, allowed are two of int8 or two of int32, "
+             "or int8 and int32",
              describe(x1), describe(x2));
     if (packed(x1) && t1)
         fail(FaultKind::InvalidArgument, "parameter transposeX1 is true, which int4 packed in int32 does not allow");
@@ -76,8 +72,47 @@ struct Scales {
     int64_t group;
 };
 
+bool split(const at::Tensor &x1, const at::Tensor &x2) { return x1.scalar_type() == at::kChar && packed(x2); }
+
+// ops-nn: aclnn_quant_matmul_v5.cpp, isA8W4Int; its page, K-G
+void check_split(const Operand &x1, const Operand &x2, const Scales &scales, bool t1, bool t2, const Operand &out) {
+    rank(x1, {2});
+    rank(x2, {2});
+    require(scales.x1);
+    require(scales.x2);
+    require(scales.y_offset);
+    const int64_t rows = x1.size(0), inner = x1.size(1), columns = unpacked_sizes(x2)[1];
+    if (t1 || t2 || packed_dimension(x2) != -1 || x2.size(0) != inner || inner % 256 != 0 || inner >= 29576)
+        fail(FaultKind::InvalidArgument,
+             "parameters x1 and x2 are {} and {}, transposeX1 {} and transposeX2 {}: weights of 4 bits take [m, k] and "
+             "[k, n], not transposed, and as k a multiple of 256 below 29576",
+             describe(x1), describe(x2), t1, t2);
+    dtype(scales.x1, {at::kFloat});
+    if (scales.x1.numel() != rows)
+        fail(FaultKind::InvalidArgument, "parameter {} is {}, expected {} values", scales.x1.parameter(),
+             describe(scales.x1), rows);
+    dtype(scales.x2, kPacked);
+    const bool grouped = scales.x2.dim() != 1;
+    if (scales.group != (grouped ? 256 : 0))
+        fail(FaultKind::InvalidArgument, "parameter groupSize is {}, expected {} with {} as {}", scales.group,
+             grouped ? 256 : 0, describe(scales.x2), scales.x2.parameter());
+    if (grouped)
+        shape(scales.x2, {inner / 256, columns});
+    else
+        shape(scales.x2, {columns});
+    dtype(scales.y_offset, {at::kFloat});
+    shape(scales.y_offset, {columns});
+    for (const Operand *operand : {&scales.y, &scales.x1_offset, &scales.x2_offset, &scales.bias})
+        if (operand->defined() && operand->numel() > 0)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, which is null beside weights of 4 bits",
+                 operand->parameter(), describe(*operand));
+    dtype(out, {at::kHalf, at::kBFloat16});
+    shape(out, {rows, columns});
+}
+
 void check_quant_matmul(const Operand &x1, const Operand &x2, const Scales &scales, bool t1, bool t2,
                         const Operand &out) {
+    if (split(x1, x2)) return check_split(x1, x2, scales, t1, t2, out);
     check_product(x1, x2, t1, t2, out);
     dtype(out, {at::kHalf, at::kBFloat16, at::kChar, at::kInt, at::kFloat});
     for (const Operand *operand : {&scales.y, &scales.x1_offset, &scales.y_offset})
@@ -102,10 +137,16 @@ at::Tensor integer_product(const at::Tensor &x1, const at::Tensor &x2) {
 }
 
 void quant_matmul(const at::Tensor &x1, const at::Tensor &x2, const Scales &scales, bool t1, bool t2, at::Tensor &out) {
+    if (split(x1, x2)) {
+        const at::Tensor scale = real_scale(scales.x2);
+        const at::Tensor value =
+            split_product(x1, unpacked_int4(x2), scale.reshape({-1, scale.size(-1)}), {}, scales.y_offset);
+        return void(out.copy_(value * scales.x1.reshape({-1, 1})));
+    }
     at::Tensor value = integer_product(oriented(unpacked_int4(x1), t1), oriented(unpacked_int4(x2), t2));
     const bool before = scales.bias.defined() && scales.bias.scalar_type() == at::kInt;
     if (before) value = value + scales.bias;
-    if (scales.x2.defined()) value = value * factor(scales.x2).flatten();
+    if (scales.x2.defined()) value = value * real_scale(scales.x2).flatten();
     if (scales.x1.defined()) value = value * widened(scales.x1).reshape({-1, 1});
     if (scales.bias.defined() && !before) value = value + widened(scales.bias);
     if (scales.x2_offset.defined()) value = value + scales.x2_offset.flatten();
@@ -171,7 +212,7 @@ void weight_quant_matmul(const at::Tensor &x, const at::Tensor &weight, const at
     at::Tensor value = at::matmul(widened(x), rounded(real * spread(scale, weight, group)));
     if (bias.defined()) value = value + widened(bias);
     if (!quant_scale.defined()) return void(y.copy_(value));
-    value = value * factor(quant_scale).flatten();
+    value = value * real_scale(quant_scale).flatten();
     saturate(y, quant_offset.defined() ? value + quant_offset.flatten() : value);
 }
 

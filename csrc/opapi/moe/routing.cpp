@@ -46,7 +46,9 @@ struct Expansion {
 // the number of rows.
 Expansion expand(const at::Tensor &expert, int64_t first, int64_t last, int64_t capacity, int64_t rows) {
     at::Tensor flat = expert.reshape({-1}).to(at::kLong);
-    flat = flat.masked_fill(flat.lt(first).logical_or_(flat.ge(last)), std::numeric_limits<int64_t>::max());
+    // Those behind the active experts stay in order, those before them come last (op-plugin:
+    // test_npu_moe_init_routing_v2).
+    flat = flat.masked_fill(flat.lt(first), std::numeric_limits<int64_t>::max());
     Expansion result;
     const auto [sorted, order] = at::sort(flat, true, 0, false);
     const int64_t active = sorted.lt(last).sum().item().toLong(), total = flat.size(0);
@@ -163,16 +165,19 @@ struct V3 {
     int64_t last() const { return range.size() == 2 ? range[1] : experts; }
 };
 
-void check_v3(const V3 &call, const Operand &x, const Operand &scale, const Operand &offset, const Operand &rows) {
+void check_v3(const V3 &call, const Operand &x, const Operand &scale, const Operand &offset, const Operand &rows,
+              const Operand &counts) {
     if (call.quant != -1) check_quant(call.quant, scale, offset, rows, x);
     if (call.quant == -1) same_dtype(rows, x);
     if (call.first() < 0 || call.last() <= call.first() || call.last() > call.experts)
         fail(FaultKind::InvalidArgument, "activeExpertRange is [{}, {}), expected a part of [0, {})", call.first(),
              call.last(), call.experts);
-    if (call.form < 0 || call.form > 1)
+    if (call.form < 0 || call.form > 2 || (call.form == 2 && call.mode == 1))
         fail(FaultKind::InvalidArgument,
-             "parameter expertTokensNumType is {}, the virtual NPU offers 0 (running totals) and 1 (counts)",
+             "parameter expertTokensNumType is {}, allowed are 0 (running totals), 1 (counts) and, in dropPadMode 0, 2 "
+             "(pairs)",
              call.form);
+    if (call.count && call.form == 2 && counts.defined()) shape(counts, {call.experts, 2});
     if (call.row_type != 0 && call.row_type != 1)
         fail(FaultKind::InvalidArgument, "parameter rowIdxType is {}, allowed are 0 and 1", call.row_type);
 }
@@ -191,8 +196,14 @@ void init_routing_v3(const V3 &call, const at::Tensor &x, const at::Tensor &expe
     }
     const bool scatter = call.row_type == 1 && call.mode == 0;
     place.copy_((scatter ? found.order : found.place).view(place.sizes()));
-    if (call.count && counts.defined())
-        counts.copy_(call.form == 0 && call.mode == 0 ? found.counts.cumsum(0) : found.counts);
+    if (!call.count || !counts.defined()) return;
+    if (call.form == 2) {  // each expert that has tokens, and how many; then zeros
+        const at::Tensor with = found.counts.nonzero().flatten();
+        counts.zero_();
+        counts.slice(0, 0, with.size(0)).copy_(at::stack({with + call.first(), found.counts.index({with})}, 1));
+        return;
+    }
+    counts.copy_(call.form == 0 && call.mode == 0 ? found.counts.cumsum(0) : found.counts);
 }
 
 // --- adding up
@@ -271,7 +282,7 @@ OP(aclnnMoeInitRoutingV3, optional(expertTokensCountOrCumsumOut, expandedScaleOu
    check_routing(x, expertIdx, expandedRowIdxOut); check_mode(dropPadMode, expertNum, expertCapacity);
    check_v3({expertCapacity, expertNum, dropPadMode, expertTokensNumType, expertTokensNumFlag, quantMode,
              activeExpertRangeOptional, rowIdxType},
-            x, scaleOptional, offsetOptional, expandedXOut);
+            x, scaleOptional, offsetOptional, expandedXOut, expertTokensCountOrCumsumOut);
    fits(expandedXOut, expanded_rows(expertIdx, activeNum, dropPadMode, expertNum, expertCapacity), x),
    init_routing_v3({expertCapacity, expertNum, dropPadMode, expertTokensNumType, expertTokensNumFlag, quantMode,
                     activeExpertRangeOptional, rowIdxType},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch_npu
-from aclnn import INVALID_ARGUMENT, first_phase, run
+from aclnn import INVALID_ARGUMENT, NULL_ARGUMENT, first_phase, run
 from oracle import compare, int4, random
 
 
@@ -83,6 +83,30 @@ def test_packed_int4(transposed: bool) -> None:
     if transposed:  # the same by a view
         run("aclnnQuantMatmulV5", x1.npu(), x2.npu().mT, *rest, False, False, 0, out)
         compare(out, expected * scale.double(), torch.bfloat16)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_rows_of_int8_with_weights_of_four_bits(grouped: bool) -> None:
+    """The kernel takes 8 of each int8; yOffset brings back what that leaves out."""
+    x, (weight, words) = bytes_of(3, 512), int4(512, 16)
+    scale = random(2 if grouped else 1, 16, low=0.001, high=0.01).float()
+    bits = scale.view(torch.int32).long() & 0xFFFFFFFF
+    spread = weight.double() * scale.double().repeat_interleave(512 // len(scale), 0)
+    row, offset = random(3, 1, low=0.01, high=0.1, seed=2).float(), (8 * spread.sum(0)).float()
+    for dtype in (torch.float16, torch.bfloat16):
+        out = torch.empty(3, 16, dtype=dtype, device="npu")
+        given = [x.npu(), words.npu(), row.npu(), (bits if grouped else bits[0]).npu(), None, None, None,
+                 offset.npu(), None, False, False, 256 if grouped else 0, out]  # fmt: skip
+        run("aclnnQuantMatmulV5", *given)
+        exact = (x.double() @ spread) * row.double()
+        torch.testing.assert_close(
+            out.cpu().double(), exact, rtol=2e-2, atol=float(exact.abs().max()) * torch.finfo(dtype).eps
+        )
+    for place, wrong, code in (
+        (7, None, NULL_ARGUMENT), (9, True, INVALID_ARGUMENT), (11, 128, INVALID_ARGUMENT),
+        (8, torch.zeros(16).npu(), INVALID_ARGUMENT), (0, x[:, :128].npu(), INVALID_ARGUMENT),
+    ):  # fmt: skip
+        assert first_phase("aclnnQuantMatmulV5", *given[:place], wrong, *given[place + 1 :])[0] == code
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,21 @@ def test_init_routing_to_a_range_of_experts() -> None:
     assert counts.cpu().tolist() == [flat.count(1), flat.count(2)]
 
 
+def test_positions_of_routes_to_other_experts() -> None:
+    """Behind those of the active experts: those of later experts by expert, then those of earlier ones as they come."""
+    x, expert = random(6, 4).float(), choose(6, 2)
+    _, where, pairs, _ = torch_npu.npu_moe_init_routing_v2(
+        x.npu(), expert.npu(), active_num=12, expert_capacity=-1, expert_num=EXPERTS, drop_pad_mode=0,
+        expert_tokens_num_type=2, expert_tokens_num_flag=True, quant_mode=-1, active_expert_range=[2, 3],
+        row_idx_type=1,
+    )  # fmt: skip
+    flat = expert.view(-1).tolist()
+    assert min(flat) < 2 and max(flat) >= 3
+    assert where.cpu().tolist() == sorted(range(12), key=lambda i: flat[i] if flat[i] >= 2 else EXPERTS)
+    with_tokens = [[2, flat.count(2)]]
+    assert pairs.cpu().tolist() == with_tokens + [[0, 0]] * (EXPERTS - len(with_tokens))
+
+
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("mode", [0, 1])
 def test_init_routing_that_quantises(version: int, mode: int) -> None:
