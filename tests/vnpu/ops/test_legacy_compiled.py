@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,10 @@ def compiled() -> Iterator[None]:
 
 def by_name(operator: str) -> int:
     torch.npu.synchronize()
-    return (
-        Path(os.environ["VNPU_TRACE"])
-        .read_text(encoding="utf-8")
-        .count(f'aclopCompileAndExecute("{operator}"')
-    )
+    trace = Path(os.environ["VNPU_TRACE"]).read_text(encoding="utf-8")
+    return len(
+        re.findall(rf'aclopCompileAndExecute(?:V2)?\("{operator}"', trace)
+    )  # V2 where it gives shapes back
 
 
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -55,6 +55,11 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "ReduceAll": (lambda x: (x > -1).all(1), (X,)),
     "ReduceAny": (lambda x: (x > 1).any(0), (X,)),
     "ArgMaxV2": (lambda x: x.argmax(1), (X,)),
+    "NonZero": (lambda x: x + (x > 0).nonzero()[:, 1].sum(), (X,)),
+    "UniqueWithCountsExt2": (
+        lambda x: torch.unique(x.detach().index_select(0, INDEX.to(x.device)), dim=0),
+        (X,),
+    ),
 }
 
 
@@ -151,3 +156,19 @@ def test_refusals() -> None:
     assert status == 0, message
     status, message = launch("ConcatD", [x, y], [torch.ones(2, 5).npu()], concat_dim=1, N=2)
     assert status == INVALID_ARGUMENT and "expected 12 elements" in message
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_unique_slices_their_places_and_counts(axis: int) -> None:
+    x = torch.tensor([[2.0, 1, 2], [0, 1, 0], [2, 1, 2]])
+    found = torch.unique(x.npu(), dim=axis, return_inverse=True, return_counts=True)
+    for actual, expected in zip(
+        found, torch.unique(x, dim=axis, return_inverse=True, return_counts=True), strict=True
+    ):
+        assert torch.equal(actual.cpu(), expected)
+    assert by_name("UniqueWithCountsExt2") > 0
+
+
+def test_places_of_nothing_and_of_all() -> None:
+    assert torch.zeros(2, 3).npu().nonzero().shape == (0, 2)
+    assert torch.equal(torch.ones(2, 2).npu().nonzero().cpu(), torch.ones(2, 2).nonzero())
