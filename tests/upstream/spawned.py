@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import time
 from multiprocessing import (
     context,
@@ -78,13 +79,16 @@ def _prepare(data: dict[str, Any]) -> None:
         for name in set(os.environ) - set(environment):
             del os.environ[name]
         os.environ.update(environment)
-    util.Finalize(None, _fetched, exitpriority=-10)  # after a queue, whose thread pickles what is shared (-5)
+    util.Finalize(None, _fetched, exitpriority=5)  # queues are closed (10), the place to fetch from is not (0)
     _as_python(data)
 
 
 def _fetched() -> None:
     """Tests put tensors into a queue and end, and their parent fetches what is shared while they do: an end is longer
     where torch is unloaded. Waits until all is fetched, or for 60 s."""
+    for thread in threading.enumerate():
+        if thread.name == "QueueFeederThread":  # it pickles, and so shares
+            thread.join()
     sharer = resource_sharer._resource_sharer  # type: ignore[attr-defined]
     until = time.monotonic() + 60
     while sharer._cache and time.monotonic() < until:

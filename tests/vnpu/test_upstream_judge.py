@@ -110,7 +110,8 @@ class TestSpawning(unittest.TestCase):
         answers = context.Queue()
         process = context.Process(target=share, args=(answers,))
         process.start()
-        time.sleep(3)
+        process.join(2)
+        self.assertIsNone(process.exitcode)  # it waits for who fetches what it shares
         self.assertEqual(answers.get().tolist(), [0, 1, 2])
         process.join()
 
