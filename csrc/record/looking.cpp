@@ -19,6 +19,18 @@ struct Recorder::Batch {
     std::vector<Piece> pieces;
 };
 
+namespace {
+
+// What a script has shrunk (`untyped_storage().resize_(0)`, as FSDP does) or a kernel has left out (zeros of forward
+// derivatives) keeps its sizes.
+bool has_memory(const at::Tensor &tensor, const Elements &elements) {
+    if (elements.count == 0) return true;
+    const auto ends = static_cast<size_t>(tensor.storage_offset() + elements.span) * c10::elementSize(elements.dtype);
+    return tensor.storage().nbytes() >= ends && tensor.storage().data() != nullptr;
+}
+
+}  // namespace
+
 std::vector<int32_t> Recorder::look_at(const std::shared_ptr<Step> &step, const Tensors &tensors, const char *reason) {
     std::vector<int32_t> rows;
     rows.reserve(tensors.size());
@@ -91,10 +103,13 @@ void Recorder::fill(const std::shared_ptr<Step> &step, TensorRow &row, const at:
     if (level_ == Level::Calls) return;
     if (tensor.is_conj() || tensor.is_neg()) explain(*step, row, "its conjugation or sign is not carried out yet");
     const DeviceReader *reader = reader_.load(std::memory_order_relaxed);
-    if (tensor.device().is_cpu() && !reductions_) {
-        const Elements elements(tensor);
+    const bool host = tensor.device().is_cpu(), streams = tensor.is_privateuseone() && reader != nullptr;
+    if (reductions_ || !(host || streams)) return reduce(step, row, tensor);
+    Elements elements(tensor);
+    if (!has_memory(tensor, elements)) return explain(*step, row, "its storage has no memory, or less than it needs");
+    if (host) {
         measure_into(*step, row, elements, elements.count == 0 ? nullptr : tensor.const_data_ptr());
-    } else if (tensor.is_privateuseone() && reader != nullptr && !reductions_) {
+    } else {
         const char *format = reader->format(tensor);
         if (*format != '\0') {
             const int32_t text = texts_.number(format);
@@ -102,14 +117,11 @@ void Recorder::fill(const std::shared_ptr<Step> &step, TensorRow &row, const at:
             row.format = step->line(text);
         }
         if (*format != '\0') return explain(*step, row, "the device lays it out in a format of its own");
-        Elements elements(tensor);
         if (elements.count == 0) return measure_into(*step, row, elements, nullptr);
         if (!later) later.reset(new Batch{this, step, {}, {}});
         later->pieces.push_back(
             {tensor.const_data_ptr(), static_cast<size_t>(elements.span) * c10::elementSize(elements.dtype)});
         later->tensors.push_back({&row, std::move(elements)});
-    } else {
-        reduce(step, row, tensor);
     }
 }
 

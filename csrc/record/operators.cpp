@@ -1,5 +1,6 @@
 #include "record/operators.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace torchport::record {
@@ -28,13 +29,20 @@ void describe(Operator &found, const c10::OperatorHandle &handle) {
                              !handle.hasKernelForDispatchKey(kBackends[i].autograd);
         found.casts[i] = handle.hasKernelForDispatchKey(kBackends[i].autocast);
     }
+    const auto shown = [&](const c10::AliasInfo &alias) {
+        return std::ranges::any_of(found.schema->returns(), [&](const c10::Argument &result) {
+            return result.alias_info() != nullptr && result.alias_info()->beforeSets() == alias.beforeSets();
+        });
+    };
     const auto &arguments = found.schema->arguments();
     for (size_t i = 0; i < arguments.size(); ++i) {
         const c10::AliasInfo *alias = arguments[i].alias_info();
         const std::string &name = arguments[i].name();
         // Batch norms of old write their running statistics and do not say so; so do collectives.
         const bool silent = (found.name.ends_with("batch_norm") && name.starts_with("running_")) || found.later;
-        if ((alias != nullptr && alias->isWrite()) || silent) found.written.push_back(i);
+        const bool written = alias != nullptr && alias->isWrite();
+        if (written || silent) found.written.push_back(i);
+        if ((written ? !shown(*alias) : silent) && !found.later) found.hidden.push_back(i);
     }
 }
 
@@ -64,6 +72,8 @@ const Operator &operator_of(const char *name, const char *overload, Texts &texts
 
     static std::mutex mutex;
     static auto *all = new std::unordered_map<std::string, Operator>;
+    // Without the lock: Python answers, whose own lock another thread may have that waits here.
+    const bool counts = wanted == nullptr || wanted(name);
     const std::lock_guard lock(mutex);
     const auto [place, added] = all->try_emplace(std::to_string(recorder) + name + '.' + overload);
     Operator &found = place->second;
@@ -76,7 +86,7 @@ const Operator &operator_of(const char *name, const char *overload, Texts &texts
         // torch's own marks of ranges are no operators of the user's.
         if (!found.name.starts_with("profiler::"))
             if (const auto handle = c10::Dispatcher::singleton().findSchema({name, overload})) describe(found, *handle);
-        found.wanted = wanted == nullptr || wanted(name);
+        found.wanted = counts;
     }
     cache[key] = &found;
     return found;

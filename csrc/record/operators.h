@@ -24,6 +24,7 @@ struct Operator {
     bool later = false;  // a collective: another thread writes what it gives
     const c10::FunctionSchema *schema = nullptr;
     std::vector<size_t> written;  // places of the arguments that it writes
+    std::vector<size_t> hidden;   // of those the ones that no result shows
     // By backend: whether its kernel there only calls other operators, and whether autocast has one for it.
     std::array<bool, static_cast<size_t>(Backend::Count)> composite{}, casts{};
 };

@@ -47,7 +47,6 @@ void Recorder::end_step(std::string name, bool keep) {
 
 void Recorder::release(Step &step) {
     if (--step.pending > 0) return;
-    step.end_blocks();
     const std::lock_guard lock(queue_mutex_);
     queue_changed_.notify_all();
 }
@@ -57,6 +56,7 @@ Item Recorder::take() {
     while (true) {
         const std::shared_ptr<Step> first = queue_.front();
         const bool ended = first->pending.load() <= 0;
+        if (ended) first->end_blocks();  // here: whoever was the last to add may not have come to say so
         if (std::unique_ptr<Block> block = first->take_full()) return {Item::kBlock, block.release(), nullptr};
         if (ended) {
             queue_.pop_front();

@@ -16,6 +16,9 @@ struct ActiveCall final : at::ObserverContext {
     size_t row = 0;
     int64_t sequence = -1;  // of the node that it may make
     std::vector<c10::StorageImpl *> written;
+    // What it writes and no result shows. Its arguments are gone when it has ended, and more than a weak reference
+    // would change what kernels do that look at the number of references.
+    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> hidden;
     ~ActiveCall() override;
 };
 
@@ -77,6 +80,17 @@ bool has_python(const at::Tensor &tensor) {
     return tensor.unsafeGetTensorImpl()->key_set().has_any(
         c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::FuncTorchBatched,
                              c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize}));
+}
+
+// Calls `body` with each tensor of an argument.
+template <class Body>
+void each_tensor(const c10::IValue &value, Body &&body) {
+    if (value.isTensor()) {
+        if (value.toTensor().defined()) body(value.toTensor());
+    } else if (value.isList()) {  // of tensors, or of optional ones
+        for (const c10::IValue &part : value.toListRef())
+            if (part.isTensor() && part.toTensor().defined()) body(part.toTensor());
+    }
 }
 
 // The first tensor among the inputs, which says where the kernel runs.
@@ -160,6 +174,12 @@ bool Recorder::noted(const Operator &known, const at::RecordFunction &function) 
     return first == nullptr || !has_python(*first);
 }
 
+Recorder::Adding Recorder::adding() {
+    const std::lock_guard lock(mutex_);
+    ++step_->pending;  // it cannot end before the lock is given away
+    return {*this, step_};
+}
+
 std::unique_ptr<at::ObserverContext> Recorder::begin(const at::RecordFunction &function) {
     if (local.depth > 0 || local.quiet > 0 || !on_.load(std::memory_order_relaxed)) return nullptr;
     const Operator &known = operator_of(function.name(), function.overload_name(), texts_, wanted_, number_);
@@ -168,23 +188,23 @@ std::unique_ptr<at::ObserverContext> Recorder::begin(const at::RecordFunction &f
     auto call = std::make_unique<ActiveCall>();
     ++local.depth;  // until the call is destroyed
     call->known = &known;
-    {
-        const std::lock_guard lock(mutex_);
-        call->step = step_;
-    }
+    const Adding now = adding();
+    call->step = now.step;
     try {
+        const auto inputs = function.inputs();
         for (const size_t place : known.written) {
-            if (place >= function.inputs().size()) continue;
-            const c10::IValue &value = function.inputs()[place];
-            const auto add = [&](const at::Tensor &tensor) {
-                if (tensor.defined() && tensor.has_storage())
+            if (place >= inputs.size()) continue;
+            each_tensor(inputs[place], [&](const at::Tensor &tensor) {
+                if (tensor.has_storage())
                     call->written.push_back(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-            };
-            if (value.isTensor()) add(value.toTensor());
-            if (value.isTensorList())
-                for (const c10::IValue &part : value.toListRef()) add(part.toTensor());
+            });
         }
         identify(*call, function);
+        if (call->known == nullptr) return call;
+        for (const size_t place : known.hidden)
+            if (place < inputs.size())
+                each_tensor(inputs[place],
+                            [&](const at::Tensor &tensor) { call->hidden.emplace_back(tensor.getIntrusivePtr()); });
     } catch (const std::exception &) {
         ++lost_;
         call->known = nullptr;
@@ -225,7 +245,7 @@ void Recorder::identify(ActiveCall &call, const at::RecordFunction &function) {
     const int32_t arguments = texts_.number(as_json(function.inputs(), call.known->schema->arguments(), tensors));
     const std::vector<int32_t> inputs = look_at(call.step, tensors, nullptr);
     if (local.number < 0) local.number = threads++;
-    row.thread = local.number;
+    row.thread = static_cast<int16_t>(local.number & 0x7FFF);
     const int32_t node_text = node == nullptr ? -1 : texts_.number(node->name);
     const std::lock_guard lock(call.step->mutex);
     Step &step = *call.step;
@@ -250,17 +270,33 @@ void Recorder::end(const at::RecordFunction &function, ActiveCall &call) {
             for (c10::StorageImpl *storage : call.written) known_.written(storage);
         }
         if (call.known == nullptr) return;
+        if (!call.step->hold()) {  // another thread has ended the step meanwhile
+            ++lost_;
+            return;
+        }
+        const Adding now{*this, call.step};
         Tensors tensors;
         const int32_t results = texts_.number(as_json(function.outputs(), call.known->schema->returns(), tensors));
         const char *reason = call.known->empty   ? "its memory was not written before"
                              : call.known->later ? "it is written by another thread"
                                                  : nullptr;
-        const std::vector<int32_t> outputs = look_at(call.step, tensors, reason);
+        const auto results_end = static_cast<ptrdiff_t>(tensors.size());
+        std::vector<at::Tensor> alive;
+        alive.reserve(call.hidden.size());
+        for (const auto &weak : call.hidden)
+            if (auto impl = weak.lock()) tensors.push_back(&alive.emplace_back(std::move(impl)));
+        const std::vector<int32_t> seen = look_at(call.step, tensors, reason);
+        const std::vector<int32_t> outputs(seen.begin(), seen.begin() + results_end);
+        std::vector<int32_t> written;
+        std::copy_if(seen.begin() + results_end, seen.end(), std::back_inserter(written),
+                     [&](int32_t one) { return std::find(outputs.begin(), outputs.end(), one) == outputs.end(); });
         const std::lock_guard lock(call.step->mutex);
         CallRow &row = call.step->calls[call.row];
         row.outputs = static_cast<int32_t>(call.step->links.size());
         row.output_count = static_cast<int32_t>(outputs.size());
         call.step->links.insert(call.step->links.end(), outputs.begin(), outputs.end());
+        row.written_count = static_cast<int32_t>(written.size());
+        call.step->links.insert(call.step->links.end(), written.begin(), written.end());
         row.results = call.step->line(results);
         if (call.sequence >= 0 && static_cast<int64_t>(at::sequence_number::peek()) > call.sequence)
             row.sequence = call.sequence;
@@ -282,11 +318,8 @@ void Recorder::note(std::string_view name, int32_t module, c10::ArrayRef<c10::Te
     };
     for (c10::TensorImpl *impl : inputs) hold(impl, given);
     for (c10::TensorImpl *impl : outputs) hold(impl, made);
-    std::shared_ptr<Step> step;
-    {
-        const std::lock_guard lock(mutex_);
-        step = step_;
-    }
+    const Adding now = adding();
+    const std::shared_ptr<Step> &step = now.step;
     const Place place = source_.here();
     const std::vector<int32_t> from = look_at(step, given, nullptr), to = look_at(step, made, nullptr);
     const int32_t text = texts_.number(name), taken = texts_.number(arguments), given_back = texts_.number(results);

@@ -113,6 +113,13 @@ class Recorder {
     void read_reductions();
     static int &local_quiet() noexcept;
     void release(Step &step);
+    // A step that somebody adds to: until its end the writer leaves it alone.
+    struct Adding {
+        Recorder &recorder;
+        const std::shared_ptr<Step> step;
+        ~Adding() { recorder.release(*step); }
+    };
+    Adding adding();
     void wait_for_room();
     static void seen(void *data, const void *const *views) noexcept;
 

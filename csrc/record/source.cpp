@@ -10,6 +10,7 @@ namespace {
 // Functions of Python's stable API since 3.11, none of which is changed in 3.13.
 struct Python {
     void *(*this_thread)() = nullptr;  // PyGILState_GetThisThreadState
+    int (*ending)() = nullptr;         // Py_IsFinalizing, which older versions begin with an underscore
     int (*ensure)() = nullptr;         // PyGILState_Ensure
     void (*release)(int) = nullptr;
     void *(*frame)(void *) = nullptr;  // PyThreadState_GetFrame
@@ -19,12 +20,14 @@ struct Python {
     void *(*attribute)(void *, const char *) = nullptr;
     void *(*call)(void *, ...) = nullptr;  // PyObject_CallFunctionObjArgs
     const char *(*utf8)(void *) = nullptr;
+    void (*increase)(void *) = nullptr;
     void (*decrease)(void *) = nullptr;
     void (*clear_error)() = nullptr;
     bool whole = true;
 
     Python() {
         find(this_thread, "PyGILState_GetThisThreadState");
+        find(ending, dlsym(RTLD_DEFAULT, "Py_IsFinalizing") != nullptr ? "Py_IsFinalizing" : "_Py_IsFinalizing");
         find(ensure, "PyGILState_Ensure");
         find(release, "PyGILState_Release");
         find(frame, "PyThreadState_GetFrame");
@@ -34,6 +37,7 @@ struct Python {
         find(attribute, "PyObject_GetAttrString");
         find(call, "PyObject_CallFunctionObjArgs");
         find(utf8, "PyUnicode_AsUTF8");
+        find(increase, "Py_IncRef");
         find(decrease, "Py_DecRef");
         find(clear_error, "PyErr_Clear");
     }
@@ -75,9 +79,15 @@ Source::Code &Source::code_of(void *code) {
     return known;
 }
 
+Source::Source(Texts &texts, void *classify) noexcept : texts_(texts), classify_(classify) {
+    // Kept for ever, as we are: a thread may call an operator while the interpreter already takes itself apart.
+    if (classify_ != nullptr && python().whole) python().increase(classify_);
+}
+
 Place Source::here() {
     const Python &py = python();
-    if (classify_ == nullptr || !py.whole || py.this_thread() == nullptr) return {};
+    // A thread that asks an interpreter in its end for the lock is ended itself, within an operator.
+    if (classify_ == nullptr || !py.whole || py.ending() || py.this_thread() == nullptr) return {};
     const int state = py.ensure();
     Place found;
     bool users = false;

@@ -14,8 +14,8 @@ struct Place {
 class Source {
   public:
     // `classify` is a callable of Python's that gives for a code object "+file\tfunction" for one of the user's,
-    // "-file\tfunction" for an installed one, "" for what stands between. It must live as long as this.
-    Source(Texts &texts, void *classify) noexcept : texts_(texts), classify_(classify) {}
+    // "-file\tfunction" for an installed one, "" for what stands between. Needs the interpreter's lock.
+    Source(Texts &texts, void *classify) noexcept;
     // Of the calling thread; nothing in one that runs no Python. Takes the interpreter's lock for a moment.
     Place here();
 

@@ -65,6 +65,13 @@ std::string Texts::text(int32_t number) const {
     return texts_.at(static_cast<size_t>(number));
 }
 
+bool Step::hold() noexcept {
+    int64_t now = pending.load();
+    while (now > 0)
+        if (pending.compare_exchange_weak(now, now + 1)) return true;
+    return false;
+}
+
 int32_t Step::line(int32_t text) {
     if (text < 0) return -1;
     const auto place = static_cast<size_t>(text);

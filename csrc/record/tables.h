@@ -18,7 +18,8 @@ struct CallRow {
     int64_t sequence = -1;
     int32_t inputs = 0, input_count = 0, outputs = 0, output_count = 0;
     int32_t name = -1, overload = -1, module = -1, function = -1, source = -1, arguments = -1, results = -1, node = -1;
-    int32_t thread = 0, phase = 0;
+    int16_t thread = 0, phase = 0;
+    int32_t written_count = 0;  // links behind those of the outputs
 };
 static_assert(sizeof(CallRow) == 64);
 
@@ -92,8 +93,10 @@ class Step {
     std::string strings(const Texts &texts) const;
     const std::vector<ContentRow> &contents() const { return contents_; }
 
-    std::atomic<int64_t> pending{1};  // tasks that still add, and one for the step itself
-    std::string name;                 // set at its end
+    std::atomic<int64_t> pending{1};  // tasks and calls that still add, and one for the step itself
+    // One more that adds; false where the step has ended, and the writer may have taken it.
+    bool hold() noexcept;
+    std::string name;  // set at its end
 
   private:
     std::vector<int32_t> local_;  // by text: line

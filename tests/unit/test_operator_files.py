@@ -200,7 +200,7 @@ def test_hostile(tmp_path, make, sentence):
 def test_another_layout(tmp_path):
     path = file_of(tmp_path)
     change(path, "about", lambda file, name: file.create_dataset(name, data=numpy.bytes_(b'{"layout": 9}')))
-    with pytest.raises(TorchportError, match="layout 9, where this torchport reads 1"):
+    with pytest.raises(TorchportError, match=f"layout 9, where this torchport reads {layout.LAYOUT}"):
         read_all(path)
 
 

@@ -176,9 +176,11 @@ class Replayer:
         """The results, then what arguments held after the call that no result shows."""
         found = list(call.outputs)
         shown = {(one.storage, one.offset) for one in found if one is not None}
+        after = {(one.storage, one.offset): one for one in call.written if one is not None}
         for one in _written(self.torch, call):
-            if (one.storage, one.offset) not in shown:
-                found.append(aftermath.of(call, one))
+            place = one.storage, one.offset
+            if place not in shown:
+                found.append(after.get(place) or aftermath.of(call, one))
         return found
 
     def _computed(

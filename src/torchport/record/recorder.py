@@ -7,6 +7,7 @@ the optimizer: what was lost, and what the parts of the recording measured, is r
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import os
@@ -120,13 +121,14 @@ class Recorder:
     @quiet.ours
     def finish(self) -> None:
         """Record what only the end shows, while the device still works."""
-        self._flush()
-        for number, replica in enumerate(reference() for reference in self._replicas):
-            if replica is not None:
-                self._journal.write("replica", number=number, checksum=_checksum(self._torch, replica))
-        self._replicas.clear()
-        for part in self.parts:
-            part.finish()
+        with contextlib.ExitStack() as ends:  # each part ends, whatever another raises
+            for part in reversed(self.parts):
+                ends.callback(part.finish)
+            self._flush()
+            for number, replica in enumerate(reference() for reference in self._replicas):
+                if replica is not None:
+                    self._journal.write("replica", number=number, checksum=_checksum(self._torch, replica))
+            self._replicas.clear()
         self._flush()
 
     @quiet.ours

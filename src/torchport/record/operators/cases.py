@@ -19,8 +19,8 @@ CALL = "call.json"
 
 
 def extract(path: Path, step: int, rank: int, word: str, out: Path) -> dict[str, Any]:
-    """Write the call that `word` (`name:index`) names to the folder `out`: call.json, input<i>.npy and output<i>.npy
-    (in the numpy type that `Tensor.bits` gives). What call.json has is returned.
+    """Write the call that `word` (`name:index`) names to the folder `out`: call.json, input<i>.npy, output<i>.npy
+    and written<i>.npy (in the numpy type that `Tensor.bits` gives). What call.json has is returned.
 
     Raises TorchportError where the step has no such call, nothing of its content was kept, or `out` holds something.
     """
@@ -33,7 +33,7 @@ def extract(path: Path, step: int, rank: int, word: str, out: Path) -> dict[str,
         call = _find(opened_step, step, word)
         tensors = [
             (f"{kind}{place}.npy", tensor)
-            for kind, all_of in (("input", call.inputs), ("output", call.outputs))
+            for kind, all_of in (("input", call.inputs), ("output", call.outputs), ("written", call.written))
             for place, tensor in enumerate(all_of)
             if tensor is not None
         ]

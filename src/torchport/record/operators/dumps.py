@@ -51,7 +51,7 @@ def convert(folder: Path, out: Path) -> int:
         inputs, outputs = ([_added(tables, one) for one in tensors[kind]] for kind in ("input", "output"))
         tables.call(
             f"cann::{match['type']}", "", 0, inputs, outputs, source=match["name"], sequence=-1,
-            thread=int(match["stream"]) & 0x7FFFFFFF,
+            thread=int(match["stream"]),
         )  # fmt: skip
     calls = tables.calls
     queue.items.append(("step", ("000000", tables.finish())))

@@ -87,6 +87,10 @@ class HookRecorder:
         if getattr(self._library, f"torchportRecord{name}")(self._recorder, *given):
             raise RuntimeError(self._library.torchportRecordError().decode())
 
+    def _forked(self) -> bool:
+        """Whether this is a child, which records nothing: another thread may have had our locks at the fork."""
+        return os.getpid() != self._process
+
     def _text(self, text: str) -> ctypes.c_int32:
         known = self._texts.get(text)
         if known is None:
@@ -142,6 +146,8 @@ class HookRecorder:
 
     def name_tensors(self, named: Iterable[tuple[str, Any]]) -> None:
         """What the user's modules call their parameters and buffers."""
+        if self._forked():
+            return
         for name, tensor in named:
             self._call("Name", ctypes.c_void_p(tensor._cdata), self._text(name))
 
@@ -157,6 +163,8 @@ class HookRecorder:
     def enter(self, name: str, module: Any, inputs: Any) -> None:
         """A module runs from now on (`scopes.Listener`)."""
         known = self._scopes.get(name)
+        if known is None and self._forked():
+            return
         if known is None:
             known = self._scopes[name] = self._text(name), int(self._wanted.module(name))
         self._library.torchportRecordEnter(self._recorder, *known)
@@ -164,11 +172,7 @@ class HookRecorder:
     def leave(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
         """It has ended."""
         self._library.torchportRecordLeave(self._recorder)
-        if (
-            self._wanted.level != layout.MODULE
-            or not self._wanted.module(name)
-            or os.getpid() != self._process
-        ):
+        if self._wanted.level != layout.MODULE or not self._wanted.module(name) or self._forked():
             return
         operator = f"module::{type(module).__name__}"
         if self._wanted.operator(operator):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy
 
-LAYOUT = 1  # of one file; the version of the whole recording is `recording.VERSION`
+LAYOUT = 2  # of one file; the version of the whole recording is `recording.VERSION`
 FOLDER = "operators"
 UNFINISHED = ".unfinished"
 REST = "rest"  # what was called after the last step
@@ -32,8 +32,9 @@ CALL = numpy.dtype(
         ("arguments", "<i4"),
         ("results", "<i4"),
         ("node", "<i4"),
-        ("thread", "<i4"),  # numbered in the order in which threads first call an operator
-        ("phase", "<i4"),  # index of PHASES
+        ("thread", "<i2"),  # numbered in the order in which threads first call an operator
+        ("phase", "<i2"),  # index of PHASES
+        ("written_count", "<i4"),  # behind its outputs in `links`: what it wrote and no result shows
     ]
 )
 MEASURED, ROW_MAJOR, REQUIRES_GRAD = 1, 2, 4

@@ -115,6 +115,7 @@ def plain_call(call: Call) -> dict[str, Any]:
         "module": call.module, "function": call.function, "source": call.source, "sequence": call.sequence,
         "node": call.node, "thread": call.thread, "arguments": call.arguments, "results": call.results,
         "inputs": [plain_tensor(one) for one in call.inputs], "outputs": [plain_tensor(one) for one in call.outputs],
+        "written": [plain_tensor(one) for one in call.written],
     }  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def call_lines(call: dict[str, Any], *, numbers: bool) -> Iterator[str]:
     name = call["name"] + (f".{call['overload']}" if call["overload"] else "")
     where = " ".join(word for word in (call["module"], call["source"]) if word)
     yield (f"{call['index']} " if numbers else "") + f"{call['phase']} {name} ({where})"
-    for kind in ("inputs", "outputs"):
+    for kind, word in (("inputs", "input"), ("outputs", "output"), ("written", "written")):
         for place, tensor in enumerate(call[kind]):
             if tensor is None:
                 continue
@@ -156,7 +157,7 @@ def call_lines(call: dict[str, Any], *, numbers: bool) -> Iterator[str]:
                 text += "".join(f" {word} {tensor[word]}" for word in ("nans", "infinities") if tensor[word])
             if tensor["reason"]:
                 text += f" ({tensor['reason']})"
-            yield f"    {kind[:-1]} {place}: {text}"
+            yield f"    {word} {place}: {text}"
 
 
 def _short(value: float | str | None) -> str:

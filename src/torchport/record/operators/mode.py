@@ -28,6 +28,7 @@ UNWRITTEN = "its memory was not written before"
 ASYNCHRONOUS = "it is written by another thread"
 # These write what their schemas do not say: the running statistics.
 SILENT = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
+RUNNING = ((3, "running_mean"), (4, "running_var"))
 
 
 class ModeRecorder:
@@ -166,7 +167,8 @@ class ModeRecorder:
         outputs = self._run(func, args, kwargs)
         if call is not None:
             try:
-                self._after(call, outputs)
+                made = outputs if func._schema.returns else ()
+                self._after(call, made, _hidden(self._torch, func, args, kwargs))
             except Exception:
                 self._tables.lost += 1
         return outputs
@@ -192,23 +194,20 @@ class ModeRecorder:
             "node": "" if node is None else node.name(), "thread": self._thread(),
         }  # fmt: skip
 
-    def _after(self, call: dict[str, Any], outputs: Any) -> None:
+    def _after(self, call: dict[str, Any], outputs: Any, hidden: list[Any]) -> None:
         operator = call["operator"]
         results, made = arguments.of_results(self._torch, outputs)
         later = ASYNCHRONOUS if operator.startswith("c10d::") else UNWRITTEN if operator in EMPTY else ""
-        self._tables.call(**call, outputs=[self._tensor(one, later) for one in made], results=results)
+        shown = [self._tensor(one, later) for one in made]
+        written = [index for one in hidden if (index := self._tensor(one)) not in shown]
+        self._tables.call(**call, outputs=shown, results=results, written=written)
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call it, and remember what it has written."""
         outputs = func(*args, **kwargs)
-        written = _written(func)
-        if written or func._schema.name.endswith(SILENT):
-            for place, name in written or [(3, "running_mean"), (4, "running_var")]:
-                value = args[place] if place < len(args) else kwargs.get(name)
-                for one in value if isinstance(value, (list, tuple)) else (value,):
-                    if isinstance(one, self._torch.Tensor):
-                        key = self._storage(one)
-                        self._generation[key] = self._generation.get(key, 0) + 1
+        for one in _given(self._torch, _written(func), args, kwargs):
+            key = self._storage(one)
+            self._generation[key] = self._generation.get(key, 0) + 1
         return outputs
 
     def _sequence(self) -> int:
@@ -292,11 +291,37 @@ def _version(tensor: Any) -> int:
 
 def _written(func: Any) -> list[tuple[int, str]]:
     """Places and names of the arguments that an operator writes."""
-    return [
+    written = [
         (place, argument.name)
         for place, argument in enumerate(func._schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
+    return written or ([*RUNNING] if func._schema.name.endswith(SILENT) else [])
+
+
+def _hidden(torch: Any, func: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The tensors that a call writes and gives back in no result; none of a collective's, which come later."""
+    schema = func._schema
+    if schema.name.startswith("c10d::"):
+        return []
+    shown = [set(one.alias_info.before_set) for one in schema.returns if one.alias_info is not None]
+    places = []
+    for place, name in _written(func):
+        alias = schema.arguments[place].alias_info
+        if alias is None or set(alias.before_set) not in shown:
+            places.append((place, name))
+    return _given(torch, places, args, kwargs)
+
+
+def _given(torch: Any, places: list[tuple[int, str]], args: Any, kwargs: Any) -> list[Any]:
+    """The tensors among these arguments."""
+    found = []
+    for place, name in places:
+        value = args[place] if place < len(args) else kwargs.get(name)
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(one, torch.Tensor):
+                found.append(one)
+    return found
 
 
 def _mode(torch: Any, dispatch: Callable[[Any, Any, Any], Any]) -> Any:

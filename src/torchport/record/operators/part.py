@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -63,6 +64,7 @@ class OperatorsPart(Part):
         self._step = 0
         self._told = False
         self._ended = False
+        self._finished = False
         self._lost = 0
         self._wrote = 0
         self._computes = _computes(torch)
@@ -77,6 +79,8 @@ class OperatorsPart(Part):
         self._scopes.install()
         self._recorder.start()
         quiet.listen(self._recorder.quiet)
+        # For a process that ends without telling us: nothing of ours may run while the interpreter is taken apart.
+        atexit.register(self.finish)
 
     def _learned(self, module: Any) -> None:
         with self._recorder.quiet():
@@ -163,9 +167,11 @@ class OperatorsPart(Part):
         self._say(text)
 
     def finish(self) -> None:
-        """Write what came after the last step, and wait for the disk."""
-        if os.getpid() != self._process:
+        """Write what came after the last step, and wait for the disk; nothing where that has been done."""
+        if os.getpid() != self._process or self._finished:
             return
+        self._finished = True
+        atexit.unregister(self.finish)
         quiet.forget(self._recorder.quiet)
         self._scopes.remove()
         self._recorder.stop()

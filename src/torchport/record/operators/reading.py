@@ -156,6 +156,8 @@ class Call:
     `function` and `source` the user's function and line; `sequence` autograd's number, the same in an operator's
     forward and backward calls (-1: none), `node` the backward node that called it. `arguments` has a value for each
     argument of the schema (`docs/recordings.md`): {"t": i} stands for `inputs[i]`; `results` likewise for `outputs`.
+    `written` is what arguments held after the call that it wrote and gave back in no result: the tensors of
+    `_foreach_add_`, the running statistics of a batch norm.
     """
 
     index: int
@@ -172,6 +174,7 @@ class Call:
     results: list[Any]
     inputs: tuple[Tensor | None, ...]
     outputs: tuple[Tensor | None, ...]
+    written: tuple[Tensor | None, ...]
 
 
 class Step:
@@ -217,6 +220,7 @@ class Step:
             results=self._json(index, "results", int(row["results"])),
             inputs=self._tensors(int(row["inputs"]), int(row["input_count"])),
             outputs=self._tensors(int(row["outputs"]), int(row["output_count"])),
+            written=self._tensors(int(row["outputs"]) + int(row["output_count"]), int(row["written_count"])),
             **texts,
         )
 

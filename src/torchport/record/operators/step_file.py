@@ -132,6 +132,9 @@ class StepFile:
             self._within("calls", first, calls[first], 0, len(links))
             self._within("calls", count, calls[first].astype("i8") + calls[count], 0, len(links))
             self._within("calls", count, calls[count], 0, len(links))
+        ends = calls["outputs"].astype("i8") + calls["output_count"] + calls["written_count"]
+        self._within("calls", "written_count", ends, 0, len(links))
+        self._within("calls", "written_count", calls["written_count"], 0, len(links))
         for name in ("operator", "overload", "module", "function", "source", "arguments", "results", "node"):
             self._within("calls", name, calls[name], -1, lines - 1)
         self._within("calls", "operator", calls["operator"], 0, lines - 1)

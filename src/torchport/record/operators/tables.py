@@ -93,13 +93,17 @@ class Tables:
         node: str = "",
         sequence: int = -1,
         thread: int = 0,
+        written: Sequence[int] = (),
     ) -> None:
-        """Add a call; `inputs` and `outputs` are what `tensor` gave, -1 for one that is undefined."""
+        """Add a call; `inputs`, `outputs` and `written` are what `tensor` gave, -1 for one that is undefined."""
         first = len(self._links)
-        self._links += [*inputs, *outputs]
+        self._links += [*inputs, *outputs, *written]
         texts = (operator, overload, module, function, source, arguments, results, node)
         self._calls.append(
-            (sequence, first, len(inputs), first + len(inputs), len(outputs), *map(self.line, texts), thread, phase)
+            (
+                sequence, first, len(inputs), first + len(inputs), len(outputs), *map(self.line, texts),
+                thread & 0x7FFF, phase, len(written),
+            )
         )  # fmt: skip
 
     def tensor(self, row: Row, measured: Measured | None, content: Any = None, row_major: bool = True) -> int:

@@ -1,0 +1,139 @@
+"""What a recording shows of single calls: what they write in place, storages without memory, steps that other threads
+are in, blocks that are never left. In this process, on the CPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+import torchport
+from torchport.record.operators.listing import call_lines, overview, plain_call
+from torchport.record.operators.reading import Call, Operators
+
+
+def calls(folder: Path, name: str, step: int = 0) -> list[Call]:
+    with Operators.read(folder).rank(0).step(step) as opened:
+        found = [call for call in opened.calls() if call.name == name]
+        for call in found:  # while the file is open
+            for one in (*call.inputs, *call.outputs, *call.written):
+                if one is not None:
+                    one.kept = one.values()  # type: ignore[attr-defined]
+    return found
+
+
+@pytest.fixture(params=["hook", "mode"])
+def recorder(request, monkeypatch):
+    monkeypatch.setenv("TORCHPORT_RECORDER", request.param)
+    return request.param
+
+
+def test_what_a_call_writes_and_does_not_give_back_is_shown(tmp_path, recorder):
+    many = [torch.ones(3), torch.full((2, 2), 2.0)]
+    norm = nn.BatchNorm1d(4)
+    x = torch.randn(8, 4)
+    with torchport.record(tmp_path / "rec", level="tensor") as block:
+        torch._foreach_add_(many, 1.0)
+        norm(x)
+        many[0].add_(1.0)
+        block.step()
+    (added,) = calls(tmp_path / "rec", "aten::_foreach_add_")
+    assert (added.outputs, added.results) == ((), [])
+    assert [one.kept.tolist() for one in added.written] == [[2.0] * 3, [[3.0, 3.0], [3.0, 3.0]]]
+    assert [one.kept.tolist() for one in added.inputs] == [[1.0] * 3, [[2.0, 2.0], [2.0, 2.0]]], "as before"
+    (normed,) = calls(tmp_path / "rec", "aten::native_batch_norm")
+    assert [tuple(one.shape) for one in normed.written] == [(4,), (4,)]
+    numpy.testing.assert_array_equal(normed.written[0].kept, norm.running_mean.numpy())
+    numpy.testing.assert_array_equal(normed.written[1].kept, norm.running_var.numpy())
+    # The control: what a result shows is not shown twice, and who writes nothing has nothing.
+    counted, in_place = calls(tmp_path / "rec", "aten::add_")
+    assert [(one.written, len(one.outputs)) for one in (counted, in_place)] == [((), 1), ((), 1)]
+    assert any("written 1: float32[2, 2]" in line for line in call_lines(plain_call(added), numbers=True))
+
+
+def test_a_storage_without_memory_is_not_read(tmp_path):
+    """As FSDP leaves the parameters that it has given away: sizes stay, memory goes."""
+    gone, whole = torch.ones(1000), torch.ones(1000)
+    gone.untyped_storage().resize_(0)
+    half = torch.ones(1000)
+    half.untyped_storage().resize_(400)
+    zeros = torch._efficientzerotensor(1000)
+    with torchport.record(tmp_path / "rec", level="tensor") as block:
+        for one in (gone, half, zeros, whole):
+            one.detach()
+        block.step()
+    rows = [call.inputs[0] for call in calls(tmp_path / "rec", "aten::detach")]
+    assert [one.statistics is None for one in rows] == [True, True, True, False]
+    assert {one.reason for one in rows[:3]} == {"its storage has no memory, or less than it needs"}
+    assert rows[3].reason == ""
+
+
+def test_steps_end_while_other_threads_are_within_operators(tmp_path):
+    over = threading.Event()
+
+    def compute() -> None:
+        mine = torch.randn(50)
+        while not over.is_set():
+            mine = torch.sin(mine)
+            time.sleep(0.0002)
+
+    threads = [threading.Thread(target=compute) for _ in range(3)]
+    with torchport.record(tmp_path / "rec", level="tensor") as block:
+        for one in threads:
+            one.start()
+        for _ in range(30):
+            torch.ones(10).cos()
+            block.step()
+        over.set()
+        for one in threads:
+            one.join()
+    shown = overview(tmp_path / "rec")
+    assert (shown["damaged"], shown["processes"][0]["steps"]) == ([], list(range(30)))
+    seen = 0
+    process = Operators.read(tmp_path / "rec").rank(0)
+    for number in process.steps:
+        with process.step(number) as step:
+            for tensor in step.tensors():
+                assert tensor.statistics is None or tensor.values() is not None
+            seen += sum(call.name == "aten::sin" for call in step.calls())
+    assert seen > 50, "the other threads were there"
+
+
+NEVER_LEFT = """
+import sys, torch, torchport
+block = torchport.record(sys.argv[1])
+block.__enter__()
+for _ in range(3):
+    torch.ones(3).sin()
+    block.step()
+torch.ones(3).cos()
+if sys.argv[2] == "raise":
+    raise ValueError("enough")
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["return", pytest.param("raise", marks=pytest.mark.slow)],
+)
+def test_a_block_that_is_never_left_ends_with_the_process(tmp_path, end):
+    ended = subprocess.run(
+        [sys.executable, "-c", NEVER_LEFT, str(tmp_path / "rec"), end],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert ended.returncode == (1 if end == "raise" else 0), ended.stderr
+    assert "Fatal" not in ended.stderr
+    process = Operators.read(tmp_path / "rec").rank(0)
+    assert process.steps == [0, 1, 2]
+    assert process.rest is not None
+    assert not list((tmp_path / "rec").rglob("*.unfinished"))
