@@ -1,9 +1,9 @@
 """Make two runs of a script start from the same numbers, whatever device drew them.
 
-The first run saves parameters, buffers and the state of the CPU's random generator: as each optimizer is
-built, and again when the model is called for the first time (a script may initialise or load weights in
-between). The second run loads them at the same places. After the first `backward()` only parameters that were
-never seen are exchanged, for an optimizer that is built later.
+The first run saves parameters, buffers and the states of the random generators: as each optimizer is built, and again
+when the model is called for the first time (a script may initialise or load weights in between). The second run loads
+them at the same places, of the generators only the CPU's. After the first `backward()` only parameters that were never
+seen are exchanged, for an optimizer that is built later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchport.record import quiet, releases
+from torchport.record import quiet, releases, snapshot
 from torchport.record.noise import moved, own_generator
 from torchport.record.recording import Journal
 
@@ -109,7 +109,12 @@ class EqualStart:
         path = self._directory / f"{name}.pt"
         aside = path.with_suffix(".unfinished")
         values = {key: tensor.detach().cpu().clone() for key, tensor in tensors.items()}
-        self._torch.save({"tensors": values, "generator": self._torch.default_generator.get_state()}, aside)
+        state = {
+            "tensors": values,
+            "generator": self._torch.default_generator.get_state(),
+            "generators": snapshot.generators(self._torch),
+        }
+        self._torch.save(state, aside)
         os.replace(aside, path)
         self._journal.write("weights", name=name, action="saved", detail=f"{len(values)} tensors")
 

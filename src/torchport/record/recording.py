@@ -8,6 +8,8 @@
   |---|---|
   | process | pid, name (of multiprocessing), rank and world (null where not distributed): first, and again when known |
   | torch | version, backend, threads |
+  | environment | versions, machine, variables (of the environment, that change what is computed), deterministic, \
+default_dtype |
   | seed | of, value: the script seeds a generator itself |
   | optimizer | name, parameters |
   | weights | name, action (saved, loaded, mismatch), detail |
@@ -54,7 +56,7 @@ is whole in that file (`operators`); written once it is in its place |
 - `end.json`: how the run ended, written by who started it: `End`.
 - `outside.jsonl`: what was opened for writing outside of the run's folder (`writes`).
 - `operators/`: an HDF5 file for each step and process, where operators were recorded (`operators.layout`).
-- `weights/`: what `equal` saved. `batches/`: what `pack` kept.
+- `weights/`: what `equal` saved, with the states of the random generators. `batches/`: what `pack` kept.
 - `stdout.txt`, `stderr.txt`: the run's output, where somebody kept it.
 
 Floats that JSON has no word for are the strings "nan", "inf", "-inf".

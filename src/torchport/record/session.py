@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchport import standins
 from torchport.patches import Patches
-from torchport.record import recording
+from torchport.record import recording, snapshot
 from torchport.record.equal import EqualStart
 from torchport.record.faults import Faults
 from torchport.record.limit import Limit
@@ -178,6 +178,7 @@ class Session:
         if self._options.noise:
             Noise(torch, self._options.roundoffs).install(patches)
             self._journal.write("device", settings=dict(self._options.roundoffs))
+        self._journal.write("environment", **snapshot.environment(torch))
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.patches import Patches
-from torchport.record import releases
+from torchport.record import releases, snapshot
 from torchport.record.part import Part
 from torchport.record.recording import Journal
 
@@ -100,7 +100,7 @@ class States(Part):
                     for number, optimizer in self._stepping()
                 },
                 "scalers": [_scale(one) for one in self._alive(self._scalers)],
-                "generators": self._generators(),
+                "generators": snapshot.generators(torch),
             }
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(".unfinished")
@@ -177,15 +177,6 @@ class States(Part):
     def _alive(self, references: Any) -> Iterator[Any]:
         return (one for one in [reference() for reference in references] if one is not None)
 
-    def _generators(self) -> dict[str, Any]:
-        """The states as the script would get them."""
-        found: dict[str, Any] = {"python": random.getstate(), "torch": self._torch.get_rng_state()}
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            name, words, *rest = numpy.random.get_state()
-            found["numpy"] = (str(name), [int(word) for word in words], *map(_plain, rest))
-        return found
-
     def _restore_generators(self, saved: dict[str, Any]) -> None:
         random.setstate(saved["python"])
         numpy = sys.modules.get("numpy")
@@ -256,7 +247,3 @@ def _scale(scaler: Any) -> dict[str, Any]:
     """The scale and how many steps it has held; the rest of its state are settings."""
     state = scaler.state_dict()
     return {name: state[name] for name in ("scale", "_growth_tracker") if name in state}
-
-
-def _plain(value: Any) -> Any:
-    return float(value) if isinstance(value, float) else int(value)
