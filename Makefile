@@ -80,8 +80,10 @@ distributed: setup ## jobs of 4 ranks, and every fault in every collective: too 
 kills: setup ## `torchport port` killed at 30 random moments, and started again (10 minutes)
 	TORCHPORT_KILLS=30 $(BIN)/python -m pytest tests/vnpu/port/test_driver.py -k kills -o faulthandler_timeout=0
 
-recorded: setup ## recorded runs killed 200 times, and the longer comparisons with plain runs (10 minutes)
-	TORCHPORT_KILLS=200 $(BIN)/python -m pytest tests/vnpu/test_record_kills.py tests/vnpu/test_record_operators.py -m "" --timeout=900 -o faulthandler_timeout=0
+recorded: setup ## recorded runs killed 200 times, damaged recordings, longer comparisons with plain runs (20 minutes)
+	TORCHPORT_KILLS=200 $(BIN)/python -m pytest tests/vnpu/test_record_kills.py tests/vnpu/test_record_operators.py \
+		tests/vnpu/test_record_calls.py tests/unit/test_hostile_recordings.py tests/unit/test_record_readers.py \
+		-m "" --timeout=1800 -o faulthandler_timeout=0
 
 exits: setup ## how processes end that have trained, 30 of each kind (10 minutes)
 	TORCHPORT_EXITS=30 $(BIN)/python -m pytest tests/vnpu/test_exits.py -m "" -o faulthandler_timeout=0

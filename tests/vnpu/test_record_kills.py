@@ -146,6 +146,56 @@ def test_a_full_disk(tmp_path: Path, on_full: str) -> None:
     assert not list((tmp_path / "rec").rglob("*.unfinished"))
 
 
+def mounted(options: str, folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """What the shell's `program` gives where `folder` is a file system of its own, which nobody else sees."""
+    folder.mkdir()
+    mount = f"mount -t tmpfs -o {options} none {folder} || exit 77\n"
+    ended = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount + program],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "FULL": FULL, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode == 77 or "unshare failed" in ended.stderr:
+        pytest.skip(f"a file system cannot be mounted here: {ended.stderr.strip()}")
+    return ended
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_full", ["stop", "drop"])
+@pytest.mark.parametrize("kib", [16, 300, 1000])
+def test_a_disk_that_is_really_full(tmp_path: Path, on_full: str, kib: int) -> None:
+    """Within the first step, where the journal has no room either, and later."""
+    disk = tmp_path / "disk"
+    program = f'"$PYTHON" -c "$FULL" {disk}/rec {on_full}; status=$?; find {disk} -name "*.unfinished"; exit $status'
+    ended = mounted(f"size={kib}k", disk, program)
+    assert "Traceback" not in ended.stderr, ended.stderr
+    assert "No space left on device" in ended.stderr, ended.stderr
+    assert ".unfinished" not in ended.stdout
+    if on_full == "stop":
+        assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+    else:
+        assert (ended.returncode, ended.stdout) == (0, "trained 40\n"), ended.stderr
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
+    """Said before the script starts; the control is the same folder where it can be written."""
+    script = tmp_path / "train.py"
+    script.write_text("print('started')\n")
+    asked = f"-m torchport run --record {{}} --on cpu {script}"
+    for options, status, said in (("ro", 2, ""), ("rw", 0, "started\n")):
+        disk = tmp_path / options
+        ended = mounted(options, disk, '"$PYTHON" ' + asked.format(disk / "rec"))
+        assert (ended.returncode, ended.stdout) == (status, said), ended.stderr
+        assert ("cannot be made: Read-only file system" in ended.stderr) is (options == "ro")
+    ended = mounted("ro", tmp_path / "block", f'"$PYTHON" -c "$FULL" {tmp_path}/block/rec stop')
+    assert ended.returncode != 0
+    assert "cannot be made: Read-only file system" in ended.stderr
+    assert "trained" not in ended.stdout
+
+
 LARGE = """
 import sys
 import torch, torchport

@@ -81,6 +81,31 @@ def test_a_recorded_run_is_the_same(tmp_path: Path, device: str, precision: str)
         assert any(call.module.startswith("attention.") for call in calls if call.phase == "recompute")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", "npu"])
+def test_a_step_that_a_scaler_leaves_out(tmp_path: Path, device: str) -> None:
+    """Its operators come with those of the next step that is made, among them who found the infinity."""
+    variables = {} if device == "npu" else {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    program = "import torchport.vnpu; torchport.vnpu.activate(); " if device == "npu" else ""
+    program += f"import runpy; runpy.run_path({str(DATA / 'recorded_scaler.py')!r}, run_name='__main__')"
+    said = run([sys.executable, "-c", program, device, tmp_path / "rec"], **variables)
+    assert json.loads(said.stdout.splitlines()[-1]) == {
+        "losses": True, "scales": True, "parameters": True, "left out": True, "steps": 10,
+    }  # fmt: skip
+    process = Operators.read(tmp_path / "rec").rank(0)
+    assert process.steps == [0, 1, 2, 3, 4]
+    passes = {}
+    for number in process.steps:
+        with process.step(number) as step:
+            passes[number] = sum(call.name == "aten::mean" for call in step.calls())
+            assert any(call.phase == "optimizer" for call in step.calls())
+    assert passes == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1}
+    with process.step(2) as step:
+        checks = [call for call in step.calls() if "_amp_foreach_non_finite_check" in call.name]
+        found = [call.written[-1].statistics.maximum for call in checks]
+    assert found == [1.0, 0.0], "the first has found one"
+
+
 def assert_is_its_content(tensor) -> None:
     values = tensor.values()
     found = tensor.statistics
@@ -243,6 +268,57 @@ def test_ranks_have_files_of_their_own_and_workers_none(tmp_path: Path) -> None:
         assert "c10d::allreduce_" in names
         assert names.count("aten::addmm") == 1
     assert sorted(path.name for path in (tmp_path / "rec" / "operators").iterdir()) == ["rank0", "rank1"]
+
+
+RANKS_NPU = """
+import os, torch, torch.distributed as dist
+from torch import nn
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+torch.manual_seed(dist.get_rank())
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.1), nn.Linear(144, 3))
+net = nn.parallel.DistributedDataParallel(net.cuda(), device_ids=[int(os.environ["LOCAL_RANK"])])
+optimizer = torch.optim.AdamW(net.parameters(), 0.01)
+losses = []
+for step in range(12):
+    x, y = torch.randn(4, 3, 8, 8).cuda(), torch.randint(0, 3, (4,)).cuda()
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item().hex())
+with open(os.environ["OUT"] + os.environ["RANK"], "wb") as file:
+    file.write("".join(losses).encode() + b"".join(one.cpu().numpy().tobytes() for one in net.state_dict().values()))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_ranks_on_the_npu_are_the_same(tmp_path: Path) -> None:
+    """Losses, parameters, buffers and launched operators of each of twelve steps, in both ranks."""
+    (tmp_path / "ranks.py").write_text(RANKS_NPU)
+    launches = {}
+    for level in ("none", "statistics", "tensor"):
+        asked = torchport(
+            "run", "--record", tmp_path / level, "--level", level, "--on", "npu", "--nproc", "2"
+        )
+        run([*asked, tmp_path / "ranks.py"], OUT=str(tmp_path / f"{level}-"))
+        processes = [one for one in Recording.read(tmp_path / level).processes if one.of_kind("step")]
+        counted = {one.rank: [event["launches"] for event in one.of_kind("step")] for one in processes}
+        launches[level] = {rank: numpy.diff(counts).tolist() for rank, counts in sorted(counted.items())}
+        for rank in "01":
+            assert (tmp_path / f"{level}-{rank}").read_bytes() == (tmp_path / f"none-{rank}").read_bytes()
+    assert list(launches["none"]) == [0, 1]
+    assert all(len(counts) == 11 and min(counts) > 20 for counts in launches["none"].values())
+    assert launches["statistics"] == launches["tensor"] == launches["none"]
+    assert (tmp_path / "none-0").read_bytes() != (tmp_path / "none-1").read_bytes(), (
+        "their losses are their own"
+    )
+    for process in Operators.read(tmp_path / "tensor").processes:
+        assert process.steps == list(range(12))
+        names = [call[0] for call in calls_of(process, 5)]
+        assert "c10d::allreduce_" in names
+        assert "aten::convolution" in names or "aten::convolution_overrideable" in names
 
 
 @pytest.mark.slow

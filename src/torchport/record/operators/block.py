@@ -75,7 +75,12 @@ class Block:
         folder = self._folder
         if folder.exists() and not folder.is_dir():
             raise TorchportError(f"{folder} is a file", hint="Give a folder that is new or empty.")
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TorchportError(
+                f"{folder} cannot be made: {error.strerror}", hint="Give a place that can be written."
+            ) from error
         # Other ranks may be here already.
         held = [path for path in folder.iterdir() if path.name == recording.HEAD]
         if held and not self._force:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy
 
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
+from torchport.record.operators import layout
 from torchport.record.operators.checking import require
 from torchport.record.operators.listing import opened, plain_call
 from torchport.record.operators.reading import Call, Step
@@ -42,11 +44,23 @@ def extract(path: Path, step: int, rank: int, word: str, out: Path) -> dict[str,
                 f"of {call.name} in step {step} statistics were recorded, and no content",
                 hint=f"torchport run --record DIR --level tensor --filter step={step} ... records it",
             )
+        for file, tensor in tensors:
+            size = math.prod(tensor.shape) * layout.DTYPES[tensor.dtype].size if tensor.has_content else 0
+            if size > opened_step.file.room():
+                raise TorchportError(
+                    f"{file[:-4]} of {call.name} has {size:,} bytes: more than {opened_step.file.path} has on the disk",
+                    hint="An expanded tensor repeats what was kept; a damaged file says anything.",
+                )
         described = {**plain_call(call), "step": step, "rank": rank, "about": dict(opened_step.about)}
         out.mkdir(parents=True, exist_ok=True)
-        for file, tensor in tensors:
-            if tensor.has_content:
-                numpy.save(out / file, numpy.ascontiguousarray(tensor.bits()).reshape(tensor.shape))
+        try:
+            for file, tensor in tensors:
+                if tensor.has_content:
+                    numpy.save(out / file, numpy.ascontiguousarray(tensor.bits()).reshape(tensor.shape))
+        except TorchportError:  # a content is damaged: half a case is none
+            for path in out.iterdir():
+                path.unlink()
+            raise
     write_atomically(out / CALL, json.dumps(described, indent=1).encode())
     return described
 

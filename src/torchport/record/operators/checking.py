@@ -17,7 +17,8 @@ SECONDS = 20  # of processor time for a file
 
 
 def check(paths: Sequence[Path]) -> dict[Path, str]:
-    """What is wrong with each file, by path; nothing for one whose tables can be read. Contents are not read."""
+    """What is wrong with each file, by path; nothing for one whose tables can be read. Contents are not
+    read."""
     left = list(paths)
     found: dict[Path, str] = {}
     while left:
@@ -69,7 +70,8 @@ def _sentences(paths: Sequence[str]) -> Iterator[str]:
         used = resource.getrusage(resource.RUSAGE_SELF)
         resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + SECONDS, -1))
         try:
-            StepFile(Path(path)).close()
+            with StepFile(Path(path)) as file:
+                file.check_blocks()
         except TorchportError as error:
             yield error.message
         except MemoryError:

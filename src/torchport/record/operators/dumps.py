@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,20 @@ def convert(folder: Path, out: Path) -> int:
 
     Raises TorchportError where there is none, one is damaged, torch is missing, or `out` holds something.
     """
-    from torchport.legacy import dump_file  # imports torch
-
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TorchportError(f"{out} is not empty", hint="Give -o a folder that is new or empty.")
-    found = [(match, path) for path in sorted(folder.rglob("*")) if (match := _NAME.fullmatch(path.name))]
+    found = [
+        (match, path)
+        for path in sorted(folder.rglob("*"))
+        if (match := _NAME.fullmatch(path.name)) and not path.is_dir()
+    ]
     if not found:
         raise TorchportError(
             f"{folder} has no dump file of CANN's (<type>.<name>.<task>.<stream>.<time>)",
             hint="Give the folder that aclmdlSetDump's dump_path names.",
         )
+    from torchport.legacy import dump_file  # imports torch
+
     queue = _Queue()
     tables = Tables(lambda block: queue.items.append(("block", block)))
     for match, path in sorted(found, key=lambda one: int(one[0]["time"])):
@@ -48,6 +52,10 @@ def convert(folder: Path, out: Path) -> int:
             tensors = dump_file.read(path)
         except ValueError as error:
             raise TorchportError(str(error), hint="Copy it again, or leave it out.") from error
+        except OSError as error:
+            raise TorchportError(
+                f"{path} cannot be read: {error.strerror}", hint="Copy it again, or leave it out."
+            ) from error
         inputs, outputs = ([_added(tables, one) for one in tensors[kind]] for kind in ("input", "output"))
         tables.call(
             f"cann::{match['type']}", "", 0, inputs, outputs, source=match["name"], sequence=-1,
@@ -72,6 +80,7 @@ def _added(tables: Tables, tensor: Any) -> int:
 
 
 def _write(folder: Path, out: Path, queue: _Queue) -> None:
+    out.mkdir(parents=True, exist_ok=True)
     recording.begin(out, side="cann", command=["dump", str(folder)], device="npu:0", seed=0)
     journal = recording.Journal(out)
     journal.write("process", pid=os.getpid(), name="MainProcess", rank=0, world=1)
@@ -97,6 +106,5 @@ def _write(folder: Path, out: Path, queue: _Queue) -> None:
     writer.join()
     journal.close()
     if writer.failure:
-        with contextlib.suppress(OSError):
-            (out / recording.HEAD).unlink()
+        shutil.rmtree(out)  # it was new or empty
         raise TorchportError(writer.failure, hint="Give -o another place.")

@@ -15,6 +15,7 @@ from torchport.record.hdf5 import imported
 from torchport.record.operators import layout
 
 MOST = 256 << 20  # bytes of one table: a step of half a million calls
+LITTLE = 256 << 20  # bytes of a tensor that anybody's memory has
 HINT = "Copy the recording again, or record the run again; `torchport record show` lists the steps that are whole."
 
 
@@ -135,6 +136,13 @@ class StepFile:
         ends = calls["outputs"].astype("i8") + calls["output_count"] + calls["written_count"]
         self._within("calls", "written_count", ends, 0, len(links))
         self._within("calls", "written_count", calls["written_count"], 0, len(links))
+        # Each call and tensor has places of its own: what shares them would take ever longer to read.
+        counts = sum(calls[name].sum(dtype="i8") for name in ("input_count", "output_count", "written_count"))
+        if counts > len(links) or 2 * tensors["rank"].sum(dtype="i8") > len(dims):
+            raise damaged(
+                self.path,
+                f"calls have {counts} tensors in {len(links)} `links`, or tensors more sizes than `dims`",
+            )
         for name in ("operator", "overload", "module", "function", "source", "arguments", "results", "node"):
             self._within("calls", name, calls[name], -1, lines - 1)
         self._within("calls", "operator", calls["operator"], 0, lines - 1)
@@ -148,6 +156,12 @@ class StepFile:
         self._within("contents", "offset", contents["offset"], 0, 1 << 62)
         self._within("contents", "size", contents["size"], 0, 1 << 62)
         self._within("contents", "block", contents["block"], 0, 1 << 30)
+        lengths = numpy.array(
+            [len(line) for line in self.strings] + [0], "i8"
+        )  # the last is that of -1: none
+        size = int(sum(lengths[calls[name]].sum() for name in ("arguments", "results")))
+        if size > MOST:
+            raise damaged(self.path, f"`calls` have {size:,} characters of arguments")
 
     def _within(self, table: str, field: str, values: Any, least: int, most: int) -> None:
         wrong = numpy.flatnonzero((values < least) | (values > most))
@@ -156,6 +170,16 @@ class StepFile:
             raise damaged(
                 self.path, f"`{table}` row {row}: {field or 'index'} {values[row]} leads out of the file"
             )
+
+    def check_blocks(self) -> None:
+        """Raises TorchportError where the blocks that contents lie in are not there as we write them; reads none."""
+        size = self.path.stat().st_size
+        for number in numpy.unique(self.tables["contents"]["block"]):
+            self._dataset(layout.block_name(int(number)), size)
+
+    def room(self) -> int:
+        """Bytes that one tensor of it may take: a file with holes says that it has more than anybody wrote."""
+        return max(LITTLE, self.path.stat().st_blocks * 512)
 
     def line(self, index: int) -> str:
         """A line of `strings`; "" for none."""
@@ -168,6 +192,11 @@ class StepFile:
         one = self.tables["contents"][row]
         name = layout.block_name(int(one["block"]))
         start, size = int(one["offset"]), int(one["size"])
+        if size > self.room():
+            raise damaged(
+                self.path,
+                f"content {row} says that it has {size:,} bytes, more than the file has on the disk",
+            )
         try:
             block = self._dataset(name, self.path.stat().st_size)
             if block.ndim != 1 or block.dtype != numpy.uint8 or start + size > block.shape[0]:
