@@ -224,11 +224,13 @@ class Passes:
 
         self._library = hook.load(torch)
         with Operators.read(folder).rank(0).step(1) as step:
-            sizes = [
-                tensor.elements * layout.DTYPES[tensor.dtype].size
+            # Views of the same bytes are looked at once.
+            places = {
+                (tensor.storage, tensor.version, tensor.offset, tensor.elements): tensor
                 for tensor in step.tensors()
                 if tensor.statistics is not None and tensor.dtype == "float32"
-            ]
+            }
+        sizes = [one.elements * layout.DTYPES[one.dtype].size for one in places.values()]
         self.bytes = sum(sizes)
         self._hook = hook
         room = numpy.ones(self.bytes // 4, numpy.float32)
@@ -255,7 +257,7 @@ def contents(folder: Path) -> tuple[int, int]:
         shown = sum(
             one.elements * layout.DTYPES[one.dtype].size
             for call in step.calls()
-            for one in (*call.inputs, *call.outputs)
+            for one in (*call.inputs, *call.outputs, *call.written)
             if one is not None
         )
     return kept, shown

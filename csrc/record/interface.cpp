@@ -120,7 +120,7 @@ EXPORT int torchportRecordTake(void *recorder, void **item, const void **data, u
         } else if (taken.kind == Item::kStep) {
             *item = taken.step;
             flat.calls.assign(taken.step->calls.begin(), taken.step->calls.end());
-            flat.tensors.assign(taken.step->tensors.begin(), taken.step->tensors.end());
+            flat.tensors = taken.step->rows();
             flat.strings = taken.step->strings(of(recorder).texts());
         }
     });

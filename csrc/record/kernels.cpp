@@ -44,6 +44,10 @@ bool floats_scalar(Statistics &found, Sums &sums, const float *data, size_t stri
     return converted_scalar(found, data, stripes);
 }
 
+void copy_scalar(std::byte *to, const std::byte *from, size_t stripes) noexcept {
+    std::memcpy(to, from, stripes * kStripe);
+}
+
 #if defined(__x86_64__)
 
 #define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
@@ -118,6 +122,12 @@ AVX512 bool floats_avx512(Statistics &found, Sums &sums, const float *data, size
 }
 AVX512 bool converted_avx512(Statistics &found, const float *data, size_t stripes) noexcept {
     return floats_with_avx512<false>(found, nullptr, data, stripes);
+}
+
+AVX512 void copy_avx512(std::byte *to, const std::byte *from, size_t stripes) noexcept {
+    for (size_t stripe = 0; stripe < stripes; ++stripe, to += kStripe, from += kStripe)
+        _mm512_stream_si512(reinterpret_cast<__m512i *>(to), _mm512_loadu_si512(from));
+    _mm_sfence();  // whoever is told of it sees it
 }
 
 // The lower 64 bits of products of 64 bits, which AVX2 lacks.
@@ -197,14 +207,21 @@ AVX2 bool floats_avx2(Statistics &found, Sums &sums, const float *data, size_t s
     return converted_avx2(found, data, stripes);
 }
 
+AVX2 void copy_avx2(std::byte *to, const std::byte *from, size_t stripes) noexcept {
+    for (size_t half = 0; half < stripes * 2; ++half, to += 32, from += 32)
+        _mm256_stream_si256(reinterpret_cast<__m256i *>(to),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
+    _mm_sfence();
+}
+
 #endif
 
 }  // namespace
 
-const Kernels kScalar{"scalar", hash_scalar, floats_scalar, converted_scalar};
+const Kernels kScalar{"scalar", hash_scalar, floats_scalar, converted_scalar, copy_scalar};
 #if defined(__x86_64__)
-const Kernels kAvx2{"avx2", hash_avx2, floats_avx2, converted_avx2};
-const Kernels kAvx512{"avx512", hash_avx512, floats_avx512, converted_avx512};
+const Kernels kAvx2{"avx2", hash_avx2, floats_avx2, converted_avx2, copy_avx2};
+const Kernels kAvx512{"avx512", hash_avx512, floats_avx512, converted_avx512, copy_avx512};
 #else
 const Kernels kAvx2 = kScalar, kAvx512 = kScalar;
 #endif

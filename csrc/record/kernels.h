@@ -45,6 +45,8 @@ struct Kernels {
     // one of them is not finite.
     bool (*floats)(Statistics &found, Sums &sums, const float *data, size_t stripes) noexcept;
     bool (*converted)(Statistics &found, const float *data, size_t stripes) noexcept;
+    // To a multiple of 64, past the caches: nobody reads it soon.
+    void (*copy)(std::byte *to, const std::byte *from, size_t stripes) noexcept;
 };
 
 extern const Kernels kScalar, kAvx2, kAvx512;

@@ -1,3 +1,4 @@
+#include "record/elements.h"
 #include "record/kernels.h"
 #include "record/recorder.h"
 
@@ -16,12 +17,25 @@ void Known::written(c10::StorageImpl *storage) {
     if (found != storages_.end()) ++found->second.generation;
 }
 
+void Known::Identity::add(uint64_t value) noexcept {
+    first = mixed(first ^ value);
+    second = (second ^ value) * kGolden + (second >> 29);
+}
+
+int32_t Known::find_bytes(const at::Tensor &tensor, const Elements &elements, int32_t row) {
+    if (!elements.dense) return row;
+    Identity identity;
+    const Storage &held = storage(tensor);
+    for (const int64_t value :
+         {held.number, held.generation, tensor.is_inference() ? -1 : int64_t{tensor._version()},
+          tensor.storage_offset(), static_cast<int64_t>(elements.dtype), elements.count, elements.times})
+        identity.add(static_cast<uint64_t>(value));
+    return bytes_.try_emplace(identity, row).first->second;
+}
+
 int32_t Known::find(const at::Tensor &tensor, const Storage &storage, int32_t row) {
-    Identity identity{0x243F6A8885A308D3, 0x13198A2E03707344};
-    const auto add = [&](uint64_t value) {
-        identity.first = mixed(identity.first ^ value);
-        identity.second = (identity.second ^ value) * kGolden + (identity.second >> 29);
-    };
+    Identity identity;
+    const auto add = [&](uint64_t value) { identity.add(value); };
     add(static_cast<uint64_t>(storage.number));
     add(static_cast<uint64_t>(storage.generation));
     // Both are needed: what writes beside the dispatcher counts up torch's number, what writes through `.data` ours.
@@ -36,6 +50,7 @@ int32_t Known::find(const at::Tensor &tensor, const Storage &storage, int32_t ro
 void Known::forget() {
     storages_.clear();
     rows_.clear();
+    bytes_.clear();
     next_ = 0;
 }
 

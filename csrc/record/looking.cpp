@@ -54,6 +54,7 @@ int32_t Recorder::look_at(const std::shared_ptr<Step> &step, const at::Tensor &t
     {
         const std::lock_guard lock(mutex_);
         const std::lock_guard rows(step->mutex);
+        require_open(*step);
         number = static_cast<int32_t>(step->tensors.size());
         TensorRow made;
         int32_t name = -1;
@@ -88,8 +89,13 @@ int32_t Recorder::look_at(const std::shared_ptr<Step> &step, const at::Tensor &t
     if (reason != nullptr)
         explain(*step, *row, reason);
     else
-        fill(step, *row, tensor, later);
+        fill(step, *row, number, tensor, later);
     return number;
+}
+
+void Recorder::require_open(const Step &step) const {
+    if (&step != step_.get())
+        throw std::runtime_error("its step has ended: what is known of tensors is the next one's");
 }
 
 void Recorder::explain(Step &step, TensorRow &row, const char *reason) {
@@ -98,7 +104,7 @@ void Recorder::explain(Step &step, TensorRow &row, const char *reason) {
     row.reason = step.line(text);
 }
 
-void Recorder::fill(const std::shared_ptr<Step> &step, TensorRow &row, const at::Tensor &tensor,
+void Recorder::fill(const std::shared_ptr<Step> &step, TensorRow &row, int32_t number, const at::Tensor &tensor,
                     std::unique_ptr<Batch> &later) {
     if (level_ == Level::Calls) return;
     if (tensor.is_conj() || tensor.is_neg()) explain(*step, row, "its conjugation or sign is not carried out yet");
@@ -107,22 +113,31 @@ void Recorder::fill(const std::shared_ptr<Step> &step, TensorRow &row, const at:
     if (reductions_ || !(host || streams)) return reduce(step, row, tensor);
     Elements elements(tensor);
     if (!has_memory(tensor, elements)) return explain(*step, row, "its storage has no memory, or less than it needs");
-    if (host) {
-        measure_into(*step, row, elements, elements.count == 0 ? nullptr : tensor.const_data_ptr());
-    } else {
-        const char *format = reader->format(tensor);
-        if (*format != '\0') {
-            const int32_t text = texts_.number(format);
+    const char *format = host ? "" : reader->format(tensor);
+    if (*format != '\0') {
+        const int32_t text = texts_.number(format);
+        {
             const std::lock_guard lock(step->mutex);
             row.format = step->line(text);
         }
-        if (*format != '\0') return explain(*step, row, "the device lays it out in a format of its own");
-        if (elements.count == 0) return measure_into(*step, row, elements, nullptr);
-        if (!later) later.reset(new Batch{this, step, {}, {}});
-        later->pieces.push_back(
-            {tensor.const_data_ptr(), static_cast<size_t>(elements.span) * c10::elementSize(elements.dtype)});
-        later->tensors.push_back({&row, std::move(elements)});
+        return explain(*step, row, "the device lays it out in a format of its own");
     }
+    if (elements.count == 0) return measure_into(*step, row, elements, nullptr);
+    {
+        const std::lock_guard lock(mutex_);
+        const std::lock_guard rows(step->mutex);
+        require_open(*step);
+        const int32_t first = known_.find_bytes(tensor, elements, number);
+        if (first != number) {  // a view of it, or it without its gradient
+            if (!elements.row_major) row.flags &= static_cast<uint16_t>(~kRowMajor);
+            return step->same(number, first);
+        }
+    }
+    if (host) return measure_into(*step, row, elements, tensor.const_data_ptr());
+    if (!later) later.reset(new Batch{this, step, {}, {}});
+    later->pieces.push_back(
+        {tensor.const_data_ptr(), static_cast<size_t>(elements.span) * c10::elementSize(elements.dtype)});
+    later->tensors.push_back({&row, std::move(elements)});
 }
 
 void Recorder::measure_into(Step &step, TensorRow &row, const Elements &elements, const void *data) {
@@ -130,18 +145,16 @@ void Recorder::measure_into(Step &step, TensorRow &row, const Elements &elements
     const void *flat = elements.gathered(data, room);
     const auto size = static_cast<int64_t>(c10::elementSize(elements.dtype));
     if (!elements.row_major) row.flags &= static_cast<uint16_t>(~kRowMajor);
-    uint64_t checksum = 0;
+    std::optional<Step::Room> kept;
+    if (level_ == Level::Tensor) kept = step.room(static_cast<size_t>(elements.count * size), waiting_bytes_);
+    std::byte *copy = kept ? kept->at() : nullptr;
     if (measurable(elements.dtype)) {
-        row.measured(measure(elements.dtype, flat, elements.count), elements.count, elements.times);
-        checksum = row.checksum;
+        row.measured(measure(elements.dtype, flat, elements.count, copy), elements.count, elements.times);
     } else {
-        checksum = row.checksum = measure(c10::ScalarType::Byte, flat, elements.count * size).checksum;
+        row.checksum = measure(c10::ScalarType::Byte, flat, elements.count * size, copy).checksum;
         explain(step, row, "nothing here measures its dtype");
     }
-    if (level_ == Level::Tensor) {
-        const auto bytes = static_cast<size_t>(elements.count * size);
-        row.content = step.store(checksum, flat, bytes, waiting_bytes_);
-    }
+    if (kept) row.content = step.keep(*kept, row.checksum, waiting_bytes_);
 }
 
 void Recorder::submit(std::unique_ptr<Batch> batch) {

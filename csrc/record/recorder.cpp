@@ -321,7 +321,14 @@ void Recorder::note(std::string_view name, int32_t module, c10::ArrayRef<c10::Te
     const Adding now = adding();
     const std::shared_ptr<Step> &step = now.step;
     const Place place = source_.here();
-    const std::vector<int32_t> from = look_at(step, given, nullptr), to = look_at(step, made, nullptr);
+    std::vector<int32_t> from, to;
+    try {
+        from = look_at(step, given, nullptr);
+        to = look_at(step, made, nullptr);
+    } catch (const std::exception &) {
+        ++lost_;
+        return;
+    }
     const int32_t text = texts_.number(name), taken = texts_.number(arguments), given_back = texts_.number(results);
     const std::lock_guard lock(step->mutex);
     CallRow row;

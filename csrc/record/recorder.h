@@ -39,18 +39,21 @@ class Known {
     void written(c10::StorageImpl *storage);
     // The row of a tensor with this identity; -1 for a new one, whose row is then `row`.
     int32_t find(const at::Tensor &tensor, const Storage &storage, int32_t row);
+    // The same for the bytes that it has, in whatever order of dimensions, where they lie side by side.
+    int32_t find_bytes(const at::Tensor &tensor, const Elements &elements, int32_t row);
     void forget();
 
   private:
     struct Identity {
-        uint64_t first, second;
+        uint64_t first = 0x243F6A8885A308D3, second = 0x13198A2E03707344;
+        void add(uint64_t value) noexcept;
         bool operator==(const Identity &) const = default;
     };
     struct Hash {
         size_t operator()(const Identity &one) const noexcept { return one.first; }
     };
     std::unordered_map<c10::StorageImpl *, Storage> storages_;
-    std::unordered_map<Identity, int32_t, Hash> rows_;
+    std::unordered_map<Identity, int32_t, Hash> rows_, bytes_;
     int64_t next_ = 0;
 };
 
@@ -104,11 +107,12 @@ class Recorder {
     std::vector<int32_t> look_at(const std::shared_ptr<Step> &step, const Tensors &tensors, const char *reason);
     int32_t look_at(const std::shared_ptr<Step> &step, const at::Tensor &tensor, const char *reason,
                     std::unique_ptr<Batch> &later);
-    void fill(const std::shared_ptr<Step> &step, TensorRow &row, const at::Tensor &tensor,
+    void fill(const std::shared_ptr<Step> &step, TensorRow &row, int32_t number, const at::Tensor &tensor,
               std::unique_ptr<Batch> &later);
     void measure_into(Step &step, TensorRow &row, const Elements &elements, const void *data);
     void submit(std::unique_ptr<Batch> batch);
     void explain(Step &step, TensorRow &row, const char *reason);
+    void require_open(const Step &step) const;  // with mutex_; throws
     void reduce(const std::shared_ptr<Step> &step, TensorRow &row, const at::Tensor &tensor);
     void read_reductions();
     static int &local_quiet() noexcept;

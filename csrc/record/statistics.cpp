@@ -120,7 +120,7 @@ void hash_rest(Sums &sums, const std::byte *data, size_t bytes) noexcept {
     chosen().hash(sums, last.data(), 1);
 }
 
-void floats(Statistics &found, Sums &sums, const void *data, int64_t size) noexcept {
+void floats(Statistics &found, Sums &sums, const void *data, int64_t size, std::byte *copy) noexcept {
     const float *values = static_cast<const float *>(data);
     const size_t stripes = static_cast<size_t>(size) / 16;
     for (size_t first = 0; first < stripes; first += kBlock) {
@@ -128,9 +128,12 @@ void floats(Statistics &found, Sums &sums, const void *data, int64_t size) noexc
         const float *block = values + first * 16;
         if (!chosen().floats(found, sums, block, here))
             one_by_one<float>(found, block, static_cast<int64_t>(here) * 16);
+        if (copy != nullptr) chosen().copy(copy + first * kStripe, reinterpret_cast<const std::byte *>(block), here);
     }
     const int64_t rest = size % 16;
     one_by_one<float>(found, values + stripes * 16, rest);
+    if (copy != nullptr && rest > 0)
+        std::memcpy(copy + stripes * kStripe, values + stripes * 16, static_cast<size_t>(rest) * sizeof(float));
     hash_rest(sums, static_cast<const std::byte *>(data) + stripes * kStripe,
               static_cast<size_t>(rest) * sizeof(float));
 }
@@ -177,12 +180,12 @@ const char *instructions() noexcept { return chosen().name; }
 
 bool measurable(c10::ScalarType dtype) noexcept { return dtype == c10::ScalarType::Float || pass_of(dtype) != nullptr; }
 
-Statistics measure(c10::ScalarType dtype, const void *data, int64_t count) noexcept {
+Statistics measure(c10::ScalarType dtype, const void *data, int64_t count, std::byte *copy) noexcept {
     Statistics found;
     Sums sums;
     const size_t bytes = static_cast<size_t>(count) * c10::elementSize(dtype);
     if (dtype == c10::ScalarType::Float) {
-        floats(found, sums, data, count);
+        floats(found, sums, data, count, copy);
     } else {
         // Piece by piece, so that the second look at the bytes finds them in the cache.
         const Pass pass = pass_of(dtype);
@@ -200,6 +203,7 @@ Statistics measure(c10::ScalarType dtype, const void *data, int64_t count) noexc
             found.nans += part.nans;
             found.infinities += part.infinities;
             found.zeros += part.zeros;
+            if (copy != nullptr) std::memcpy(copy + first, at + first, here);
             chosen().hash(sums, at + first, here / kStripe);
             hash_rest(sums, at + first + here / kStripe * kStripe, here % kStripe);
         }

@@ -21,8 +21,9 @@ struct Statistics {
 bool measurable(c10::ScalarType dtype) noexcept;
 
 // Of `count` elements that lie side by side. Needs measurable(dtype). Complex numbers count by their modulus. Sums are
-// float64; the checksum is that of src/torchport/record/operators/checksum.py.
-Statistics measure(c10::ScalarType dtype, const void *data, int64_t count) noexcept;
+// float64; the checksum is that of src/torchport/record/operators/checksum.py. With `copy` the bytes are copied there
+// on the way, while they are in the cache; it is at a multiple of 64.
+Statistics measure(c10::ScalarType dtype, const void *data, int64_t count, std::byte *copy = nullptr) noexcept;
 
 // The instructions that measure() uses on this machine: "avx512", "avx2", "scalar".
 const char *instructions() noexcept;

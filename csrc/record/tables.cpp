@@ -1,7 +1,7 @@
 #include "record/tables.h"
 
 #include <cmath>
-#include <cstring>
+#include <new>
 
 #include "record/kernels.h"
 
@@ -9,10 +9,10 @@ namespace torchport::record {
 
 namespace {
 
-constexpr size_t kMostSpare = 8;
+constexpr size_t kMostSpare = 8, kPage = 4096;
 std::mutex spare_mutex;
-std::vector<std::unique_ptr<std::byte[]>> &spare() {
-    static auto *all = new std::vector<std::unique_ptr<std::byte[]>>;  // never destroyed: threads use it to the end
+std::vector<Block::Bytes> &spare() {
+    static auto *all = new std::vector<Block::Bytes>;  // never destroyed: threads use it to the end
     return *all;
 }
 
@@ -26,7 +26,9 @@ Block::Block(size_t size) : capacity(size) {
             spare().pop_back();
         }
     }
-    if (!bytes) bytes.reset(new std::byte[capacity]);
+    if (bytes) return;
+    bytes.reset(static_cast<std::byte *>(std::aligned_alloc(kPage, (capacity + kPage - 1) / kPage * kPage)));
+    if (!bytes) throw std::bad_alloc();
 }
 
 Block::~Block() {
@@ -92,28 +94,60 @@ std::string Step::strings(const Texts &texts) const {
     return all;
 }
 
-int32_t Step::store(uint64_t checksum, const void *data, size_t size, std::atomic<int64_t> &waiting) {
+namespace {
+
+// Contents begin where vectors can be stored.
+constexpr size_t kAlignment = 64;
+size_t padded(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+Step::Room Step::room(size_t size, std::atomic<int64_t> &waiting) {
     const std::lock_guard lock(contents_mutex_);
-    const auto [found, added] =
-        known_.try_emplace(mixed(checksum ^ mixed(size)), static_cast<int32_t>(contents_.size()));
-    if (!added) return found->second;
-    if (open_ && open_->size + size > open_->capacity) {
+    if (open_ && open_->size + padded(size) > open_->capacity) {
         full_.push_back(std::move(open_));
         ++blocks_;
     }
-    if (!open_) {
-        open_ = std::make_unique<Block>(std::max(kBlock, size));
+    if (!open_) open_ = std::make_unique<Block>(std::max(kBlock, padded(size)));
+    const Room room{open_.get(), open_->size, size, blocks_};
+    open_->size += padded(size);
+    ++open_->filling;
+    waiting += static_cast<int64_t>(padded(size));
+    return room;
+}
+
+int32_t Step::keep(const Room &room, uint64_t checksum, std::atomic<int64_t> &waiting) {
+    const std::lock_guard lock(contents_mutex_);
+    --room.block->filling;
+    const auto [found, added] =
+        known_.try_emplace(mixed(checksum ^ mixed(room.size)), static_cast<int32_t>(contents_.size()));
+    if (added) {
+        contents_.push_back(
+            {checksum, static_cast<int64_t>(room.offset), static_cast<int64_t>(room.size), room.number});
+    } else if (room.offset + padded(room.size) == room.block->size && open_.get() == room.block) {
+        room.block->size = room.offset;
+        waiting -= static_cast<int64_t>(padded(room.size));
     }
-    if (size > 0) std::memcpy(open_->bytes.get() + open_->size, data, size);
-    contents_.push_back({checksum, static_cast<int64_t>(open_->size), static_cast<int64_t>(size), blocks_});
-    open_->size += size;
-    waiting += static_cast<int64_t>(size);
     return found->second;
+}
+
+std::vector<TensorRow> Step::rows() const {
+    std::vector<TensorRow> all(tensors.begin(), tensors.end());
+    for (const auto &[place, as] : same_) {
+        TensorRow &row = all[static_cast<size_t>(place)];
+        const TensorRow &first = all[static_cast<size_t>(as)];
+        row.minimum = first.minimum, row.maximum = first.maximum, row.mean = first.mean, row.l2 = first.l2;
+        row.nans = first.nans, row.infinities = first.infinities, row.zeros = first.zeros;
+        row.checksum = first.checksum, row.content = first.content;
+        row.flags |= first.flags & kMeasured;
+        if (row.reason < 0 && (first.flags & kMeasured) == 0) row.reason = first.reason;
+    }
+    return all;
 }
 
 std::unique_ptr<Block> Step::take_full() {
     const std::lock_guard lock(contents_mutex_);
-    if (full_.empty()) return nullptr;
+    if (full_.empty() || full_.front()->filling > 0) return nullptr;
     std::unique_ptr<Block> block = std::move(full_.front());
     full_.pop_front();
     return block;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -52,9 +53,12 @@ struct Block {
     ~Block();
     Block(const Block &) = delete;
     Block &operator=(const Block &) = delete;
-    std::unique_ptr<std::byte[]> bytes;
+    // At a page's beginning: so they can be written past the system's cache.
+    using Bytes = std::unique_ptr<std::byte[], decltype(&std::free)>;
+    Bytes bytes{nullptr, &std::free};
     size_t size = 0;
     const size_t capacity;
+    int filling = 0;  // contents that are being copied into it
 };
 
 // Texts by number; the same text has one number for the life of a recorder.
@@ -83,9 +87,20 @@ class Step {
 
     // The line of a text of `Texts` in this step's file.
     int32_t line(int32_t text);
-    // Keeps these bytes, once for each checksum and size. The row of `contents`; a block that is full is in `full`.
-    // `waiting` counts the bytes that wait for the disk.
-    int32_t store(uint64_t checksum, const void *data, size_t size, std::atomic<int64_t> &waiting);
+    // Room for a content, which is filled before it is kept; `waiting` counts the bytes that wait for the disk.
+    struct Room {
+        Block *block;
+        size_t offset, size;
+        int32_t number;  // of the block
+        std::byte *at() const noexcept { return block->bytes.get() + offset; }
+    };
+    Room room(size_t size, std::atomic<int64_t> &waiting);
+    // The row of `contents` of what has been put there: once for each checksum and size, else the room is free again.
+    int32_t keep(const Room &room, uint64_t checksum, std::atomic<int64_t> &waiting);
+    // This row has the numbers and the content of that one, which may come later: they have the same bytes.
+    void same(int32_t row, int32_t as) { same_.emplace_back(row, as); }
+    // The rows with those filled in; nobody adds any more.
+    std::vector<TensorRow> rows() const;
     // Blocks that nobody adds to any more, in order.
     std::unique_ptr<Block> take_full();
     void end_blocks();
@@ -107,6 +122,7 @@ class Step {
     std::unique_ptr<Block> open_;
     std::deque<std::unique_ptr<Block>> full_;
     int32_t blocks_ = 0;
+    std::vector<std::pair<int32_t, int32_t>> same_;
 };
 
 }  // namespace torchport::record

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 
 import h5py
@@ -10,7 +12,7 @@ import pytest
 
 from torchport.errors import TorchportError
 from torchport.findings import Result
-from torchport.record import recording
+from torchport.record import hdf5, recording
 from torchport.record.operators import layout, measure
 from torchport.record.operators.checksum import checksum
 from torchport.record.operators.reading import Operators, Step
@@ -243,3 +245,46 @@ def test_checksums_know_places_and_lengths():
     assert len({checksum(one) for one in all_of_them}) == len(all_of_them)
     zeros = {checksum(numpy.zeros(size, numpy.uint8)) for size in range(200)}
     assert len(zeros) == 200
+
+
+def at_a_page(size):
+    """Bytes that begin at a page, as those of the library do."""
+    room = numpy.random.default_rng(size).integers(0, 256, size + hdf5.PAGE, numpy.uint8)
+    return room[-room.ctypes.data % hdf5.PAGE :][:size]
+
+
+@pytest.mark.parametrize("disk", ["direct", "refuses", "slow"])
+def test_blocks_past_the_cache(tmp_path, monkeypatch, disk):
+    """What is written is the same, however it was; sizes are whole pages, and not."""
+    real, asked, direct = os.open, [], []
+    real_write = os.pwrite
+
+    def opened(path, flags, *more):
+        if flags & os.O_DIRECT:
+            asked.append(path)
+            if disk == "refuses":
+                raise OSError(errno.EINVAL, "Invalid argument")
+            flags &= ~os.O_DIRECT  # not every file system of a test has it
+        return real(path, flags, *more)
+
+    def write(descriptor, data, place):
+        assert place % hdf5.PAGE == 0 and len(data) % hdf5.PAGE == 0
+        direct.append(len(data))
+        return real_write(descriptor, data, place)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "pwrite", write)
+    monkeypatch.setattr(hdf5, "SLOW", 0.0 if disk == "slow" else 9.0)
+    blocks = [at_a_page(size) for size in (1 << 20, (1 << 18) + 5, 100, 3 * hdf5.PAGE)]
+    blocks.append(at_a_page(1 << 17)[1:])  # begins anywhere
+    file = hdf5.Hdf5File(tmp_path / "a.h5")
+    for number, data in enumerate(blocks):
+        file.write_block(f"bytes_{number}", data)
+    file.finish()
+    with h5py.File(tmp_path / "a.h5") as found:
+        for number, data in enumerate(blocks):
+            assert numpy.array_equal(found[f"bytes_{number}"][()], data)
+    whole = {"direct": [1 << 20, 1 << 18], "refuses": [], "slow": [1 << 20]}[disk]
+    assert direct[: len(whole) or None] == whole
+    assert len(asked) == 1
+    assert sorted(os.listdir(tmp_path)) == ["a.h5"]

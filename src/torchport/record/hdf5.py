@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,10 @@ from torchport.errors import TorchportError, naming
 
 # h5dump and h5py of 2018 and later read it; from this version on what describes the data has checksums.
 VERSION = "v110"
+PAGE = 4096  # what direct writes come in; every disk's sectors fit
+LARGE = 1 << 16  # bytes: datasets from here on begin at a page
+# Seconds a byte: a disk slower than 100 MB/s is left to the system's cache, which it can fill while the run computes.
+SLOW = 1e-8
 
 
 class Hdf5File:
@@ -25,7 +31,15 @@ class Hdf5File:
         self.aside = path.with_name(path.name + aside)
         h5py = imported()
         with _failing(self.aside):
-            self._file = h5py.File(self.aside, "w", libver=(VERSION, VERSION))
+            self._file = h5py.File(
+                self.aside,
+                "w",
+                libver=(VERSION, VERSION),
+                alignment_threshold=LARGE,
+                alignment_interval=PAGE,
+            )
+        self._direct: int | None = None  # a descriptor beside HDF5's own
+        self._goes_direct = True
 
     def write(self, name: str, data: Any, **attributes: str) -> None:
         """Add a dataset: an array, or a text for a scalar of that many bytes in UTF-8."""
@@ -39,6 +53,50 @@ class Hdf5File:
             for key, value in attributes.items():
                 made.attrs[key] = value
 
+    def write_block(self, name: str, data: Any) -> None:
+        """Add a dataset of bytes (a flat uint8 array), past the system's cache where memory and file system take that:
+        a copy into the cache and its pages cost more processor time than all else that is done with the bytes."""
+        import numpy
+
+        h5py = imported()
+        with _failing(self.aside):
+            properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            properties.set_layout(h5py.h5d.CONTIGUOUS)
+            properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            space = h5py.h5s.create_simple(data.shape)
+            made = h5py.h5d.create(self._file.id, name.encode(), h5py.h5t.STD_U8LE, space, properties)
+            place = made.get_offset()
+            whole = data.nbytes // PAGE * PAGE
+            if whole == 0 or place is None or place % PAGE or data.ctypes.data % PAGE:
+                made.write(h5py.h5s.ALL, h5py.h5s.ALL, numpy.ascontiguousarray(data))
+                return
+            begin = time.monotonic()
+            done = self._past_the_cache(data[:whole], place)
+            if time.monotonic() - begin > SLOW * whole:
+                self._goes_direct = False
+            if done < data.nbytes:
+                space.select_hyperslab((done,), (data.nbytes - done,))
+                rest = h5py.h5s.create_simple((data.nbytes - done,))
+                made.write(rest, space, numpy.ascontiguousarray(data[done:]))
+
+    def _past_the_cache(self, data: Any, place: int) -> int:
+        """How many bytes were written so, from the first on. Raises OSError for a full disk."""
+        done = 0
+        try:
+            if self._direct is None and self._goes_direct:
+                self._direct = os.open(self.aside, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+            while self._goes_direct and self._direct is not None and done < data.nbytes:
+                wrote = os.pwrite(self._direct, data[done:], place + done)
+                done += wrote // PAGE * PAGE
+                if wrote % PAGE:  # a disk that becomes full takes a part: what is left says so
+                    break
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._goes_direct = False  # a file system without it, or with larger pages
+        return done
+
     def group(self, name: str) -> None:
         """Make a group, also where nothing will lie in it."""
         with _failing(self.aside):
@@ -46,6 +104,7 @@ class Hdf5File:
 
     def finish(self, path: Path | None = None) -> int:
         """Rename it into its place, or to `path` beside it; its size in bytes."""
+        self._close_direct()
         with _failing(self.aside):
             self._file.close()
             size = os.stat(self.aside).st_size
@@ -54,10 +113,16 @@ class Hdf5File:
 
     def abandon(self) -> None:
         """Leave nothing of it."""
+        self._close_direct()
         # h5py cannot close what a full disk has not taken; the file is about to go.
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             self._file.close()
         self.aside.unlink(missing_ok=True)
+
+    def _close_direct(self) -> None:
+        direct, self._direct = self._direct, None
+        if direct is not None:
+            os.close(direct)
 
 
 def imported() -> Any:

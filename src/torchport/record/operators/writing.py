@@ -113,7 +113,7 @@ class Writer:
     def _block(self, data: Any) -> None:
         file = self._open()
         if self._fits(data.nbytes):
-            file.write(layout.block_name(self._blocks), data)
+            file.write_block(layout.block_name(self._blocks), data)
             self._blocks += 1
 
     def _step(self, name: str, tables: StepTables) -> None:
