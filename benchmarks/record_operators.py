@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import importlib.util
 import json
 import os
 import random
@@ -39,6 +38,7 @@ DEVICES = ("cpu", "npu")
 FORMS = ("plain", "alone", "statistics", "tensor", "python", "msprobe")
 STEPS = 3  # in a round
 WARM = 2  # rounds that do not count
+ANSWER = "seconds "
 STATISTICS_LIMIT, TENSOR_LIMIT, BYTES_LIMIT, KERNEL_LIMIT = 1.5, 3.0, 0.6, 2.5
 
 
@@ -131,7 +131,7 @@ def serve(name: str, device: str, form: str, folder: str) -> None:
                 optimizer.step()
                 end()
             wait()
-            print((time.process_time() - start) / STEPS, flush=True)
+            print(f"{ANSWER}{(time.process_time() - start) / STEPS}", flush=True)
 
 
 @contextlib.contextmanager
@@ -157,9 +157,11 @@ def training(name: str, device: str, form: str, folder: str) -> Iterator[Callabl
             asks.write("\n")
             asks.flush()
             line = answers.readline()
-            while line and not line[0].isdigit():  # msprobe says what it does
+            while line and not line.startswith(ANSWER):  # msprobe says what it does
                 line = answers.readline()
-            return float(line)
+            if not line:
+                raise SystemExit(f"the process of the form {form} has ended: {' '.join(words)}")
+            return float(line.removeprefix(ANSWER))
 
         yield seconds
         asks.close()
@@ -349,12 +351,26 @@ def main() -> int:
     return int(over)
 
 
+def msprobe_is_there() -> bool:
+    """Whether msprobe can be used; stderr says why not, be it one of the many packages that it needs."""
+    tried = subprocess.run(
+        [sys.executable, "-c", "from msprobe.pytorch import PrecisionDebugger"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        why = (tried.stderr.strip().splitlines() or ["it ends at once"])[-1]
+        print(f"msprobe is left out (pip install mindstudio-probe): {why}", file=sys.stderr)
+    return tried.returncode == 0
+
+
 def compared(args: argparse.Namespace) -> list[dict[str, Any]]:
     forms = args.forms or [
         "alone",
         "statistics",
         "tensor",
-        *(["msprobe"] if importlib.util.find_spec("msprobe") else []),
+        *(["msprobe"] if msprobe_is_there() else []),
     ]
     rows = []
     for name in args.models or MODELS:
