@@ -16,7 +16,7 @@ from torchport.port.tee import ending_with_parent
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from torchport.port import child
+from torchport.launch import keeper
 
 folder = Path(sys.argv[1])
 for number, delay in enumerate(sys.argv[2:]):
@@ -24,7 +24,7 @@ for number, delay in enumerate(sys.argv[2:]):
     if port == 0:
         command = ["sh", "-c", "sleep 600 & setsid sleep 600 & setsid sh -c 'sleep 600 & sleep 600' & wait"]
         out, err = (folder / f"{number}.{name}" for name in ("out", "err"))
-        child.run(command, os.environ, folder, out, err, lambda seconds: "")
+        keeper.run(command, os.environ, folder, out, err, lambda seconds: "")
         os._exit(0)
     time.sleep(float(delay))
     os.kill(port, signal.SIGKILL)

@@ -17,11 +17,12 @@ from torchport import vnpu
 from torchport.compare import Forced
 from torchport.errors import TorchportError
 from torchport.findings import Result
-from torchport.port.child import Ended
+from torchport.launch.host_memory import free_memory
+from torchport.launch.keeper import Ended
 from torchport.port.plan import CONTROL, NPU, REFERENCE, RESULT, Plan, step_result
 from torchport.port.progress import Progress
 from torchport.port.runs import VIEW, batches_of, options_of, run, steps_of, viewed
-from torchport.port.watch import Watch, free_memory
+from torchport.port.watch import Watch
 from torchport.record import recording, roundoff, states
 from torchport.record.recording import Recording
 

@@ -15,8 +15,8 @@ from torchport.convert import convert_tree, edited
 from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
+from torchport.launch.keeper import signals_unwind
 from torchport.port import controls, given, judging, runs
-from torchport.port.child import signals_unwind
 from torchport.port.left import FileRow, compare_files
 from torchport.port.lock import locked
 from torchport.port.modules import link_data

@@ -13,8 +13,8 @@ from typing import Any
 
 from torchport.errors import TorchportError
 from torchport.findings import Result
+from torchport.launch.keeper import Ended
 from torchport.port import surroundings, tee
-from torchport.port.child import Ended
 from torchport.port.plan import UNFINISHED, Plan
 from torchport.record import recording, session
 from torchport.record.recording import End, Recording

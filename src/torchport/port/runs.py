@@ -19,8 +19,8 @@ from typing import Any
 
 from torchport import startup, vnpu
 from torchport.findings import Finding, Location, Result, Safety, Severity
-from torchport.launch import notebook
-from torchport.port import child, surroundings
+from torchport.launch import keeper, notebook
+from torchport.port import surroundings
 from torchport.port.plan import CONVERT, NPU, REFERENCE, RESULT, Plan, step_result
 from torchport.port.progress import Progress
 from torchport.port.view import View
@@ -76,12 +76,12 @@ def run(
     options: session.Options,
     watch: Callable[[float], str],
     threads: str = "",
-) -> tuple[Recording, child.Ended]:
+) -> tuple[Recording, keeper.Ended]:
     """Run the command once; its recording, ended, and how it ended."""
     command = plan.launch.command
     recording.begin(aside, side=options.side, command=command, device=DEVICES[step], seed=options.seed)
     environment = _environment(plan, step, views, options)
-    ended = child.run(
+    ended = keeper.run(
         _command(plan, views),
         environment | ({"OMP_NUM_THREADS": threads} if threads else {}),
         _inside(views, plan.folder),

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from torchport.errors import TorchportError
-from torchport.port.child import Ended
+from torchport.launch.keeper import Ended
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 SI_KERNEL = 0x80  # asm-generic/siginfo.h: by a key of the terminal, which the command hears as well

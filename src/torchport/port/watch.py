@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torchport.launch import host_memory
 from torchport.port.progress import Progress
 from torchport.record import recording
 
 LOOK_SECONDS = 1.0
-# The kernel would end some process of the machine's next, not necessarily this one.
-LEAST_SHARE = 0.03
 
 
 class Watch:
@@ -35,7 +34,7 @@ class Watch:
             self._looked = now
             for path in (self._folder / recording.PROCESSES).glob(f"*/{recording.JOURNAL}"):
                 self._tails.setdefault(path, _Tail(path))
-            if _memory_is_gone():
+            if host_memory.is_gone():
                 return "memory"
         for tail in self._tails.values():
             tail.read()
@@ -63,21 +62,6 @@ class Watch:
     def _note(self, text: str) -> None:
         self.notes.append(text)
         self._progress.note(text)
-
-
-def _memory_is_gone() -> bool:
-    free, total = free_memory()
-    return free < LEAST_SHARE * total
-
-
-def free_memory() -> tuple[int, int]:
-    """What a program may still take of the machine's memory, swap with it, and all of the memory, in bytes."""
-    found: Mapping[str, int] = {
-        name: int(rest.split()[0]) * 1024
-        for name, _, rest in (line.partition(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        if name in ("MemTotal", "MemAvailable", "SwapFree")
-    }
-    return found["MemAvailable"] + found["SwapFree"], found["MemTotal"]
 
 
 class _Tail:
