@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string_view>
+#include <vector>
 
 #include "device/machine.h"
 
@@ -57,9 +62,47 @@ Ranges &values() {
     return *all;
 }
 
+// VNPU_DRY_COUNTS: "12,40" gives 12, 40, 12, 40 ...
+struct Counts {
+    std::vector<int64_t> each;
+    std::atomic<size_t> next{0};
+};
+
+Counts &counts() {
+    static auto *all = new Counts;
+    return *all;
+}
+
+std::vector<int64_t> counts_in(std::string_view text) {
+    std::vector<int64_t> found;
+    const char *at = text.data(), *const end = at + text.size();
+    while (at < end) {
+        int64_t count = 0;
+        const auto [next, error] = std::from_chars(at, end, count);
+        const bool over = next == end, more = !over && *next == ',' && next + 1 < end;
+        if (error != std::errc() || count < 0 || !(over || more))
+            fail(FaultKind::InvalidArgument, "VNPU_DRY_COUNTS={} is no list of numbers such as 12,40.", text);
+        found.push_back(count);
+        at = next + more;
+    }
+    return found;
+}
+
 }  // namespace
 
-void begin(bool wanted) noexcept { dry.store(wanted); }
+void begin(bool wanted) {
+    const char *text = std::getenv("VNPU_DRY_COUNTS");
+    counts().each = counts_in(text == nullptr ? "" : text);
+    dry.store(wanted);
+}
+
+int64_t found(int64_t most) {
+    Counts &all = counts();
+    if (!all.each.empty())
+        return std::min(most, all.each[all.next.fetch_add(1, std::memory_order_relaxed) % all.each.size()]);
+    const double share = Machine::instance().settings().dry_share;
+    return share < 1 ? static_cast<int64_t>(std::ceil(static_cast<double>(most) * share)) : most;
+}
 
 bool on() noexcept { return dry.load(std::memory_order_relaxed); }
 

@@ -11,8 +11,13 @@ namespace vnpu::dry {
 // Copies up to this size carry their bytes, larger ones are counted alone.
 inline constexpr uint64_t kCarried = 1ull << 20;
 
-void begin(bool dry) noexcept;
+// Reads VNPU_DRY_COUNTS. Fault InvalidArgument names the variable and what is allowed.
+void begin(bool dry);
 bool on() noexcept;
+
+// How many elements the next operator finds whose result's size depends on data, of at most so many: what
+// VNPU_DRY_COUNTS says in its turn, else VNPU_DRY_SHARE of them.
+int64_t found(int64_t most);
 
 // Device memory that a copy from the host has filled; and that a kernel would have written, had it run.
 void uploaded(const void *address, uint64_t bytes);

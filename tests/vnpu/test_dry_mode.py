@@ -84,13 +84,28 @@ print("done")
     assert python(program).returncode != 0
 
 
-def test_shapes_that_depend_on_data_can_be_a_share() -> None:
-    program = "import torch; print(len(torch.ones(100).npu().nonzero()))"
-    assert python(program, VNPU_MODE="dry", VNPU_DRY_SHARE="0.25").stdout == "25\n"
-    assert python(program, VNPU_MODE="dry").stdout == "100\n"
+def test_shapes_that_depend_on_data_are_a_share_or_what_is_said() -> None:
+    program = """
+import torch
+x = torch.arange(100).npu().reshape(10, 10)
+mask = x > 3
+print(*x.nonzero().shape, *x[mask].shape, *x.masked_select(mask).shape)
+values, places, counts = x.unique(return_inverse=True, return_counts=True)
+print(*values.shape, *places.shape, *counts.shape, x.unique(dim=1).shape[1], *x.nonzero().shape)
+"""
+
+    def dry(**variables: str) -> list[int]:
+        done = python(program, VNPU_MODE="dry", **variables)
+        assert done.returncode == 0, done.stderr
+        return [int(word) for word in done.stdout.split()]
+
+    # The places of unique() are as many as its input has: that does not depend on data.
+    assert dry() == [100, 2, 100, 100, 100, 10, 10, 100, 10, 100, 2]
+    assert dry(VNPU_DRY_SHARE="0.25") == [25, 2, 25, 25, 25, 10, 10, 25, 3, 25, 2]
+    assert dry(VNPU_DRY_COUNTS="3,0,7,50") == [3, 2, 0, 7, 50, 10, 10, 50, 3, 0, 2]
     # Exact runs find out.
     program = "import torch; print(len(torch.zeros(100).npu().nonzero()))"
-    assert python(program, VNPU_DRY_SHARE="0.25").stdout == "0\n"
+    assert python(program, VNPU_DRY_SHARE="0.25", VNPU_DRY_COUNTS="7").stdout == "0\n"
 
 
 def test_settings_that_are_none_are_refused() -> None:
@@ -98,6 +113,8 @@ def test_settings_that_are_none_are_refused() -> None:
         ({"VNPU_MODE": "wet"}, "VNPU_MODE=wet is neither exact nor dry"),
         ({"VNPU_TIME": "tea"}, "VNPU_TIME=tea is neither wall"),
         ({"VNPU_DRY_SHARE": "2"}, "VNPU_DRY_SHARE=2 is not a number above 0"),
+        ({"VNPU_DRY_COUNTS": "3,"}, "VNPU_DRY_COUNTS=3, is no list of numbers"),
+        ({"VNPU_DRY_COUNTS": "-3"}, "VNPU_DRY_COUNTS=-3 is no list of numbers"),
         ({"VNPU_TIMELINE": "/no/such/folder/log"}, "VNPU_TIMELINE=/no/such/folder/log cannot be opened"),
     ):
         done = python("import torch; torch.ones(1).npu()", **variables)

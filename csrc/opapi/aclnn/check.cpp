@@ -7,6 +7,7 @@
 #include <ATen/native/TypeProperties.h>
 
 #include "device/bytes.h"
+#include "device/dry.h"
 #include "device/machine.h"
 #include "opapi/aclnn/format.h"
 
@@ -395,6 +396,14 @@ void live(const Operands &list, int device) {
 
 void require(const ScalarArgument &scalar) {
     if (!scalar.has_value() && !scalar.may_be_null()) null_found("aclScalar", scalar.parameter());
+}
+
+void found_along(std::initializer_list<FoundAlong> outputs) {
+    if (!dry::on() || outputs.size() == 0) return;
+    const FoundAlong &first = *outputs.begin();
+    if (first.output->dim() == 0) return;
+    const int64_t found = dry::found(first.output->size(first.dimension));
+    for (const FoundAlong &each : outputs) each.output->set_found(each.dimension, found);
 }
 
 }  // namespace vnpu::opapi

@@ -54,6 +54,13 @@ template <class... T>
 void data_dependent(T &...outputs) {
     (outputs.set_data_dependent(), ...);
 }
+// The dimension of each output of which the kernel decides how long it is, the same for all of them: dry mode does it
+// without the kernel.
+struct FoundAlong {
+    Operand *output;
+    int64_t dimension = 0;
+};
+void found_along(std::initializer_list<FoundAlong> outputs);
 
 void shape(const Operand &tensor, at::IntArrayRef expected);
 // `out` has the shape of `in`.

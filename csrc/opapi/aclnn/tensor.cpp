@@ -2,11 +2,9 @@
 
 #include <ATen/ScalarOps.h>
 
-#include <cmath>
+#include <algorithm>
 
-#include "device/dry.h"
 #include "device/fault.h"
-#include "device/machine.h"
 
 namespace vnpu::opapi {
 
@@ -64,9 +62,12 @@ void Operand::set_data_dependent() {
     if (source_ == nullptr) return;  // the null check names it
     result_ = source_->result = std::make_shared<ResultShape>();
     result_->sizes = sizes().vec();
-    // In dry mode nobody finds out: as much as there can be, or a stated share of it.
-    if (const double share = Machine::instance().settings().dry_share; dry::on() && share < 1 && dim() > 0)
-        result_->sizes[0] = static_cast<int64_t>(std::ceil(static_cast<double>(size(0)) * share));
+}
+
+void Operand::set_found(int64_t dimension, int64_t count) {
+    if (result_ == nullptr || dim() == 0) return;
+    const auto along = static_cast<size_t>(dimension < 0 ? dimension + dim() : dimension);
+    result_->sizes.at(along) = std::min(result_->sizes.at(along), count);
 }
 
 void Operand::publish(const at::Tensor &result) {

@@ -111,6 +111,8 @@ class Operand : public at::Tensor, public Named {
     // Declares, in the first phase, that the kernel decides how much of this output it fills.
     void set_data_dependent();
     bool data_dependent() const noexcept { return result_ != nullptr; }
+    // In dry mode, where no kernel does: so many along that dimension, or all there can be where those are fewer.
+    void set_found(int64_t dimension, int64_t count);
     // Writes the result into this output and keeps its shape for aclGetViewShape.
     void publish(const at::Tensor &result);
     // What the kernel has written: the tensor, or as much of it as it has published.

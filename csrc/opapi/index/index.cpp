@@ -514,7 +514,8 @@ OP(aclnnTake, takes(out, self, index),
 OP(aclnnInplacePut, puts(selfRef, index, source), selfRef.put_(wide(index), source, accumulate))
 
 OP(aclnnMaskedSelect,
-   (dtype(self, kReals | at::kBool), same_dtype(out, self), masks_fit(self, mask, out), data_dependent(out)),
+   (dtype(self, kReals | at::kBool), same_dtype(out, self), masks_fit(self, mask, out), data_dependent(out),
+    found_along({{&out}})),
    out.publish(at::masked_select(self, mask.to(at::kBool))))
 OP(aclnnInplaceMaskedFillScalar, (masks(selfRef, mask), require(value)),
    selfRef.masked_fill_(mask.to(at::kBool), value.as(selfRef.scalar_type())))

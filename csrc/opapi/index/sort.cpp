@@ -120,24 +120,30 @@ OP(aclnnTopk, chooses(valuesOut, indicesOut, self, k, dim),
 // arg5 chooses between two sorting algorithms of the hardware.
 OP(aclnnTopkV2, chooses(values, indices, self, k, dim), at::topk_out(values, indices, self, k, dim, largest, sorted))
 
-OP(aclnnNonzero, (nonzeros(self, out), data_dependent(out)), out.publish(at::nonzero(moved(self))))
+OP(aclnnNonzero, (nonzeros(self, out), data_dependent(out), found_along({{&out}})),
+   out.publish(at::nonzero(moved(self))))
 // As Nonzero, but each column is a place.
-OP(aclnnNonzeroV2, (nonzeros(self, out), data_dependent(out)), out.publish(at::nonzero(moved(self)).t().contiguous()))
+OP(aclnnNonzeroV2, (nonzeros(self, out), data_dependent(out), found_along({{&out, 1}})),
+   out.publish(at::nonzero(moved(self)).t().contiguous()))
 
-OP(aclnnUnique, (uniques(self, valueOut, &inverseOut, nullptr), data_dependent(valueOut, inverseOut)), {
-    const auto [values, inverse] = at::_unique(self, sorted, returnInverse);
-    valueOut.publish(values);
-    fill(inverseOut, inverse, returnInverse);
-})
-OP(aclnnUnique2, (uniques(self, valueOut, &inverseOut, &countsOut), data_dependent(valueOut, inverseOut, countsOut)), {
-    const auto [values, inverse, counts] = at::_unique2(self, sorted, returnInverse, returnCounts);
-    valueOut.publish(values);
-    fill(inverseOut, inverse, returnInverse);
-    fill(countsOut, counts, returnCounts);
-})
+OP(aclnnUnique,
+   (uniques(self, valueOut, &inverseOut, nullptr), data_dependent(valueOut, inverseOut), found_along({{&valueOut}})), {
+       const auto [values, inverse] = at::_unique(self, sorted, returnInverse);
+       valueOut.publish(values);
+       fill(inverseOut, inverse, returnInverse);
+   })
+OP(aclnnUnique2,
+   (uniques(self, valueOut, &inverseOut, &countsOut), data_dependent(valueOut, inverseOut, countsOut),
+    found_along({{&valueOut}, {&countsOut}})),
+   {
+       const auto [values, inverse, counts] = at::_unique2(self, sorted, returnInverse, returnCounts);
+       valueOut.publish(values);
+       fill(inverseOut, inverse, returnInverse);
+       fill(countsOut, counts, returnCounts);
+   })
 OP(aclnnUniqueDim,
    (uniques(self, valueOut, &inverseOut, &countsOut), dimension(dim, self),
-    data_dependent(valueOut, inverseOut, countsOut)),
+    data_dependent(valueOut, inverseOut, countsOut), found_along({{&valueOut, dim}, {&countsOut}})),
    {
        const auto [values, inverse, counts] = at::unique_dim(self, dim, sorted, returnInverse, true);
        valueOut.publish(values);
@@ -145,7 +151,9 @@ OP(aclnnUniqueDim,
        countsOut.publish(counts);
    })
 OP(aclnnUniqueConsecutive,
-   (uniques(self, valueOut, &inverseOut, &countsOut), data_dependent(valueOut, inverseOut, countsOut)), {
+   (uniques(self, valueOut, &inverseOut, &countsOut), data_dependent(valueOut, inverseOut, countsOut),
+    found_along({{&valueOut, dim == kFlattened ? 0 : dim}, {&countsOut}})),
+   {
        const auto along = dim == kFlattened ? std::nullopt : std::optional<int64_t>(dim);
        const auto [values, inverse, counts] = at::unique_consecutive(self, returnInverse, returnCounts, along);
        valueOut.publish(values);

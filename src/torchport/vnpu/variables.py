@@ -95,6 +95,12 @@ VARIABLES = (
         "in dry mode, what shapes that depend on data (nonzero, unique) are taken to be, of the most they can be",
     ),
     Variable(
+        "VNPU_DRY_COUNTS",
+        "",
+        "in dry mode, how many elements each result has whose shape depends on data, in their order and then from the "
+        "first again, such as 12,40; goes before VNPU_DRY_SHARE",
+    ),
+    Variable(
         "VNPU_TIME",
         "wall",
         "wall = events carry this machine's time; model = the virtual clock's, which says what the chip would take",
