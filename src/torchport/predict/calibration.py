@@ -2,8 +2,8 @@
 
 The rows are knowledge/zoo.json: models whose step ran dry on an Ascend910A (tools/zoo_runs.py), each with the images a
 second that its maker published, and its kernels as the virtual NPU counts them. `fit` finds the constants that explain
-them best, `step` is the formula of csrc/device/clock.cpp for one stream. No other rows are in that file, and nothing
-here opens another.
+them best, `kernel` is the formula of csrc/device/clock.cpp, `step` what one stream makes of it. No other rows are in
+that file, and nothing here opens another.
 """
 
 from __future__ import annotations
@@ -61,24 +61,39 @@ def rows(text: str | None = None) -> list[Row]:
     ]
 
 
-def step(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> float:
-    """Milliseconds of a step: the stream's kernels, or their launches where these take longer."""
+def kernel(
+    unit: str,
+    flops: float,
+    size: float,
+    converted: float,
+    constants: Mapping[str, float],
+    chip: Mapping[str, Any],
+) -> float:
+    """Seconds of one kernel, as csrc/device/clock.cpp counts them; a test holds the two together."""
     matrix = chip["cube_cores"] * 16**3 * 2 * chip["clock_ghz"] * 1e9
     memory = chip["bandwidth_gbs"] * 1e9
     floor = constants["floor_us"] * 1e-6
+    if unit in ("cube", "depthwise"):
+        spent = max(flops / (matrix * constants[unit]), size / (memory * constants["stream"])) + floor
+    elif unit == "device_cpu":
+        spent = size / (memory * constants["device_cpu"]) + constants["device_cpu_us"] * 1e-6
+    elif unit == "host_copy":
+        spent = size / (constants["pcie_gbs"] * 1e9) + constants["copy_us"] * 1e-6
+    elif unit == "stream" and size <= constants["l2_share"] * chip["l2_mib"] * 2**20:
+        spent = size / (constants["l2_gbs"] * 1e9) + floor
+    else:
+        spent = size / (memory * constants[unit]) + floor
+    return float(spent + converted / (memory * constants["move"]))
+
+
+def step(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> float:
+    """Milliseconds of a step: the stream's kernels, or their launches where these take longer."""
     total = 0.0
     launches = 0
     for unit, flops, size, converted, count in row.kernels:
-        if unit in ("cube", "depthwise"):
-            spent = max(flops / (matrix * constants[unit]), size / (memory * constants["stream"])) + floor
-        elif unit == "device_cpu":
-            spent = size / (memory * constants["device_cpu"]) + constants["device_cpu_us"] * 1e-6
-        elif unit == "host_copy":
+        if unit == "host_copy":
             continue  # the loader's, beside the step
-        else:
-            spent = size / (memory * constants[unit]) + floor
-        spent += converted / (memory * constants["move"])
-        total += count * spent
+        total += count * kernel(unit, flops, size, converted, constants, chip)
         launches += count
     return max(total, launches * constants["host_us"] * 1e-6) * 1e3
 
