@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from torchport.predict import calibration
+from torchport.predict import calibration, interval
 from torchport.predict.interval import MEASURED, factors, validated
 from torchport.vnpu import chips
 
@@ -93,6 +95,23 @@ def test_interval_holds_the_prediction_and_says_what_validates_it(soc: str) -> N
     assert ("Nothing validates" in validated(soc)) == (
         CHIP["time"].keys() == {} or "910B" in soc or "910_" in soc
     )
+
+
+def test_interval_holds_four_of_five_of_what_comes_next() -> None:
+    """Of 15 values of one kind the interval of 14 is asked whether it holds the other, many times."""
+    draw = random.Random(0)
+
+    def held(between: Callable[[list[float], float], float]) -> float:
+        found = []
+        for _ in range(300):
+            values = [draw.gauss(0, 1) for _ in range(15)]
+            last, rest = values[0], sorted(values[1:])
+            found.append(between(rest, 0.1) <= last <= between(rest, 0.9))
+        return sum(found) / len(found)
+
+    assert held(interval._between) == pytest.approx(0.8, abs=0.04)
+    # What lies between the values' own shares holds fewer.
+    assert held(lambda rest, share: rest[int(share * len(rest))]) < 0.76
 
 
 @pytest.mark.parametrize("soc", chips.chips())

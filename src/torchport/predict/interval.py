@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections.abc import Sequence
 from importlib import resources
 
 from torchport.vnpu import chips
@@ -21,15 +22,25 @@ def _residuals() -> tuple[float, ...]:
 
 
 def factors(soc: str) -> tuple[float, float]:
-    """What a predicted step time is to be multiplied with: the interval that holds four of five left-out models.
+    """What a predicted step time is to be multiplied with: the interval that one more left-out model is in with four
+    chances of five, if it is of their kind.
 
     For chips that no published step is of it is as wide again as that, which nothing says to be enough."""
     found = _residuals()
-    low, high = (found[min(int(share * len(found)), len(found) - 1)] for share in QUANTILES)
+    low, high = (_between(found, share) for share in QUANTILES)
     # Residuals are of throughput, predicted by published; symmetrical around 1 at least.
     low, high = min(low, 0.0), max(high, 0.0)
     wide = 1.0 if _like(soc) == MEASURED else 2.0
     return math.exp(low * wide), math.exp(high * wide)
+
+
+def _between(ordered: Sequence[float], share: float) -> float:
+    """Where a next value of the same kind lies below with this chance: each gap between n values, and each end, is as
+    likely as the others (split conformal prediction), which is wider than the share of the values themselves."""
+    place = share * (len(ordered) + 1) - 1
+    below = min(max(math.floor(place), 0), len(ordered) - 1)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * min(max(place - below, 0.0), 1.0)
 
 
 def validated(soc: str) -> str:
