@@ -12,7 +12,8 @@ torch_npu's own allocator, but no kernel runs, so a model of the chip's size nee
 of the device are zero; lines that read them are listed. Times are those of the chip's time model; what stands behind
 them is said with each.
 
-Exit code 0: it fits. 1: memory is out, or the script failed. 2: nothing to predict.
+Exit code 0: it fits, on N cards where --nproc asks for them. 1: memory is out, or the script failed. 2: nothing to
+predict.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from pathlib import Path
 
 from torchport import startup, vnpu
 from torchport.errors import TorchportError, naming
+from torchport.findings import write_atomically
 from torchport.launch import add_target, launch_of
 from torchport.predict import Plan, predict
+from torchport.record.operators.wanted import size_of
 from torchport.report import render_prediction
 from torchport.vnpu import chips
 
@@ -50,6 +53,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=300.0,
         metavar="SECONDS",
         help="for each run of the script (default: 300)",
+    )
+    parser.add_argument(
+        "--host-memory",
+        type=_amount,
+        default=0,
+        metavar="SIZE",
+        help="end a run that takes more of this machine's memory, such as 16GiB (default: when there is no more)",
     )
     parser.add_argument(
         "--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself"
@@ -77,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     environment["PYTHONPATH"] = startup.started(environment.get("PYTHONPATH", ""))
     environment["TORCHPORT_AUTO"] = "0" if arguments.as_is else "1"
     environment["TORCHPORT_SUMMARY"] = "0"
-    plan = Plan(launch, environment, soc, arguments.steps, arguments.limit)
+    plan = Plan(launch, environment, soc, arguments.steps, arguments.limit, arguments.host_memory)
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -88,10 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         from torchport.report.html.prediction import page
 
-        with naming(arguments.html):
-            part = arguments.html.with_name(arguments.html.name + ".part")
-            part.write_text(page(found.as_json()), encoding="utf-8")
-            part.replace(arguments.html)
+        write_atomically(arguments.html, page(found.as_json()).encode())
     if arguments.json:
         json.dump(found.as_json(), sys.stdout)
         print()
@@ -104,3 +111,10 @@ def _positive(word: str) -> int:
     if not word.isdecimal() or int(word) < 1:
         raise argparse.ArgumentTypeError(f"{word} is no number: 1 or more")
     return int(word)
+
+
+def _amount(word: str) -> int:
+    try:
+        return size_of(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word} is no amount of memory: write for example 16GiB") from None

@@ -17,6 +17,7 @@ _WORDS = {
 }
 MOST_HALVES = 4
 SHARDS = 8
+LEAST_GAIN = 0.02  # of the peak: what saves less is no advice
 
 
 def tries(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -31,8 +32,9 @@ def _try(plan: Plan, trial: str, words: str, say: Callable[[str], None]) -> dict
     say(f"out of memory; trying {words}")
     with runs.scratch() as folder:
         ran = runs.run(plan, folder, trial)
-        note = next((note for note in ran.notes if note["marks"] and not note["error"]), None)
-        peak = memory.peak(note["memory"]) if note and note["memory"] else None
+        fits = bool(ran.notes) and all(note["marks"] and not note["error"] for note in ran.notes)
+        peaks = [memory.peak(note["memory"]) for note in ran.notes if note["memory"]] if fits else []
+        peak = max(peaks, key=lambda peak: peak.allocated, default=None)
         return {
             "change": words,
             "fits": peak is not None,
@@ -79,6 +81,8 @@ def _sharded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     shed = 0.0
     for stage, owner in enumerate(("optimizer state", "gradients", "weights"), 1):
         shed += owners.get(owner, 0) * (1 - 1 / SHARDS)
+        if shed < LEAST_GAIN * fitting["peak"]:
+            continue  # activations are what fills it
         rows.append(
             {
                 "change": f"ZeRO stage {stage} over {SHARDS} ranks, computed from: {fitting['change']}",

@@ -22,10 +22,13 @@ class Owners:
         self._names: dict[int, str] = {}
         self._open: list[str] = []
         self._roots: dict[int, Any] = {}
-        self._batch: list[tuple[int, ...]] = []
+        self._calls: dict[
+            int, list[int]
+        ] = {}  # of each outermost module: calls, and samples that it was given
+        self._called: list[tuple[int, ...]] = []  # the same at the end of the last whole step
+        self._waiting = 0  # the outermost module whose batch has not been seen yet
         self._steps = 0
-        self._batches_before = 0
-        self._samples = 0
+        self._main_steps = 0
         torch.npu._lazy_call(self._start)
         modules = torch.nn.modules.module
         modules.register_module_forward_pre_hook(self._enter)
@@ -46,7 +49,9 @@ class Owners:
 
     def _enter(self, module: Any, args: Any) -> None:
         if not self._open:
-            self._root(module, args)
+            self._root(module)
+        if self._waiting:
+            self._batch(args)
         self._open.append(self._names.get(id(module)) or type(module).__name__)
         self._scopes.append((self._count(), self._open[-1]))
 
@@ -55,15 +60,27 @@ class Owners:
             self._open.pop()
         self._scopes.append((self._count(), self._open[-1] if self._open else ""))
 
-    def _root(self, module: Any, args: Any) -> None:
+    def _root(self, module: Any) -> None:
+        self._waiting = id(module)
         if id(module) not in self._roots:
             self._roots[id(module)] = module
             for name, child in module.named_modules():
                 self._names[id(child)] = _NUMBER.sub("*", name) or type(module).__name__
+
+    def _batch(self, args: Any) -> None:
+        """Count the samples of a call; one by keywords, which no hook sees, has them where it gives them on."""
         for each in args:
             if isinstance(each, self._torch.Tensor) and each.dim() > 0:
-                self._batch.append(tuple(each.shape))
-                break
+                counts = self._calls.setdefault(self._waiting, [0, 0])
+                counts[0] += 1
+                counts[1] += each.shape[0]
+                self._waiting = 0
+                return
+
+    def step_done(self) -> None:
+        """A step is over whose time counts."""
+        self._main_steps += 1
+        self._called = [tuple(counts) for counts in self._calls.values()]
 
     def before_step(self, optimizer: Any) -> None:
         """Gradients are there."""
@@ -114,6 +131,6 @@ class Owners:
             "history": [(event["action"], event.get("addr", 0), event.get("size", 0)) for event in history],
             "scopes": self._scopes,
             "labels": self._labels,
-            "batches": self._batch,
-            "steps": self._steps,
+            "calls": self._called,
+            "steps": self._main_steps,
         }

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from torchport.errors import TorchportError
@@ -21,26 +20,44 @@ Say = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Loading:
+    """The data loader of one rank: `time`, milliseconds of this machine's processor that a step's batches take, which
+    `workers` share (0: the program itself makes them, before the step). `paced` is the step's time with it."""
+
+    time: float
+    workers: int
+    paced: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Ranks:
-    """What so many ranks come to: of the slowest one its step, the largest peak, and samples a second of all."""
+    """What so many ranks come to: of the slowest one its step, the largest peak, and samples a second of all. `failure`
+    is why they fit not, or did not run, "" where they do; `resident` what their processes held of this machine's memory
+    together, `wall_step` and `processor_step` the seconds that the last step took here."""
 
     ranks: int
+    fits: bool
+    failure: str
     step: Step | None
     low: float
     high: float
     samples: float
     throughput: float
+    loading: Loading | None
     peak: Peak | None
     resident: int
     seconds: float
     wall_step: float
+    processor_step: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """A script on a chip. `failure` is the error that ended it, empty otherwise. `reads` are the lines that read values
-    of the device and `unknown_reads` how often; `unfilled` the bytes of weights made on the host that were given no
-    values; `shapes` operators whose sizes depend on data; `advice` what was tried where memory was out."""
+    """A script on a chip. `fits` and `failure` are those of what was asked for: `many` where that is there, else `one`,
+    which is the script as it is started without more ranks. `reads` are the lines that read values of the device and
+    `unknown_reads` how often; `unfilled` the bytes of weights made on the host that were given no values, of which the
+    script has read `unfilled_read`; `shapes` operators whose sizes depend on data; `advice` what was tried where memory
+    was out."""
 
     soc: str
     steps: int
@@ -52,13 +69,33 @@ class Prediction:
     reads: list[dict[str, Any]]
     unknown_reads: int
     unfilled: int
+    unfilled_read: int
     shapes: dict[str, int]
     advice: list[dict[str, Any]]
     timeline: list[dict[str, Any]]
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json` and the next step."""
-        return dataclasses.asdict(self)
+        """For `--json` and the next step: JSON has no NaN, so what there is no number of is null."""
+        found: dict[str, Any] = _without_nan(dataclasses.asdict(self))
+        return found
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Outcome:
+    """A run with what it comes to, its first rank's log and the bounds of the last step in it."""
+
+    ran: Ran
+    ranks: Ranks
+    log: Log | None
+    bounds: tuple[float, float]
 
 
 def predict(
@@ -66,73 +103,108 @@ def predict(
 ) -> Prediction:
     """Run the plan dry on one rank and, with `several`, as that command starts more.
 
+    With `several` a script may need its ranks: that it fails on one, or fits not, is part of the answer.
     Raises TorchportError, with exit code 1 where the script failed and 2 where there is nothing to predict.
     """
-    with runs.scratch() as folder:
-        one = runs.run(plan, folder, say=lambda text: say(f"one rank: {text}"))
-        full = _out_of_memory(one)
-        _judge(plan, one, full)
-        ranks, log, marks = _ranks(plan, one)
-        tried = advice.tries(plan, say) if full and tries else []
-        many = None
-        if several is not None and not full:
-            many = _several(plan, several, say)
-        read_lines = one.notes[0]["reads"]
-        return Prediction(
-            soc=plan.soc,
-            steps=len(one.notes[0]["marks"]),
-            fits=not full,
-            failure=(one.notes[0]["error"] or {}).get("text", "") if full else "",
-            one=ranks,
-            many=many,
-            validated=interval.validated(plan.soc),
-            reads=read_lines,
-            unknown_reads=one.notes[0]["unknown_reads"],
-            unfilled=one.notes[0]["unfilled"],
-            shapes=_shapes(log),
-            advice=tried,
-            timeline=_timeline(log, marks),
+    alone: TorchportError | None = None
+    one: _Outcome | None = None
+    try:
+        one = _outcome(plan, lambda text: say(f"one rank: {text}"))
+    except TorchportError as error:
+        if several is None:
+            raise
+        alone = error
+    many = None
+    asked = plan
+    if several is not None:
+        asked = dataclasses.replace(
+            plan, launch=several, environment={**plan.environment, **dict(several.variables)}
         )
+        many = _outcome(asked, lambda text: say(f"{several.processes} ranks: {text}"))
+    answer = many or one
+    assert answer is not None
+    advised = advice.tries(asked, say) if not answer.ranks.fits and tries else []
+    first = answer.ran.notes[0]
+    return Prediction(
+        soc=plan.soc,
+        steps=len(first["marks"]),
+        fits=answer.ranks.fits,
+        failure=answer.ranks.failure,
+        one=one.ranks if one else _failed(alone),
+        many=many.ranks if many else None,
+        validated=interval.validated(plan.soc),
+        reads=first["reads"],
+        unknown_reads=first["unknown_reads"],
+        unfilled=first["unfilled"],
+        unfilled_read=first["unfilled_read"],
+        shapes=_shapes(answer.log),
+        advice=advised,
+        timeline=_timeline(answer.log, answer.bounds),
+    )
 
 
-def _several(plan: Plan, launch: Launch, say: Say) -> Ranks:
+def _failed(error: TorchportError | None) -> Ranks:
+    nothing = math.nan
+    return Ranks(
+        ranks=1,
+        fits=False,
+        failure=error.message if error else "",
+        step=None,
+        low=nothing,
+        high=nothing,
+        samples=0.0,
+        throughput=nothing,
+        loading=None,
+        peak=None,
+        resident=0,
+        seconds=0.0,
+        wall_step=nothing,
+        processor_step=nothing,
+    )
+
+
+def _outcome(plan: Plan, say: Say) -> _Outcome:
+    """Raises TorchportError where a run is no prediction."""
     with runs.scratch() as folder:
-        environment = {**plan.environment, **dict(launch.variables)}
-        ran = runs.run(
-            dataclasses.replace(plan, launch=launch, environment=environment),
-            folder,
-            say=lambda text: say(f"{launch.processes} ranks: {text}"),
+        ran = runs.run(plan, folder, say=say)
+        full = next(
+            (note["error"] for note in ran.notes if note["error"] and note["error"]["out_of_memory"]), None
         )
-        _judge(plan, ran, False)
-        return _ranks(plan, ran)[0]
+        if full is None:
+            _judge(plan, ran)
+        ranks, log, bounds = _ranks(plan, ran, full["text"] if full else "")
+        return _Outcome(ran, ranks, log, bounds)
 
 
-def _out_of_memory(ran: Ran) -> bool:
-    return any(note["error"] and note["error"]["out_of_memory"] for note in ran.notes)
-
-
-def _judge(plan: Plan, ran: Ran, full: bool) -> None:
+def _judge(plan: Plan, ran: Ran) -> None:
     """Raise what keeps the run from being a prediction."""
-    if full:
-        return
     failed = next((note["error"] for note in ran.notes if note["error"]), None)
-    read_lines = [line for note in ran.notes for line in note["reads"]]
-    often = max(read_lines, key=lambda line: line["count"], default=None)
+    often = max(
+        (line for note in ran.notes for line in note["reads"]), key=lambda line: line["count"], default=None
+    )
     hint = (
         f"It read a value of the device {often['count']} times at {os.path.basename(often['path'])}:{often['line']} "
         f"({often['call']}); in a dry run these are zero."
         if often
         else "No value of the device was read, so `torchport run` fails in the same way."
     )
+    if ran.stopped == runs.MEMORY:
+        raise TorchportError(
+            f"the script was ended when it held {ran.held / 2**30:.1f} GiB of this machine's memory, of which no more "
+            "could be had: its host needs more than that",
+            hint="Weights made on the CPU take that memory where a script computes with them there. Make them on the "
+            'device (`with torch.device("cuda"):`) or on meta, or predict on a machine with more memory.',
+            exit_code=1,
+        )
+    if ran.stopped == runs.TIME:
+        raise TorchportError(
+            f"the script did not come to {plan.steps} steps within {plan.seconds:g} s",
+            hint=hint if often else "Give it more time (--limit) or fewer --steps.",
+            exit_code=1,
+        )
     if failed is not None:
         raise TorchportError(
             f"the script failed at {failed['where']}: {failed['text']}", hint=hint, exit_code=1
-        )
-    if ran.status is None:
-        raise TorchportError(
-            f"the script did not come to {plan.steps} steps within {plan.seconds:g} s",
-            hint=f"{hint if often else 'Give it more time (--limit) or fewer --steps.'}",
-            exit_code=1,
         )
     if not ran.notes and ran.status != 0:
         last = ran.tail.strip().splitlines()
@@ -150,20 +222,23 @@ def _judge(plan: Plan, ran: Ran, full: bool) -> None:
         raise TorchportError(f"the script ended with status {ran.status}", hint=hint, exit_code=1)
 
 
-def _ranks(plan: Plan, ran: Ran) -> tuple[Ranks, Log | None, tuple[float, float]]:
+def _ranks(plan: Plan, ran: Ran, failure: str) -> tuple[Ranks, Log | None, tuple[float, float]]:
     """Of all ranks of a run the slowest step and the largest peak; the first rank's log."""
-    logs: list[Log] = [read(path) for path in ran.logs if path.exists()]
+    # One that failed before it used the device has none.
+    logs = [read(path) if path.exists() else None for path in ran.logs]
     steps: list[Step] = []
     walls: list[float] = []
+    processor: list[float] = []
     bounds = (0.0, 0.0)
     for note, log in zip(ran.notes, logs, strict=True):
-        marks = note["marks"]
-        if not marks:
+        marks = [note["begin"], *note["marks"]]
+        if len(marks) < 2 or log is None:
             continue
-        begin, end = (marks[-2], marks[-1]) if len(marks) > 1 else (0.0, marks[0])
+        begin, end = marks[-2:]
         steps.append(cost.step(log, begin, end))
         if len(note["walls"]) > 1:
             walls.append(note["walls"][-1] - note["walls"][-2])
+            processor.append(note["processor"][-1] - note["processor"][-2])
         if bounds == (0.0, 0.0):
             bounds = begin, end
     slowest = max(steps, key=lambda step: step.time) if steps else None
@@ -173,24 +248,42 @@ def _ranks(plan: Plan, ran: Ran) -> tuple[Ranks, Log | None, tuple[float, float]
     count = max(len(ran.notes), 1)
     made = Ranks(
         ranks=count,
+        fits=not failure,
+        failure=failure,
         step=slowest,
         low=slowest.time * low if slowest else math.nan,
         high=slowest.time * high if slowest else math.nan,
         samples=samples * count,
         throughput=samples * count / slowest.time * 1e3 if slowest and slowest.time > 0 else math.nan,
+        loading=_loading(ran.notes[0], slowest) if ran.notes else None,
         peak=max(peaks, key=lambda peak: peak.allocated) if peaks else None,
-        resident=sum(note["resident"] for note in ran.notes),
+        resident=ran.held,
         seconds=ran.seconds,
         wall_step=max(walls, default=math.nan),
+        processor_step=max(processor, default=math.nan),
     )
     return made, logs[0] if logs else None, bounds
 
 
 def _samples(note: dict[str, Any]) -> float:
-    """The first dimension of what the model was given, for all its calls in a step."""
-    memory_notes = note["memory"] or {}
-    batches, steps = memory_notes.get("batches") or [], memory_notes.get("steps") or 0
-    return sum(shape[0] for shape in batches) / steps if steps else 0.0
+    """Samples a step: by the first dimension of what a module is called with, for all its calls. Where a script calls
+    several (a loss, two networks against each other), of the one that is given the fewest."""
+    found = note["memory"] or {}
+    calls, steps = found.get("calls") or [], found.get("steps") or 0
+    return min((given / steps for count, given in calls if steps and count >= steps), default=0.0)
+
+
+def _loading(note: dict[str, Any], step: Step | None) -> Loading | None:
+    """None where the script has no DataLoader, or its workers are no forks and were not seen."""
+    found = note["loading"]
+    steps = len(note["marks"])
+    if not found or not found["batches"] or not steps or step is None:
+        return None
+    taken = max(found["taken"] / steps, 1.0)
+    time = found["seconds"] / found["batches"] * taken * 1e3
+    workers = found["workers"]
+    paced = max(step.time, time / workers) if workers else step.time + time
+    return Loading(time, workers, paced)
 
 
 def _shapes(log: Log | None) -> dict[str, int]:
@@ -225,8 +318,3 @@ def _timeline(log: Log | None, bounds: tuple[float, float], most: int = 4000) ->
         }
         for task in tasks
     ]
-
-
-def logs_of(folder: Path) -> list[Path]:
-    """The event logs of a run in this folder."""
-    return sorted(folder.glob(runs.TIMELINE.replace("%p", "*")))

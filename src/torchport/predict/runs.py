@@ -5,48 +5,53 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
-import signal
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torchport.errors import TorchportError
-from torchport.launch import Launch
+from torchport.launch import Launch, host_memory, keeper
 from torchport.predict.session import NOTES, VARIABLE, Options
 
 TIMELINE = "timeline-%p.vnputl"
+TIME, MEMORY = "time", "memory"
+LOOK_SECONDS = 0.5
+SAY_SECONDS = 5.0
 _LAST_LINES = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What is predicted: `launch` in `environment`, for `steps` steps or `seconds`, on the chip `soc`."""
+    """What is predicted: `launch` in `environment`, for `steps` steps or `seconds`, on the chip `soc`. `host_bytes` is
+    what its processes may take of this machine's memory; 0: what there is."""
 
     launch: Launch
     environment: Mapping[str, str]
     soc: str
     steps: int = 3
     seconds: float = 300.0
+    host_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run has left: notes and log of each rank in their order, its exit status (None: out of time), wall
-    seconds, the last lines that it wrote."""
+    """What a run has left: notes and log of each rank in their order, its exit status, why it was stopped (TIME, MEMORY
+    or "" where it ended itself), the most that its processes held together of this machine's memory, wall seconds, the
+    last lines that it wrote."""
 
     notes: list[dict[str, Any]]
     logs: list[Path]
-    status: int | None
+    status: int
+    stopped: str
+    held: int
     seconds: float
     tail: str
 
 
 def run(plan: Plan, folder: Path, trial: str = "", say: Callable[[str], None] = lambda _: None) -> Ran:
-    """Run the plan dry, with its notes in `folder`. The script's output goes to a file there."""
+    """Run the plan dry, with its notes in `folder`. The script's output goes to files there; nothing of it is left
+    running."""
     environment = {
         **plan.environment,
         VARIABLE: Options(str(folder), plan.steps, trial).variable(),
@@ -56,37 +61,50 @@ def run(plan: Plan, folder: Path, trial: str = "", say: Callable[[str], None] = 
         "VNPU_TIMELINE": str(folder / TIMELINE),
         "OMP_NUM_THREADS": plan.environment.get("OMP_NUM_THREADS", "1"),
     }
-    began = time.monotonic()
-    output = folder / "output"
-    with open(output, "wb") as sink:
-        child = subprocess.Popen(  # the user's own command
-            list(plan.launch.command), env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
-            start_new_session=True,
-        )  # fmt: skip
-        status = _wait(child, plan.seconds, say)
-    lines = output.read_bytes().decode("utf-8", "replace").splitlines()
+    output, errors = folder / "output", folder / "errors"
+    watch = _Watch(plan, say)
+    ended = keeper.run(plan.launch.command, environment, Path.cwd(), output, errors, watch)
+    lines = [
+        line
+        for path in (output, errors)
+        for line in path.read_bytes().decode("utf-8", "replace").splitlines()
+    ]
     notes = sorted((json.loads(path.read_text()) | {"file": path.stem} for path in folder.glob(f"{NOTES}-*.json")),
                    key=lambda note: note["rank"])  # fmt: skip
-    notes = [note for note in notes if note["memory"] is not None or note["error"] is not None]
+    # A launcher's own process, and others that never came to the device, have nothing to say.
+    notes = [note for note in notes if note["memory"] or note["reads"] or _failed_itself(note)]
     logs = [folder / TIMELINE.replace("%p", note["file"].rpartition("-")[2]) for note in notes]
-    return Ran(notes, logs, status, time.monotonic() - began, "\n".join(lines[-_LAST_LINES:]))
+    held = max(watch.held, sum(note["held"] for note in notes))
+    if len(notes) == 1:
+        held = max(held, notes[0]["most_resident"])
+    return Ran(notes, logs, ended.status, ended.stopped, held, ended.seconds, "\n".join(lines[-_LAST_LINES:]))
 
 
-def _wait(child: subprocess.Popen[bytes], seconds: float, say: Callable[[str], None]) -> int | None:
-    """Its exit status, or None where it had to be ended. Nothing of it is left behind."""
-    end = time.monotonic() + seconds
-    try:
-        while True:
-            try:
-                return child.wait(min(2.0, max(0.0, end - time.monotonic())))
-            except subprocess.TimeoutExpired:
-                if time.monotonic() >= end:
-                    return None
-                say(f"{seconds - (end - time.monotonic()):.0f} s of at most {seconds:.0f}")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+def _failed_itself(note: dict[str, Any]) -> bool:
+    """Not torchrun, whose error says that a rank has failed."""
+    return bool(note["error"]) and note["error"]["type"] != "ChildFailedError"
+
+
+class _Watch:
+    """Called while a run goes on; gives why it is to be stopped."""
+
+    def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._say = say
+        self._looked = 0.0
+        self._said = 0.0
+        self.held = 0
+
+    def __call__(self, seconds: float) -> str:
+        if seconds - self._looked >= LOOK_SECONDS:
+            self._looked = seconds
+            self.held = max(self.held, host_memory.held(keeper.descendants()))
+            if (self._plan.host_bytes and self.held > self._plan.host_bytes) or host_memory.is_gone():
+                return MEMORY
+        if seconds - self._said >= SAY_SECONDS:
+            self._said = seconds
+            self._say(f"{seconds:.0f} s of at most {self._plan.seconds:.0f}")
+        return TIME if seconds > self._plan.seconds else ""
 
 
 @contextlib.contextmanager

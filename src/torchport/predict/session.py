@@ -12,13 +12,17 @@ import dataclasses
 import json
 import os
 import resource
+import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
+from torchport.launch import host_memory
 from torchport.on_import import after_import
+from torchport.predict.loading import Loading
 from torchport.predict.owners import Owners
 from torchport.predict.reads import Reads
 from torchport.predict.trials import apply
@@ -58,11 +62,16 @@ class Session:
         self._process = os.getpid()
         self._began = time.monotonic()
         self._main: int | None = None
+        self._begin: Any = None
         self._steps: list[Any] = []
         self._walls: list[float] = []
+        self._processor: list[float] = []
         self._reads = Reads()
         self._done = False
         self._error: dict[str, Any] | None = None
+        self._torch: Any = None
+        self._hook, sys.excepthook = sys.excepthook, self._failed
+        atexit.register(self._leave)
 
     def install(self, torch: Any) -> None:
         """Called once torch is there, and torch_npu with it."""
@@ -72,14 +81,28 @@ class Session:
         self._owners = Owners(torch)
         self._reads.install(torch)
         self._unfilled = Unfilled(torch)
+        self._loading = Loading()
         apply(torch, self._options.trial)
         from torch.optim import optimizer
 
+        self._forward = torch.nn.modules.module.register_module_forward_pre_hook(self._first)
         optimizer.register_optimizer_step_pre_hook(self._before)
         optimizer.register_optimizer_step_post_hook(self._after)
-        hook, sys.excepthook = sys.excepthook, self._failed
-        self._hook = hook
-        atexit.register(self._leave)
+        atexit.register(self._leave)  # before torch_npu gives the device back
+        # Who waits for the script has lost patience, or the machine its memory.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGUSR1, self._stopped)
+
+    def _first(self, *_: Any) -> None:
+        """The first step begins; what the script has done before is none."""
+        if self._torch.npu.is_initialized():
+            self._begin = self._mark()
+            self._forward.remove()
+
+    def _mark(self) -> Any:
+        event = self._torch.npu.Event(enable_timing=True)
+        event.record()
+        return event
 
     def _before(self, optimizer: Any, *_: Any) -> None:
         self._owners.before_step(optimizer)
@@ -92,10 +115,10 @@ class Session:
             self._main = id(optimizer)
         if id(optimizer) != self._main:
             return
-        event = self._torch.npu.Event(enable_timing=True)
-        event.record()
-        self._steps.append(event)
+        self._owners.step_done()
+        self._steps.append(self._mark())
         self._walls.append(time.monotonic())
+        self._processor.append(time.process_time())
         if len(self._steps) >= self._options.steps:
             self._finish()
 
@@ -110,6 +133,14 @@ class Session:
         }
         self._hook(kind, error, trace)
 
+    def _stopped(self, *_: Any) -> None:
+        """Leave what needs neither time nor memory, and end: this process is about to be killed."""
+        if not self._done and os.getpid() == self._process:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which follows soon
+            self._done = True
+            self._write([], 0.0, None)
+        os._exit(1)
+
     def _finish(self) -> None:
         """The steps that were asked for are over, and with them the script."""
         self._leave()
@@ -122,29 +153,42 @@ class Session:
             return
         self._done = True
         torch = self._torch
+        if torch is None:  # it has not come that far
+            if self._error:
+                self._write([], 0.0, None)
+            return
         used = torch.npu.is_initialized()
+        begin, marks = 0.0, []
         try:
             if used:
                 torch.npu.synchronize()
             # Microseconds of the model.
+            begin = float(self._begin.recorded_time()) if self._begin else 0.0
             marks = [float(event.recorded_time()) for event in self._steps]
         except RuntimeError as error:  # what an operator has failed with
             self._error = self._error or {"type": "RuntimeError", "text": str(error).splitlines()[0], "where": "",
                                           "out_of_memory": False}  # fmt: skip
-            marks = []
         _flush()
+        self._write(marks, begin, self._owners.notes() if used else None)
+
+    def _write(self, marks: list[float], begin: float, memory: dict[str, Any] | None) -> None:
         notes = {
             "rank": int(os.environ.get("RANK") or 0),
             "world": int(os.environ.get("WORLD_SIZE") or 1),
+            "begin": begin,
             "marks": marks,
-            "walls": [wall - self._began for wall in self._walls],
+            "walls": self._walls,
+            "processor": self._processor,
             "seconds": time.monotonic() - self._began,
-            "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "most_resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "held": host_memory.held([os.getpid()]),
             "reads": self._reads.listed(),
-            "unknown_reads": _count("vnpuUnknownReads"),
-            "unfilled": self._unfilled.bytes,
+            "loading": self._loading.notes() if self._torch else None,
+            "unknown_reads": _count("vnpuUnknownReads") if self._torch else 0,
+            "unfilled": self._unfilled.bytes if self._torch else 0,
+            "unfilled_read": self._unfilled.read if self._torch else 0,
             "error": self._error,
-            "memory": self._owners.notes() if used else None,
+            "memory": memory,
         }
         place = Path(self._options.out, f"{NOTES}-{self._process}.json")
         part = place.with_suffix(".part")

@@ -26,50 +26,90 @@ def gib(count: float) -> str:
 
 def render_prediction(found: dict[str, Any]) -> str:
     """Some twenty lines: does it fit, how long a step takes, what bounds it, what was not seen."""
-    lines = [f"{found['soc']}, predicted from {found['steps']} dry steps"]
-    one, peak = found["one"], found["one"]["peak"]
-    if found["fits"]:
-        lines += _memory(peak)
-    else:
-        lines += [f"  memory    does not fit: {found['failure']}"]
-        lines += _memory(peak)[1:] if peak else []
-        lines += _tried(found["advice"])
-    for ranks in (one, found["many"]):
+    steps = f"{found['steps']} dry steps" if found["steps"] else "a dry step that did not end"
+    lines = [f"{found['soc']}, predicted from {steps}"]
+    one, many = found["one"], found["many"]
+    for ranks in (one, many):
+        if ranks:
+            lines += _memory(ranks, "memory" if ranks is one else _cards(ranks))
+    lines += _tried(found["advice"])
+    for ranks in (one, many):
         if ranks and ranks["step"]:
             lines += _step(ranks)
-    if found["many"] and one["throughput"] > 0:
-        gain = found["many"]["throughput"] / one["throughput"] / found["many"]["ranks"]
-        lines.append(f"  scaling   {gain:.0%} of {found['many']['ranks']} times one card")
+    if many and many["step"] and "collective" not in many["step"]["units"]:
+        lines.append("  scaling   the ranks exchange nothing: each trains a model of its own")
+    elif many and many["throughput"] and one["throughput"] and one["fits"]:
+        gain = many["throughput"] / one["throughput"] / many["ranks"]
+        lines.append(f"  scaling   {gain:.0%} of {many['ranks']} times one card")
     lines.append(f"  basis     {found['validated']}")
     lines += _unseen(found)
     return "\n".join(lines)
 
 
-def _memory(peak: dict[str, Any]) -> list[str]:
-    held = f"{gib(peak['allocated'])} at the peak ({gib(peak['reserved'])} reserved) of {gib(peak['total'])}"
-    lines = [f"  memory    fits: {held}"]
-    parts = ", ".join(f"{owner} {gib(size)}" for owner, size in peak["owners"].items() if size >= 2**20)
-    if parts:
-        lines.append(f"            {parts}")
-    if peak["modules"]:
+def _cards(ranks: dict[str, Any]) -> str:
+    return "1 card" if ranks["ranks"] == 1 else f"{ranks['ranks']} cards"
+
+
+def _memory(ranks: dict[str, Any], head: str) -> list[str]:
+    peak = ranks["peak"]
+    if ranks["failure"] and not peak:
+        return [f"  {head:9s} {ranks['failure']}"]
+    lines = []
+    if not ranks["fits"]:
+        lines.append(f"  {head:9s} does not fit: {ranks['failure']}")
+        lines.append(f"            held when it was out: {_parts(peak)}")
+    elif peak:
+        of = " of the fullest" if ranks["ranks"] > 1 else ""
+        held = f"{gib(peak['allocated'])} at the peak{of} ({gib(peak['reserved'])} reserved) of {gib(peak['total'])}"
+        lines.append(f"  {head:9s} fits: {held}")
+        lines.append(f"            {_parts(peak)}")
+    if peak and peak["modules"]:
         most = ", ".join(f"{name} {gib(size)}" for name, size in list(peak["modules"].items())[:3])
         lines.append(f"            activations most in {most}")
-    lines.append(
-        f"            rounding {gib(peak['rounding'])}, reserved and not used {gib(peak['fragmentation'])}"
-    )
+    if peak:
+        lines.append(
+            f"            rounding {gib(peak['rounding'])}, reserved and not used {gib(peak['fragmentation'])}"
+        )
     return lines
+
+
+def _parts(peak: dict[str, Any]) -> str:
+    large = {owner: size for owner, size in peak["owners"].items() if size >= 2**20} or peak["owners"]
+    return ", ".join(f"{owner} {gib(size)}" for owner, size in large.items())
 
 
 def _step(ranks: dict[str, Any]) -> list[str]:
     step = ranks["step"]
-    cards = "1 card" if ranks["ranks"] == 1 else f"{ranks['ranks']} cards"
-    rate = f", {ranks['throughput']:,.0f} samples/s ({ranks['samples']:g} a step)" if ranks["samples"] else ""
-    lines = [f"  {cards:9s} {step['time']:.1f} ms a step ({ranks['low']:.1f} to {ranks['high']:.1f}){rate}"]
+    rate = (
+        f", {_number(ranks['throughput'])} samples/s ({ranks['samples']:g} a step)"
+        if ranks["samples"]
+        else ""
+    )
+    lines = [
+        f"  {_cards(ranks):9s} {step['time']:.1f} ms a step ({ranks['low']:.1f} to {ranks['high']:.1f}){rate}"
+    ]
     shares = ", ".join(f"{unit} {spent:.1f}" for unit, spent in list(step["units"].items())[:5])
     lines.append(f"            bound by {_BOUND[step['bound']]}; ms by unit: {shares}")
+    if ranks["loading"]:
+        lines.append(_loading(ranks))
     if step["exposed"] > 0.01 * step["time"]:
         lines.append(f"            communication that nothing hides: {step['exposed']:.1f} ms")
     return lines
+
+
+def _loading(ranks: dict[str, Any]) -> str:
+    loading, step = ranks["loading"], ranks["step"]
+    line = f"            data loader: {loading['time']:.1f} ms of this machine's processor a step"
+    if loading["workers"] == 0:
+        return f"{line}, in the program itself (num_workers=0): {loading['paced']:.1f} ms a step with it"
+    line += f", in {loading['workers']} workers"
+    if loading["paced"] <= step["time"]:
+        return f"{line}: behind the step"
+    return f"{line}: it bounds the step, {loading['paced']:.1f} ms"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _tried(advice: list[dict[str, Any]]) -> list[str]:
@@ -87,9 +127,15 @@ def _unseen(found: dict[str, Any]) -> list[str]:
         )
     if found["unfilled"]:
         lines.append(
-            f"  weights   {gib(found['unfilled'])} made on the CPU, left without values: nothing computes with them"
+            f"  weights   {gib(found['unfilled'])} made on the CPU, which each rank's host needs for them; here "
+            "they are left without values"
         )
-    lines.append(f"  host      this run took {gib(found['one']['resident'])} of this machine's memory")
+    if found["unfilled_read"]:
+        lines.append(
+            f"            {gib(found['unfilled_read'])} of them are read on the CPU, where they are zero"
+        )
+    held = (found["many"] or found["one"])["resident"]
+    lines.append(f"  host      this run held {gib(held)} of this machine's memory")
     for name, count in found["shapes"].items():
         lines.append(f"  shapes    {name}, {count} times: taken as large as they can be")
     return lines

@@ -98,6 +98,107 @@ def test_out_of_memory_says_what_was_tried(tmp_path: Path) -> None:
     assert any(change.startswith("--batch-size") and fits for change, fits in tried.items())
 
 
+@pytest.mark.slow
+def test_a_data_loader_is_beside_the_step_or_bounds_it(tmp_path: Path) -> None:
+    loader = """
+import time
+class Images(torch.utils.data.Dataset):
+    def __len__(self): return 1 << 20
+    def __getitem__(self, i):
+        end = time.thread_time() + 0.005
+        while time.thread_time() < end: pass
+        return torch.ones(512)
+batches = iter(torch.utils.data.DataLoader(Images(), batch_size=8, num_workers=words.workers))
+"""
+    script = TRAIN.replace(
+        "words = words.parse_args()", "words.add_argument('--workers', type=int)\nwords = words.parse_args()"
+    )
+    script = script.replace("class Block", loader + "class Block").replace(
+        "torch.ones(words.batch_size, 512)", "next(batches)"
+    )
+    found = {
+        workers: json.loads(predicted(tmp_path, script, "--json", "--", "--workers", str(workers)).stdout)[
+            "one"
+        ]
+        for workers in (0, 2)
+    }
+    for workers, one in found.items():
+        loading = one["loading"]
+        assert loading["workers"] == workers
+        assert loading["time"] == pytest.approx(8 * 5, rel=0.2)
+    assert found[0]["loading"]["paced"] == found[0]["step"]["time"] + found[0]["loading"]["time"]
+    assert found[2]["loading"]["paced"] == found[2]["loading"]["time"] / 2 > found[2]["step"]["time"]
+    words = predicted(tmp_path, script, "--", "--workers", "2").stdout
+    assert "in 2 workers: it bounds the step" in words
+
+
+@pytest.mark.slow
+def test_a_script_that_needs_its_ranks_is_predicted_on_them(tmp_path: Path) -> None:
+    script = "import os\nassert os.environ.get('WORLD_SIZE') == '2', 'two are needed'\n" + TRAIN
+    done = predicted(tmp_path, script, "--nproc", "2", "--html", "report.html")
+    assert done.returncode == 0, done.stderr
+    assert "two are needed" in done.stdout and "2 cards   fits" in done.stdout
+    assert "the ranks exchange nothing" in done.stdout
+    # The page is of what fits.
+    assert "aclnnAddmm" in (tmp_path / "report.html").read_text()
+    # A script that fails on both is none, and says so once.
+    done = predicted(tmp_path, script.replace("'2'", "'3'"), "--nproc", "2")
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("two are needed") == 1
+
+
+@pytest.mark.slow
+def test_nothing_of_a_launcher_is_left_where_time_is_up(tmp_path: Path) -> None:
+    (tmp_path / "mark").write_text("")
+    script = "import sys, time\nheld = open('mark')\nimport torch\nwhile True: time.sleep(0.1)\n"
+    done = predicted(tmp_path, script, "--limit", "25", "--", "--nothing")
+    assert done.returncode == 1 and "did not come to 3 steps within 25 s" in done.stderr
+    path = tmp_path / "train.py"
+    command = [
+        sys.executable,
+        "-m",
+        "torchport",
+        "predict",
+        "--limit",
+        "25",
+        "--",
+        "torchrun",
+        "--nproc-per-node",
+    ]
+    done = subprocess.run(
+        [*command, "2", str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=300
+    )
+    assert done.returncode == 1 and "did not come to 3 steps within 25 s" in done.stderr
+    holders = [link for link in Path("/proc").glob("[0-9]*/fd/*") if _target(link) == str(tmp_path / "mark")]
+    assert holders == []
+    with open(tmp_path / "mark"):  # the search finds one that is
+        assert [link for link in Path("/proc/self/fd").iterdir() if _target(link) == str(tmp_path / "mark")]
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:  # it has ended
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--html", "nowhere/report.html"], "nowhere"),
+        (["--host-memory", "tea"], "tea is no amount of memory"),
+        (["--steps", "0"], "0 is no number"),
+        (["--nproc", "two"], "two is no number"),
+    ],
+)
+def test_words_that_are_none_are_refused_before_anything_runs(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
+    done = predicted(tmp_path, "open('ran', 'w')", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr and "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
 @pytest.mark.parametrize(
     ("script", "words", "status", "said"),
     [
@@ -113,7 +214,7 @@ def test_out_of_memory_says_what_was_tried(tmp_path: Path) -> None:
             marks=pytest.mark.slow,
         ),
         (TRAIN.replace("for step in range(1000000):", "while torch.ones(1).cuda().mul(2).item() == 0: pass\nif 0:"),
-         ["--limit", "15"], 1, "did not come to 3 steps within 15 s"),
+         ["--limit", "15"], 1, "at train.py:23 (item); in a dry run these are zero"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_predicted(

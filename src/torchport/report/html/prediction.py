@@ -20,12 +20,13 @@ _COLOURS = {
 
 def page(found: dict[str, Any]) -> str:
     """The page for `Prediction.as_json()`."""
-    step = found["one"]["step"]
+    answer = found["many"] or found["one"]
+    step = answer["step"]
     title = "fits" if found["fits"] else "does not fit"
     if step:
         title += f", {step['time']:.1f} ms a step"
     parts = [f"<section><pre>{escape(render_prediction(found))}</pre></section>"]
-    peak = found["one"]["peak"]
+    peak = answer["peak"]
     if peak:
         curve = chart(
             "GiB allocated over the last step", {"allocated": [each / 2**30 for each in peak["curve"]]}

@@ -1,0 +1,183 @@
+"""What a user sees of a prediction, in the terminal and on the page, and how samples and loaders are counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+
+import pytest
+
+from torchport.predict.cost import Step
+from torchport.predict.memory import Peak
+from torchport.predict.prediction import Loading, Prediction, Ranks, _loading, _samples
+from torchport.report import render_prediction
+from torchport.report.html.prediction import page
+
+GIB = 1 << 30
+STEP = Step(
+    time=100.0,
+    busy=90.0,
+    exposed=0.0,
+    units={"cube": 60.0, "stream": 30.0},
+    operators={"aclnnMatmul": (12, 60.0), "aclnnAdd": (40, 30.0)},
+    launches=52,
+    converted=0.0,
+    bound="cube",
+)
+PEAK = Peak(
+    allocated=10 * GIB,
+    reserved=12 * GIB,
+    total=60 * GIB,
+    owners={"weights": 4 * GIB, "gradients": 4 * GIB, "activations": 2 * GIB},
+    modules={"blocks.*.up": GIB},
+    rounding=1 << 20,
+    fragmentation=2 * GIB,
+    curve=[4 * GIB, 7 * GIB, 10 * GIB, 8 * GIB],
+)
+ONE = Ranks(1, True, "", STEP, 70.0, 140.0, 64.0, 640.0, None, PEAK, GIB, 9.0, 0.2, 0.1)
+FOUND = Prediction(
+    soc="Ascend910B3",
+    steps=3,
+    fits=True,
+    failure="",
+    one=ONE,
+    many=None,
+    validated="Nothing validates step times on Ascend910B3.",
+    reads=[{"path": "train.py", "line": 7, "call": "item", "count": 3}],
+    unknown_reads=3,
+    unfilled=0,
+    unfilled_read=0,
+    shapes={"aclnnNonzeroV2": 4},
+    advice=[],
+    timeline=[
+        {"name": "aclnnMatmul", "stream": 0, "unit": "cube", "at": 0.0, "us": 60.0, "shapes": [[4, 4]]},
+        {"name": "HcclAllReduce", "stream": 3, "unit": "collective", "at": 40.0, "us": 30.0, "shapes": []},
+    ],
+)
+
+
+def said(**changes: object) -> str:
+    return render_prediction(dataclasses.replace(FOUND, **changes).as_json())
+
+
+def test_one_that_fits() -> None:
+    text = said()
+    assert "memory    fits: 10.00 GiB at the peak (12.00 GiB reserved) of 60.00 GiB" in text
+    assert "weights 4.00 GiB, gradients 4.00 GiB, activations 2.00 GiB" in text
+    assert "activations most in blocks.*.up 1.00 GiB" in text
+    assert "1 card    100.0 ms a step (70.0 to 140.0), 640 samples/s (64 a step)" in text
+    assert "bound by matrix products and convolutions; ms by unit: cube 60.0, stream 30.0" in text
+    assert "Nothing validates" in text and "train.py:7  item, 3 times: zero" in text
+    assert "aclnnNonzeroV2, 4 times: taken as large as they can be" in text
+
+
+def test_one_that_does_not_fit_and_what_would() -> None:
+    full = dataclasses.replace(ONE, fits=False, failure="NPU out of memory", step=None)
+    tried = [
+        {"change": "--batch-size 32", "fits": True, "peak": 5 * GIB, "owners": {}},
+        {
+            "change": "the optimizer without foreach (foreach=False)",
+            "fits": False,
+            "peak": None,
+            "owners": {},
+        },
+    ]
+    text = said(one=full, fits=False, failure="NPU out of memory", advice=tried)
+    assert "memory    does not fit: NPU out of memory" in text
+    assert "held when it was out: weights 4.00 GiB" in text
+    assert "tried     --batch-size 32: fits, 5.00 GiB" in text
+    assert "(foreach=False): does not fit" in text and "ms a step" not in text
+
+
+def test_several_ranks() -> None:
+    units = {**STEP.units, "collective": 20.0}
+    eight = dataclasses.replace(
+        ONE, ranks=8, step=dataclasses.replace(STEP, time=125.0, exposed=20.0, units=units), throughput=4096.0
+    )
+    text = said(many=eight)
+    assert "8 cards   fits: 10.00 GiB at the peak of the fullest" in text
+    assert "communication that nothing hides: 20.0 ms" in text and "scaling   80% of 8 times one card" in text
+    # Without a collective there is nothing to scale.
+    alone = said(many=dataclasses.replace(eight, step=STEP))
+    assert "the ranks exchange nothing" in alone and "% of 8 times" not in alone
+    # One card has failed, and is no measure.
+    failed = Ranks(
+        1,
+        False,
+        "the script failed",
+        None,
+        math.nan,
+        math.nan,
+        0.0,
+        math.nan,
+        None,
+        None,
+        0,
+        0.0,
+        math.nan,
+        math.nan,
+    )
+    text = said(one=failed, many=eight)
+    assert "memory    the script failed" in text and "scaling" not in text and "8 cards   125.0 ms" in text
+
+
+@pytest.mark.parametrize(
+    ("loading", "words"),
+    [
+        (
+            Loading(40.0, 4, 100.0),
+            "40.0 ms of this machine's processor a step, in 4 workers: behind the step",
+        ),
+        (Loading(400.0, 2, 200.0), "in 2 workers: it bounds the step, 200.0 ms"),
+        (Loading(40.0, 0, 140.0), "in the program itself (num_workers=0): 140.0 ms a step with it"),
+    ],
+)
+def test_data_loader(loading: Loading, words: str) -> None:
+    assert words in said(one=dataclasses.replace(ONE, loading=loading))
+
+
+def test_loader_is_shared_by_its_workers_and_waited_for_without() -> None:
+    def loading(workers: int, taken: int = 3) -> Loading | None:
+        note = {"seconds": 2.0, "batches": 10, "workers": workers, "taken": taken}
+        return _loading({"loading": note, "marks": [1.0, 2.0, 3.0]}, STEP)
+
+    assert loading(4) == Loading(200.0, 4, 100.0)
+    assert loading(1) == Loading(200.0, 1, 200.0)
+    assert loading(0) == Loading(200.0, 0, 300.0)
+    # Gradients of two batches in a step.
+    assert loading(1, taken=6) == Loading(400.0, 1, 400.0)
+    assert _loading({"loading": None, "marks": [1.0]}, STEP) is None
+
+
+def test_samples_are_those_of_the_module_that_is_given_the_fewest() -> None:
+    def samples(*calls: list[int]) -> float:
+        return _samples({"memory": {"calls": list(calls), "steps": 2}})
+
+    assert samples([2, 128]) == 64
+    assert samples([4, 128]) == 64  # gradients of two batches
+    assert samples([2, 128], [2, 8192]) == 64  # a loss on tokens
+    assert samples([4, 256], [2, 128]) == 64  # a discriminator sees real and made images
+    assert samples([2, 128], [1, 1]) == 64  # called once, before the steps
+    assert samples() == 0
+
+
+def test_page_has_the_curve_the_timeline_and_the_tables() -> None:
+    text = page(FOUND.as_json())
+    assert text.count("<svg") == 2 and "GiB allocated over the last step" in text
+    assert "blocks.*.up" in text and "<td>aclnnMatmul<td>12<td>60.000" in text
+    slices = re.findall(
+        r"<rect x=([\d.]+) y=(\d+) width=([\d.]+) height=\d+ fill=\"#\w+\"><title>(\w+)", text
+    )
+    found = {name: (float(left), int(top), float(width)) for left, top, width, name in slices}
+    matmul, reduce = found["aclnnMatmul"], found["HcclAllReduce"]
+    # From 0 to 60 and from 40 to 70 microseconds, a row for each stream.
+    assert matmul[0] == 0 and reduce[0] == pytest.approx(matmul[2] * 40 / 60, rel=0.01)
+    assert reduce[2] == pytest.approx(matmul[2] / 2, rel=0.01) and reduce[1] > matmul[1]
+
+
+def test_json_has_no_nan() -> None:
+    lost = dataclasses.replace(ONE, low=math.nan, throughput=math.inf)
+    found = json.dumps(dataclasses.replace(FOUND, one=lost).as_json(), allow_nan=False)
+    assert json.loads(found)["one"]["throughput"] is None
