@@ -66,8 +66,8 @@ MORE_PORTS := tests/vnpu/port $(addprefix tests/vnpu/test_,$(addsuffix .py,examp
 ports: setup ## more ports, of scripts and of what was broken on purpose, more examples and ways to start them (30 minutes)
 	$(BIN)/python -m pytest $(WORKERS) $(MORE_PORTS) -m slow
 
-predictions: setup ## memory that is out and what is tried, and how far predicted steps are off models held out (3 minutes)
-	$(BIN)/python -m pytest tests/vnpu/predict -m slow -o faulthandler_timeout=0
+predictions: setup ## memory by hand, large models, what is tried where memory is out, and how far steps are off models held out (15 minutes)
+	$(BIN)/python -m pytest tests/vnpu/predict -m slow --timeout=900 -o faulthandler_timeout=0
 	$(BIN)/python tools/calibrate_time.py --check
 	$(BIN)/python tests/prediction/evaluate.py
 
