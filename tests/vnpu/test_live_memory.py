@@ -143,9 +143,7 @@ def test_freed_memory_is_named() -> None:
         address = malloc(3 * MIB)
         acl("aclrtFree", address)
         message = refused("aclrtMemset", address + MIB, 8, 0, 8)
-        assert (
-            f"the allocation of {3 * MIB} bytes at {address:#x} on virtual NPU 0 has been freed" in message
-        )
+        assert f"the allocation of {3 * MIB} bytes at {address:#x} on virtual NPU 0 has been freed" in message
         # Given out again it is no longer what was freed.
         with device_memory(MIB) as again:
             acl("aclrtMemset", again, MIB, 0, MIB)
