@@ -16,15 +16,20 @@ PREFIXES = (
 PACKAGES = ("torch", "torch_npu", "numpy", "torchvision", "transformers")
 
 
-def generators(torch: Any) -> dict[str, Any]:
+def host_generators(torch: Any) -> dict[str, Any]:
     """The states of Python's, numpy's and torch's random generators as the script would get them, those of numpy where
-    it is imported and those of an accelerator ("npu:0": state) where it is in use. `torch.load(weights_only=True)`
-    reads them."""
+    it is imported. `torch.load(weights_only=True)` reads them."""
     found: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         name, words, *rest = numpy.random.get_state()
         found["numpy"] = (str(name), [int(word) for word in words], *map(_plain, rest))
+    return found
+
+
+def generators(torch: Any) -> dict[str, Any]:
+    """Those of the host, and that of an accelerator ("npu:0": state) where it is in use."""
+    found = host_generators(torch)
     for kind in ("cuda", "npu"):
         module = vars(torch).get(kind)  # getattr for what torch lacks takes long
         if module is not None and module.is_initialized():

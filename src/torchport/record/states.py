@@ -100,7 +100,7 @@ class States(Part):
                     for number, optimizer in self._stepping()
                 },
                 "scalers": [_scale(one) for one in self._alive(self._scalers)],
-                "generators": snapshot.generators(torch),
+                "generators": snapshot.host_generators(torch),
             }
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(".unfinished")
