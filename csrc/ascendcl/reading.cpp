@@ -9,6 +9,7 @@
 #include "device/capture.h"
 #include "device/live_memory.h"
 #include "device/machine.h"
+#include "device/stream.h"
 
 using namespace vnpu;
 
@@ -58,3 +59,6 @@ extern "C" [[gnu::visibility("default")]] aclError vnpuReadInStream(aclrtStream 
         }
     };
 }
+
+// Whether this thread is a stream's own: what ATen is called for here belongs to a kernel, not to the program.
+extern "C" [[gnu::visibility("default")]] bool vnpuOnWorkerThread() noexcept { return on_worker_thread(); }

@@ -1,4 +1,4 @@
-// Device memory for recorders of our own; see reading.cpp. csrc/record/npu finds the function by its name.
+// Device memory for recorders of our own; see reading.cpp. csrc/record/npu finds the functions by their names.
 #pragma once
 
 #include <acl/acl_rt.h>
@@ -13,3 +13,4 @@ using VnpuSeen = void (*)(void *data, const void *const *views) noexcept;
 
 extern "C" [[gnu::visibility("default")]] aclError vnpuReadInStream(aclrtStream stream, const VnpuPiece *pieces,
                                                                     size_t count, VnpuSeen seen, void *data);
+extern "C" [[gnu::visibility("default")]] bool vnpuOnWorkerThread() noexcept;

@@ -22,6 +22,8 @@ struct DeviceReader {
     bool (*read)(const Piece *pieces, size_t count, Seen seen, void *data) noexcept;
     // The device's own layout of a tensor, as text; "" for a plain one.
     const char *(*format)(const at::Tensor &tensor) noexcept;
+    // Whether this thread computes for the device: what it calls is a kernel's.
+    bool (*computes)() noexcept;
 };
 
 }  // namespace torchport::record

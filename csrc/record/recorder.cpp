@@ -184,6 +184,9 @@ std::unique_ptr<at::ObserverContext> Recorder::begin(const at::RecordFunction &f
     if (local.depth > 0 || local.quiet > 0 || !on_.load(std::memory_order_relaxed)) return nullptr;
     const Operator &known = operator_of(function.name(), function.overload_name(), texts_, wanted_, number_);
     if (!noted(known, function)) return nullptr;
+    // A trace of the virtual NPU lets its kernels' own calls be seen.
+    if (const DeviceReader *reader = reader_.load(std::memory_order_relaxed); reader != nullptr && reader->computes())
+        return nullptr;
     wait_for_room();
     auto call = std::make_unique<ActiveCall>();
     ++local.depth;  // until the call is destroyed

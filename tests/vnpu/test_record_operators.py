@@ -209,6 +209,19 @@ def test_levels_and_filters(tmp_path: Path) -> None:
     ]
 
 
+def test_what_kernels_call_is_not_the_program_s(tmp_path: Path) -> None:
+    """A trace of the virtual NPU shows its kernels' own calls of ATen to whoever listens."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    found = []
+    for name, trace in (("plain", ""), ("traced", str(tmp_path / "trace.txt"))):
+        asked = torchport("run", "--record", tmp_path / name, "--on", "npu", tmp_path / "train.py")
+        run(asked, VNPU_TRACE=trace)
+        found.append([call[:5] for call in calls_of(Operators.read(tmp_path / name).rank(0), 1)])
+    assert "aclnnAddmm" in (tmp_path / "trace.txt").read_text()
+    assert "aten::addmm" in {call[0] for call in found[0]}
+    assert found[1] == found[0]
+
+
 @pytest.mark.slow
 def test_a_device_without_a_pass_is_measured_by_reductions(tmp_path: Path) -> None:
     """As CUDA and a real NPU are: here with the CPU's tensors, whose numbers are known."""

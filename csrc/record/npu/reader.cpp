@@ -47,14 +47,21 @@ const char *name_of_format(int64_t format) {
     }
 }
 
+// From the copy that torch_npu uses; null for real CANN, which has no such function.
+template <class Function>
+Function find(const char *name) {
+    void *library = dlopen("libascendcl.so", RTLD_NOLOAD | RTLD_LAZY);
+    return library == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library, name));
+}
+
 decltype(&vnpuReadInStream) reading() {
-    // The copy that torch_npu uses; real CANN has no such function.
-    static const auto found = [] {
-        void *library = dlopen("libascendcl.so", RTLD_NOLOAD | RTLD_LAZY);
-        return library == nullptr ? nullptr
-                                  : reinterpret_cast<decltype(&vnpuReadInStream)>(dlsym(library, "vnpuReadInStream"));
-    }();
+    static const auto found = find<decltype(&vnpuReadInStream)>("vnpuReadInStream");
     return found;
+}
+
+bool computes() noexcept {
+    static const auto found = find<decltype(&vnpuOnWorkerThread)>("vnpuOnWorkerThread");
+    return found != nullptr && found();
 }
 
 bool read(const Piece *pieces, size_t count, Seen seen, void *data) noexcept {
@@ -82,7 +89,7 @@ const char *format(const at::Tensor &tensor) noexcept {
     }
 }
 
-constexpr DeviceReader kReader{read, format};
+constexpr DeviceReader kReader{read, format, computes};
 
 }  // namespace
 }  // namespace torchport::record
