@@ -43,26 +43,26 @@ AddressSpace::AddressSpace(int devices, uint64_t capacity)
 
 AddressSpace::~AddressSpace() { munmap(reinterpret_cast<void *>(base_), 2 * span_); }
 
-void *AddressSpace::reserve(size_t size) {
+void *AddressSpace::reserve(size_t size, Owner owner) {
     size = bytes::round_up(size, kGranule, "size");
     const std::lock_guard lock(mutex_);
     uintptr_t at = window_;
-    for (const auto &[start, length] : reservations_) {
+    for (const auto &[start, taken] : reservations_) {
         if (start - at >= size + kGranule) break;
-        at = start + length + kGranule;  // apart, so that what runs past one is not in the next
+        at = start + taken.size + kGranule;  // apart, so that what runs past one is not in the next
     }
     if (at > base_ + span_ || base_ + span_ - at < size)
         fail(FaultKind::OutOfMemory, "No {} bytes of device addresses are left to reserve.", size);
-    reservations_.emplace(at, size);
+    reservations_.emplace(at, Reservation{size, owner});
     return reinterpret_cast<void *>(at);
 }
 
-size_t AddressSpace::release(void *address) {
+size_t AddressSpace::release(void *address, Owner owner) {
     const std::lock_guard lock(mutex_);
     const auto it = reservations_.find(reinterpret_cast<uintptr_t>(address));
-    if (it == reservations_.end())
+    if (it == reservations_.end() || it->second.owner != owner)
         fail(FaultKind::InvalidAddress, "{} is not the start of a reserved address range.", address);
-    const size_t size = it->second;
+    const size_t size = it->second.size;
     reservations_.erase(it);
     madvise(alias(address), size, MADV_DONTNEED);  // what unmap() left there
     return size;
@@ -74,7 +74,8 @@ size_t AddressSpace::reserved_from(const void *address) const {
     auto it = reservations_.upper_bound(at);
     if (it == reservations_.begin()) return 0;
     --it;
-    return at < it->first + it->second ? it->first + it->second - at : 0;
+    const uintptr_t end = it->first + it->second.size;
+    return it->second.owner == Owner::Program && at < end ? end - at : 0;
 }
 
 void AddressSpace::map(void *address, size_t size, int file, uint64_t offset) {

@@ -52,11 +52,13 @@ class AddressSpace {
         return contains(address) && reinterpret_cast<uintptr_t>(address) >= window_;
     }
 
+    // Who has reserved addresses: what is ours the program neither releases nor maps memory to.
+    enum class Owner { Program, Runtime };
     // Addresses from the window; Fault OutOfMemory when it is full.
-    void *reserve(size_t size);
-    // Gives them back; Fault InvalidAddress unless `address` came from reserve(). Returns the size.
-    size_t release(void *address);
-    // Size of the reservation that holds `address`, counted from it to its end; 0 if none does.
+    void *reserve(size_t size, Owner owner = Owner::Program);
+    // Gives them back; Fault InvalidAddress unless `address` came from reserve() for this owner. Returns the size.
+    size_t release(void *address, Owner owner = Owner::Program);
+    // Size of the program's reservation that holds `address`, counted from it to its end; 0 if none does.
     size_t reserved_from(const void *address) const;
 
     // Shows `size` bytes of the file at `offset` behind the device address; and takes them away.
@@ -80,7 +82,11 @@ class AddressSpace {
     uintptr_t window_;
     std::atomic<uint64_t> revision_{1};
     mutable std::mutex mutex_;
-    std::map<uintptr_t, size_t> reservations_;  // start -> size, in the window
+    struct Reservation {
+        size_t size;
+        Owner owner;
+    };
+    std::map<uintptr_t, Reservation> reservations_;  // by their start, in the window
 };
 
 }  // namespace vnpu

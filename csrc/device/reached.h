@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "device/address_space.h"
 
@@ -26,11 +29,16 @@ class ReachedMemory {
     std::optional<Allocation> allocation(const void *address) const;
 
   private:
-    struct Shown {
-        std::byte *address;  // the device's
-        size_t size;         // whole pages
-        bool moved;          // the program's pages were private, and made such as two addresses can have
+    struct Pages {
+        std::byte *at;
+        size_t size;
     };
+    struct Shown {
+        std::byte *address;        // the device's
+        size_t size;               // whole pages
+        std::vector<Pages> moved;  // of the program's: they were private, and made such as two addresses can have
+    };
+    static void move_back(const std::vector<Pages> &moved);
     mutable std::mutex mutex_;
     std::map<uintptr_t, Shown> shown_;  // by the program's address
 };

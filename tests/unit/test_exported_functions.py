@@ -24,7 +24,7 @@ UNGUARDED = {
     "aclDestroyTensorList", "aclDestroyScalarList", "aclDestroyAclOpExecutor", "aclDestroyTensorDesc",
     "aclopDestroyAttr",
     # One field, one counter, one clock, one constant: no code to answer with, nothing that can fail.
-    "aclGetTensorDescType", "aclGetTensorDescFormat", "aclGetTensorDescName", "vnpuLaunches", "vnpuUnknownReads", "vnpuTimelineFlush", "vnpuAborts", "vnpuFailUnlessSeen", "MsprofSysCycleTime",
+    "aclGetTensorDescType", "aclGetTensorDescFormat", "aclGetTensorDescName", "vnpuLaunches", "vnpuUnknownReads", "vnpuTimelineFlush", "vnpuAborts", "vnpuFailUnlessSeen", "vnpuOnWorkerThread", "MsprofSysCycleTime",
     "HcclGetCommConfigCapability",
     # The driver's interface, whose codes are not CANN's: it catches everything itself.
     "drvGetDevNum",

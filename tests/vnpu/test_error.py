@@ -122,7 +122,7 @@ def test_no_function_crashes_on_null_or_pretends() -> None:
         "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt", "aclrtSetStreamFailureMode", "aclrtSetStreamOverflowSwitch",
         "aclrtResetStreamResLimit", "aclrtResetDeviceResLimit", "aclrtUseStreamResInCurrentThread",
         "aclrtUnuseStreamResInCurrentThread", "aclGetCompileoptSize", "aclmdlInitDump", "MsprofSysCycleTime", "aclAppLog",
-        "aclrtSetDeviceSatMode", "aclrtDeviceTaskAbort",
+        "aclrtSetDeviceSatMode", "aclrtDeviceTaskAbort", "vnpuOnWorkerThread",
     }  # fmt: skip
     pointers = {
         "aclGetRecentErrMsg", "aclrtGetSocName", "aclGetTensorDescName", "aclopCreateAttr", "aclCreateDataBuffer",

@@ -117,6 +117,47 @@ def test_addresses_where_nothing_is() -> None:
     assert "can be read" in refused("aclrtHostRegisterV2", address, 4 * PAGE, MAPPED)
 
 
+def test_pages_of_both_kinds_beside_each_other() -> None:
+    shared = Pages(mmap.MAP_SHARED)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    fixed = 0x10
+    at = shared.address + PAGE  # private in the place of the second of four
+    assert libc.mmap(at, PAGE, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | fixed, -1, 0) == at
+    address = registered(shared)
+    for page in range(4):
+        shared.memory[page * PAGE] = 60 + page
+        there = ctypes.create_string_buffer(1)
+        acl("aclrtMemcpy", there, 1, address + page * PAGE, 1, DEVICE_TO_HOST)
+        assert there.raw == bytes([60 + page])
+    acl("aclrtMemset", address, shared.size, 9, shared.size)
+    assert bytes(shared.memory[:]) == bytes([9]) * shared.size
+    acl("aclrtHostUnregister", shared.address)
+
+
+def test_no_more_than_is_mapped() -> None:
+    pages = Pages(mmap.MAP_SHARED)
+    libc = ctypes.CDLL(None)
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    assert libc.munmap(pages.address + 2 * PAGE, PAGE) == 0
+    said = refused("aclrtHostRegisterV2", pages.address, pages.size, MAPPED)
+    assert f"only {2 * PAGE} can be read" in said
+    acl("aclrtHostRegisterV2", pages.address, 2 * PAGE, MAPPED)
+    acl("aclrtHostUnregister", pages.address)
+
+
+def test_its_device_address_is_not_the_program_s_to_release() -> None:
+    pages = Pages(mmap.MAP_PRIVATE)
+    address = registered(pages)
+    assert "reserved" in refused("aclrtReleaseMemAddress", address)
+    acl("aclrtMemset", address, 1, 50, 1)
+    assert pages.memory[0] == 50
+    acl("aclrtHostUnregister", pages.address)
+    assert "no live memory is there" in refused("aclrtMemset", address, 8, 0, 8)
+    assert_is_not_shared_with_children(pages)
+
+
 def test_pinned_and_mapped_together(pages: Pages) -> None:
     acl("aclrtHostRegisterV2", pages.address, pages.size, PINNED)
     assert code("aclrtHostRegisterV2", pages.address, pages.size, PINNED | MAPPED) == PINNED_ALREADY
@@ -132,12 +173,17 @@ def test_a_child_of_the_program_has_its_own_pages_again() -> None:
     pages = Pages(mmap.MAP_PRIVATE)
     acl("aclrtHostRegisterV2", pages.address, pages.size, MAPPED)
     acl("aclrtHostUnregister", pages.address)
+    assert_is_not_shared_with_children(pages)
+
+
+def assert_is_not_shared_with_children(pages: Pages) -> None:
+    before = pages.memory[0]
     child = os.fork()
     if child == 0:
-        pages.memory[0] = 77
+        pages.memory[0] = before ^ 77
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert pages.memory[0] == 0
+    assert pages.memory[0] == before
 
 
 @pytest.mark.parametrize("place", range(5))

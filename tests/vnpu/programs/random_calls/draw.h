@@ -5,6 +5,7 @@
 
 #include <acl/acl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <third_party/hccl/inc/hccl/hccl.h>
 
 #include <array>
@@ -191,6 +192,18 @@ class Draw {
 
     // This thread's own host memory, with kHost bytes behind the pointer.
     std::byte *host() { return host_.data() + (once_in(2) ? 0 : below(kHost)); }
+
+    // Whole pages, of which nothing else is in use: registered ones are replaced by others. With kPages bytes behind
+    // the first; most times a place where a page starts, and a size that does not go beyond them or far beyond all
+    // memory.
+    static constexpr size_t kPages = 1 << 16;
+    Piece pages() {
+        static std::byte *const all =
+            static_cast<std::byte *>(mmap(nullptr, kPages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        const size_t at = below(4) * 4096 + (once_in(8) ? 8 : 0);
+        const std::array<size_t, 8> sizes = {0, 1, 4096, 5000, 8192, kPages - at, 1ull << 62, SIZE_MAX};
+        return {once_in(16) ? nullptr : all + at, sizes[below(sizes.size())]};
+    }
 
     // Device memory, live or freed, reserved or mapped; at its start, inside, at its end and behind it.
     std::byte *device_memory() {

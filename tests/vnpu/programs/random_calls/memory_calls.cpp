@@ -76,13 +76,24 @@ std::vector<Call> memory_calls() {
         CALL(aclrtMallocHost, draw.pinned_made(), draw.some_size()),
         CALL(aclrtMallocHostWithCfg, draw.pinned_made(), draw.some_size(), nullptr),
         CALL(aclrtFreeHost, draw.once_in(2) ? draw.anything() : draw.pools().pinned.any(draw.random()).at),
-        CALL(aclrtHostRegister, draw.host(), draw.size(), draw.choice<aclrtHostRegisterType>(2), draw.out<void *>()),
-        CALL(aclrtHostGetDevicePointer, draw.host(), draw.out<void *>(), draw.choice<uint32_t>(2)),
+        {"aclrtHostRegister",
+         [](Draw &draw) -> int {
+             const Piece pages = draw.pages();
+             return aclrtHostRegister(pages.at, pages.size, draw.choice<aclrtHostRegisterType>(2), draw.out<void *>());
+         }},
+        CALL(aclrtHostGetDevicePointer, draw.once_in(2) ? draw.pages().at : draw.host(), draw.out<void *>(),
+             draw.choice<uint32_t>(2)),
         CALL(aclrtHostMemMapCapabilities, draw.choice<uint32_t>(10), draw.choice<aclrtHacType>(12),
              draw.out<aclrtHostMemMapCapability>()),
-        CALL(aclrtHostRegisterV2, draw.once_in(2) ? draw.anything() : draw.host(), draw.some_size(),
-             static_cast<uint32_t>(draw.below(4) * draw.below(2))),
-        CALL(aclrtHostUnregister, draw.anything()),
+        {"aclrtHostRegisterV2",
+         [](Draw &draw) -> int {
+             static constexpr std::array<uint32_t, 6> kFlags = {0, 1, 2, 0x10000000, 0x10000002, UINT32_MAX};
+             const uint32_t flag = kFlags[draw.below(kFlags.size())];
+             if ((flag & ACL_HOST_REG_MAPPED) == 0) return aclrtHostRegisterV2(draw.anything(), draw.some_size(), flag);
+             const Piece pages = draw.pages();
+             return aclrtHostRegisterV2(pages.at, pages.size, flag);
+         }},
+        CALL(aclrtHostUnregister, draw.once_in(2) ? draw.anything() : draw.pages().at),
 
         {"aclrtMemcpy", [](Draw &draw) -> int { return with_copy(draw, aclrtMemcpy); }, 48},
         {"aclrtMemcpyAsync", [](Draw &draw) -> int { return with_copy(draw, aclrtMemcpyAsync, draw.stream()); }, 48},
