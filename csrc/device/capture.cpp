@@ -49,6 +49,15 @@ uint32_t next_id() noexcept {
     return ++last;
 }
 
+// Tasks that replace others do not run when they are submitted: who waits for such a record would wait for ever.
+void refuse_in_update(const Captures &all, const Stream &stream, const char *what) {
+    if (all.updates.contains(stream.id()))
+        fail(FaultKind::InvalidArgument,
+             "Stream {} replaces tasks of a captured graph (aclmdlRICaptureTaskUpdateBegin): until that has ended no "
+             "event is {} there.",
+             stream.id(), what);
+}
+
 // Of a task that has failed in a replay: what failed on the way to a core is that elsewhere as well.
 FaultKind in_replay(FaultKind kind) noexcept {
     switch (kind) {
@@ -227,6 +236,7 @@ bool capture_record(uint64_t event, Stream &stream) {
     if (!capturing()) return false;
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
+    refuse_in_update(all, stream, "recorded");
     const auto found = all.by_stream.find(stream.id());
     if (found == all.by_stream.end()) {
         all.by_event.erase(event);  // the latest record counts
@@ -240,6 +250,7 @@ bool capture_wait(uint64_t event, Stream &stream) {
     if (!capturing()) return false;
     Captures &all = captures();
     const std::lock_guard lock(all.mutex);
+    refuse_in_update(all, stream, "waited for");
     const auto found = all.by_event.find(event);
     if (found == all.by_event.end()) return false;
     const auto [place, joined] = all.by_stream.emplace(stream.id(), found->second);

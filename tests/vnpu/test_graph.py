@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 
 import pytest
 import torch
 import torch_npu  # noqa: F401
+from ascendcl import code, message
 
 
 def test_capture_runs_nothing_and_replay_takes_new_inputs() -> None:
@@ -239,6 +241,16 @@ def test_an_update_has_the_tasks_of_its_group() -> None:
             wrong()
             with pytest.raises(RuntimeError, match=said):
                 torch.npu.graph_task_update_end(side)
+    # Who waited for a record that stands for a task of the graph would wait for ever.
+    event, handle = torch.npu.Event(), ctypes.c_void_p(side.npu_stream)
+    event.record(torch.npu.current_stream())
+    torch.npu.graph_task_update_begin(side, group)
+    assert code("aclrtRecordEvent", ctypes.c_void_p(event.npu_event), handle) != 0
+    assert "no event is recorded there" in message()
+    with torch.npu.stream(side):
+        torch.add(x, 1, out=out)
+        torch.npu.graph_task_update_end(side)
+    event.synchronize()
     with pytest.raises(RuntimeError, match="is not captured"):
         torch.npu.graph_task_group_begin(side)
     with pytest.raises(RuntimeError, match="No update of a task group"):
