@@ -1,8 +1,9 @@
 """Run published models dry on an Ascend910A and keep what their steps are made of: zoo_runs.py ROWS.json [NAME ...]
 
-ROWS.json has the models with their published throughput and split. Writes the rows that calibrate into
-src/torchport/knowledge/zoo.json and the held-out ones into tests/prediction/holdout.json, which only the evaluation
-reads. Needs timm and torchvision. A row that is there already is kept unless it is named.
+ROWS.json has the models with their published throughput, split, and the `workers` of their data loader, as the row's
+script starts them (its default where the script says none; 192 cores where it asks `nproc`). Writes the rows that
+calibrate into src/torchport/knowledge/zoo.json and the held-out ones into tests/prediction/holdout.json, which only the
+evaluation reads. Needs timm and torchvision. A row that is there already is kept unless it is named.
 
 Each runs as its maker's port did, as far as is published: float16 weights with float32 batch normalisation (O2) or
 autocast (O1), one fused optimizer over flat tensors.
@@ -180,7 +181,8 @@ def main(source: str, names: list[str]) -> None:
             batch, kinds = found[row["id"]]
             kept[row["id"]] = {
                 "name": row["id"], "family": family(row["builder"]), "builder": row["builder"], "amp": row["amp"],
-                "published": row["fps_1p"], "published_batch": row["bs"], "batch": batch, "kernels": kinds,
+                "published": row["fps_1p"], "published_batch": row["bs"], "batch": batch,
+                "workers": row.get("workers", kept.get(row["id"], {}).get("workers", 0)), "kernels": kinds,
             }  # fmt: skip
         rows = [kept[row["id"]] for row in mine if row["id"] in kept]
         lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -51,6 +52,26 @@ def test_no_row_is_in_both_files_and_calibration_names_none_of_the_other() -> No
     assert not list(ROOT.glob("src/**/holdout*"))
 
 
+@pytest.mark.parametrize(
+    ("program", "opened"),
+    [
+        ("sys.path.insert(0, 'tools'); import calibrate_time; assert calibrate_time.differing(calibrate_time.fitted()[0]) == []", 0),
+        # The control: what reads them is seen to.
+        ("sys.path.insert(0, 'tests/prediction'); import evaluate; evaluate.holdout()", 1),
+    ],
+)  # fmt: skip
+def test_the_fit_opens_no_held_out_row(program: str, opened: int) -> None:
+    hook = (
+        "import sys; seen = []\n"
+        "sys.addaudithook(lambda what, args: what == 'open' and 'holdout' in str(args[0]) and seen.append(args[0]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hook}{program}; print(len(seen))"],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    assert done.stdout == f"{opened}\n"
+
+
 def test_a_wrong_constant_is_noticed_in_the_errors() -> None:
     rows = calibration.rows()
 
@@ -78,6 +99,22 @@ def test_the_formula_has_each_term() -> None:
     assert time(("host_copy", 0, memory, 0, 1)) == 0
     launches = calibration.Row("", "", 1, 1.0, (("stream", 0.0, 0.0, 0.0, 1000),))
     assert calibration.step(launches, constants | {"host_us": 50.0}, CHIP) == pytest.approx(50)
+
+
+def test_a_data_loader_of_few_workers_bounds_the_step() -> None:
+    kernels = (("stream", 0.0, CHIP["bandwidth_gbs"] * 1e9 * CONSTANTS["stream"], 0.0, 1),)  # a second
+
+    def time(workers: int) -> float:
+        return calibration.step(calibration.Row("", "", 260, 1.0, kernels, workers), CONSTANTS, CHIP)
+
+    assert time(0) == time(4) == pytest.approx(1000, rel=1e-4)
+    assert time(1) == pytest.approx(260 / calibration.LOADER * 1e3)
+    # No calibrated row is one: the constants are those of the chip.
+    assert all(
+        calibration.step(row, CONSTANTS, CHIP)
+        == calibration.step(dataclasses.replace(row, workers=0), CONSTANTS, CHIP)
+        for row in calibration.rows()
+    )
 
 
 def test_splits_are_of_whole_families_and_repeatable() -> None:

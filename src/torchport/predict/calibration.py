@@ -4,6 +4,9 @@ The rows are knowledge/zoo.json: models whose step ran dry on an Ascend910A (too
 second that its maker published, and its kernels as the virtual NPU counts them. `fit` finds the constants that explain
 them best, `kernel` is the formula of csrc/device/clock.cpp, `step` what one stream makes of it. No other rows are in
 that file, and nothing here opens another.
+
+A published throughput has the program's data loader in it. `step` knows that of ImageNet, by the workers that the
+program's own script starts; `torchport predict` measures a script's own instead (loading).
 """
 
 from __future__ import annotations
@@ -30,19 +33,26 @@ PRIOR = {
 }
 # How far, as a factor of e, a constant may lie from its prior for what one row's error of as much costs.
 SPREAD = 0.7
+# Images a second that one worker makes ready on the hosts of those rows (Kunpeng 920), in torchvision's transforms for
+# ImageNet. No row is in it: Pillow decodes 360 a second on one core of a Neoverse N1 at 3 GHz (measured by
+# ternaus/imread_benchmark), a Kunpeng 920 at 2.6 GHz does 0.70 of its work (SPECint2017 rate-1, gcc -O3: 3.10 to 4.41),
+# and decoding is 0.52 of what a worker does (RandomResizedCrop, flip, ToTensor, Normalize of images of 400 x 350 and
+# 100 kB, measured on x86).
+LOADER = 130.0
 _RATES = ("cube", "depthwise", "stream", "norm", "pool", "move")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """A model: images a second as published, images a step, and its kernels as (unit, flops, bytes, converted bytes,
-    number)."""
+    """A model: images a second as published, images a step, its kernels as (unit, flops, bytes, converted bytes,
+    number), and the workers that load its images (0: nobody says)."""
 
     name: str
     family: str
     batch: int
     published: float
     kernels: tuple[tuple[str, float, float, float, int], ...]
+    workers: int = 0
 
 
 def rows(text: str | None = None) -> list[Row]:
@@ -56,6 +66,7 @@ def rows(text: str | None = None) -> list[Row]:
             row["batch"],
             row["published"],
             tuple(tuple(k) for k in row["kernels"]),
+            row["workers"],
         )
         for row in json.loads(text)["rows"]
     ]
@@ -87,7 +98,7 @@ def kernel(
 
 
 def step(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> float:
-    """Milliseconds of a step: the stream's kernels, or their launches where these take longer."""
+    """Milliseconds of a step: the stream's kernels, or their launches or the data loader where these take longer."""
     total = 0.0
     launches = 0
     for unit, flops, size, converted, count in row.kernels:
@@ -95,7 +106,8 @@ def step(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> f
             continue  # the loader's, beside the step
         total += count * kernel(unit, flops, size, converted, constants, chip)
         launches += count
-    return max(total, launches * constants["host_us"] * 1e-6) * 1e3
+    loading = row.batch / (row.workers * LOADER) if row.workers else 0.0
+    return max(total, launches * constants["host_us"] * 1e-6, loading) * 1e3
 
 
 def error(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> float:
