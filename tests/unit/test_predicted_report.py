@@ -13,7 +13,7 @@ from torchport.predict.cost import Step
 from torchport.predict.memory import Peak
 from torchport.predict.prediction import Loading, Prediction, Ranks, _loading, _samples
 from torchport.report import render_prediction
-from torchport.report.html.prediction import page
+from torchport.report.html.prediction import _ticks, page
 
 GIB = 1 << 30
 STEP = Step(
@@ -50,6 +50,7 @@ FOUND = Prediction(
     unfilled=0,
     unfilled_read=0,
     shapes={"aclnnNonzeroV2": 4},
+    sizes="as large as they can be",
     advice=[],
     timeline=[
         {"name": "aclnnMatmul", "stream": 0, "unit": "cube", "at": 0.0, "us": 60.0, "shapes": [[4, 4]]},
@@ -99,6 +100,7 @@ def test_several_ranks() -> None:
     text = said(many=eight)
     assert "8 cards   fits: 10.00 GiB at the peak of the fullest" in text
     assert "communication that nothing hides: 20.0 ms" in text and "scaling   80% of 8 times one card" in text
+    assert "1 card    fits" in text
     # Without a collective there is nothing to scale.
     alone = said(many=dataclasses.replace(eight, step=STEP))
     assert "the ranks exchange nothing" in alone and "% of 8 times" not in alone
@@ -120,7 +122,7 @@ def test_several_ranks() -> None:
         math.nan,
     )
     text = said(one=failed, many=eight)
-    assert "memory    the script failed" in text and "scaling" not in text and "8 cards   125.0 ms" in text
+    assert "1 card    the script failed" in text and "scaling" not in text and "8 cards   125.0 ms" in text
 
 
 @pytest.mark.parametrize(
@@ -175,6 +177,13 @@ def test_page_has_the_curve_the_timeline_and_the_tables() -> None:
     # From 0 to 60 and from 40 to 70 microseconds, a row for each stream.
     assert matmul[0] == 0 and reduce[0] == pytest.approx(matmul[2] * 40 / 60, rel=0.01)
     assert reduce[2] == pytest.approx(matmul[2] / 2, rel=0.01) and reduce[1] > matmul[1]
+
+
+@pytest.mark.parametrize("end", [0.07, 1.0, 9.99, 16100.0, 1e7])
+def test_moments_on_the_timeline_are_few_round_and_inside(end: float) -> None:
+    found = _ticks(end)
+    assert 4 <= len(found) <= 9 and found[0] == 0 and 0.6 * end < found[-1] <= end
+    assert f"{found[1]:e}"[0] in "125"
 
 
 def test_json_has_no_nan() -> None:

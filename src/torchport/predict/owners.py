@@ -39,7 +39,8 @@ class Owners:
             enabled="all", context=None, stacks="python", max_entries=MOST_EVENTS
         )
 
-    def _count(self) -> int:
+    def count(self) -> int:
+        """How many allocations there have been on the device."""
         if not self._torch.npu.is_initialized():
             return 0
         import torch_npu
@@ -53,12 +54,12 @@ class Owners:
         if self._waiting:
             self._batch(args)
         self._open.append(self._names.get(id(module)) or type(module).__name__)
-        self._scopes.append((self._count(), self._open[-1]))
+        self._scopes.append((self.count(), self._open[-1]))
 
     def _exit(self, *_: Any) -> None:
         if self._open:
             self._open.pop()
-        self._scopes.append((self._count(), self._open[-1] if self._open else ""))
+        self._scopes.append((self.count(), self._open[-1] if self._open else ""))
 
     def _root(self, module: Any) -> None:
         self._waiting = id(module)
@@ -84,7 +85,7 @@ class Owners:
 
     def before_step(self, optimizer: Any) -> None:
         """Gradients are there."""
-        at = self._count()
+        at = self.count()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -93,7 +94,7 @@ class Owners:
 
     def after_step(self, optimizer: Any) -> None:
         """The optimizer has its state."""
-        at = self._count()
+        at = self.count()
         self._scopes.append((at, ""))
         self._steps += 1
         if self._steps > 2:
@@ -120,7 +121,7 @@ class Owners:
         """All of it, with the allocator's history and its own figures."""
         torch = self._torch
         if not self._steps:  # it has not come that far: out of memory, perhaps
-            self._label_weights(self._count())
+            self._label_weights(self.count())
         device = torch.npu.current_device()
         history = torch.npu.memory._snapshot()["device_traces"][device]
         return {

@@ -56,8 +56,8 @@ class Prediction:
     """A script on a chip. `fits` and `failure` are those of what was asked for: `many` where that is there, else `one`,
     which is the script as it is started without more ranks. `reads` are the lines that read values of the device and
     `unknown_reads` how often; `unfilled` the bytes of weights made on the host that were given no values, of which the
-    script has read `unfilled_read`; `shapes` operators whose sizes depend on data; `advice` what was tried where memory
-    was out."""
+    script has read `unfilled_read`; `shapes` operators whose sizes depend on data, and `sizes` what those were taken to
+    be; `advice` what was tried where memory was out."""
 
     soc: str
     steps: int
@@ -71,6 +71,7 @@ class Prediction:
     unfilled: int
     unfilled_read: int
     shapes: dict[str, int]
+    sizes: str
     advice: list[dict[str, Any]]
     timeline: list[dict[str, Any]]
 
@@ -138,6 +139,7 @@ def predict(
         unfilled=first["unfilled"],
         unfilled_read=first["unfilled_read"],
         shapes=_shapes(answer.log),
+        sizes=_sizes(asked),
         advice=advised,
         timeline=_timeline(answer.log, answer.bounds),
     )
@@ -183,8 +185,8 @@ def _judge(plan: Plan, ran: Ran) -> None:
         (line for note in ran.notes for line in note["reads"]), key=lambda line: line["count"], default=None
     )
     hint = (
-        f"It read a value of the device {often['count']} times at {os.path.basename(often['path'])}:{often['line']} "
-        f"({often['call']}); in a dry run these are zero."
+        f"It read a value of the device {often['count']}x at {os.path.basename(often['path'])}:{often['line']} "
+        f"({often['call']}); in a dry run these are zero, and what the script does next may hang on that."
         if often
         else "No value of the device was read, so `torchport run` fails in the same way."
     )
@@ -214,9 +216,20 @@ def _judge(plan: Plan, ran: Ran) -> None:
             exit_code=1,
         )
     if not ran.notes or not any(note["marks"] for note in ran.notes):
+        elsewhere = max((note["elsewhere"] for note in ran.notes), default=0)
+        if elsewhere:
+            raise TorchportError(
+                f"the script's optimizer made {elsewhere} steps on the CPU and none on the NPU: there is nothing to "
+                "predict",
+                hint="Give the words that make it train on the accelerator; a script that asks for the NPU itself "
+                "needs --as-is.",
+            )
+        ended = f"with status {ran.status} and " if ran.status else ""
         raise TorchportError(
-            "the script ended without a step of an optimizer on the NPU: there is nothing to predict",
-            hint="A step is a call of optimizer.step(); give the words that make it train.",
+            f"the script ended {ended}without a step of an optimizer on the NPU: there is nothing to predict",
+            hint="A step is a call of optimizer.step(); "
+            + (f"none was reached. {hint}" if often else "give the words that make it train."),
+            exit_code=1 if ran.status else 2,
         )
     if ran.status != 0 and not any(len(note["marks"]) >= plan.steps for note in ran.notes):
         raise TorchportError(f"the script ended with status {ran.status}", hint=hint, exit_code=1)
@@ -296,6 +309,15 @@ def _shapes(log: Log | None) -> dict[str, int]:
         ):
             found[task.name] = found.get(task.name, 0) + 1
     return found
+
+
+def _sizes(plan: Plan) -> str:
+    """What a size that depends on data is taken to be."""
+    if counts := plan.environment.get("VNPU_DRY_COUNTS"):
+        return f"as VNPU_DRY_COUNTS={counts} says"
+    if share := plan.environment.get("VNPU_DRY_SHARE"):
+        return f"VNPU_DRY_SHARE={share} of the largest that they can be"
+    return "as large as they can be (VNPU_DRY_SHARE=0.1 takes a tenth of that)"
 
 
 def _timeline(log: Log | None, bounds: tuple[float, float], most: int = 4000) -> list[dict[str, Any]]:

@@ -72,7 +72,9 @@ def run(plan: Plan, folder: Path, trial: str = "", say: Callable[[str], None] = 
     notes = sorted((json.loads(path.read_text()) | {"file": path.stem} for path in folder.glob(f"{NOTES}-*.json")),
                    key=lambda note: note["rank"])  # fmt: skip
     # A launcher's own process, and others that never came to the device, have nothing to say.
-    notes = [note for note in notes if note["memory"] or note["reads"] or _failed_itself(note)]
+    notes = [
+        note for note in notes if note["memory"] or note["reads"] or note["elsewhere"] or _failed_itself(note)
+    ]
     logs = [folder / TIMELINE.replace("%p", note["file"].rpartition("-")[2]) for note in notes]
     held = max(watch.held, sum(note["held"] for note in notes))
     if len(notes) == 1:

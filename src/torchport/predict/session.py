@@ -64,6 +64,7 @@ class Session:
         self._main: int | None = None
         self._begin: Any = None
         self._steps: list[Any] = []
+        self._elsewhere = 0  # steps of an optimizer before anything was on the NPU
         self._walls: list[float] = []
         self._processor: list[float] = []
         self._reads = Reads()
@@ -110,6 +111,11 @@ class Session:
     def _after(self, optimizer: Any, *_: Any) -> None:
         if self._done or os.getpid() != self._process:
             return
+        if not self._owners.count():
+            self._elsewhere += 1
+            if self._elsewhere >= self._options.steps:
+                self._finish()
+            return
         self._owners.after_step(optimizer)
         if self._main is None:
             self._main = id(optimizer)
@@ -127,7 +133,7 @@ class Session:
         last = frames[-1] if frames else None
         self._error = {
             "type": kind.__name__,
-            "text": "".join(traceback.format_exception_only(error)).strip().splitlines()[0],
+            "text": _sentence("".join(traceback.format_exception_only(error)).strip().splitlines()),
             "where": f"{last.filename}:{last.lineno}" if last else "",
             "out_of_memory": kind.__name__ == "OutOfMemoryError",
         }
@@ -166,8 +172,9 @@ class Session:
             begin = float(self._begin.recorded_time()) if self._begin else 0.0
             marks = [float(event.recorded_time()) for event in self._steps]
         except RuntimeError as error:  # what an operator has failed with
-            self._error = self._error or {"type": "RuntimeError", "text": str(error).splitlines()[0], "where": "",
-                                          "out_of_memory": False}  # fmt: skip
+            text = _sentence(str(error).splitlines())
+            failed = {"type": "RuntimeError", "text": text, "where": "", "out_of_memory": False}
+            self._error = self._error or failed
         _flush()
         self._write(marks, begin, self._owners.notes() if used else None)
 
@@ -187,6 +194,7 @@ class Session:
             "unknown_reads": _count("vnpuUnknownReads") if self._torch else 0,
             "unfilled": self._unfilled.bytes if self._torch else 0,
             "unfilled_read": self._unfilled.read if self._torch else 0,
+            "elsewhere": self._elsewhere,
             "error": self._error,
             "memory": memory,
         }
@@ -194,6 +202,12 @@ class Session:
         part = place.with_suffix(".part")
         part.write_text(json.dumps(notes), encoding="utf-8")
         part.replace(place)
+
+
+def _sentence(lines: list[str]) -> str:
+    """The first line of an error, and what the virtual NPU says of the cause in one of the others."""
+    cause = next((line for line in lines[1:] if "[virtual NPU" in line), "")
+    return f"{lines[0]}: {cause.partition('): ')[2]}" if cause else lines[0]
 
 
 def _library() -> Any:

@@ -31,7 +31,7 @@ def render_prediction(found: dict[str, Any]) -> str:
     one, many = found["one"], found["many"]
     for ranks in (one, many):
         if ranks:
-            lines += _memory(ranks, "memory" if ranks is one else _cards(ranks))
+            lines += _memory(ranks, _cards(ranks) if many else "memory")
     lines += _tried(found["advice"])
     for ranks in (one, many):
         if ranks and ranks["step"]:
@@ -82,7 +82,7 @@ def _step(ranks: dict[str, Any]) -> list[str]:
     step = ranks["step"]
     rate = (
         f", {_number(ranks['throughput'])} samples/s ({ranks['samples']:g} a step)"
-        if ranks["samples"]
+        if ranks["samples"] and ranks["throughput"]
         else ""
     )
     lines = [
@@ -112,6 +112,10 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _tried(advice: list[dict[str, Any]]) -> list[str]:
     return [
         f"  tried     {row['change']}: " + (f"fits, {gib(row['peak'])}" if row["fits"] else "does not fit")
@@ -123,7 +127,7 @@ def _unseen(found: dict[str, Any]) -> list[str]:
     lines = []
     for row in found["reads"][:5]:
         lines.append(
-            f"  read      {row['path']}:{row['line']}  {row['call']}, {row['count']} times: zero in a dry run"
+            f"  read      {row['path']}:{row['line']}  {row['call']}, {_times(row['count'])}: zero in a dry run"
         )
     if found["unfilled"]:
         lines.append(
@@ -137,5 +141,5 @@ def _unseen(found: dict[str, Any]) -> list[str]:
     held = (found["many"] or found["one"])["resident"]
     lines.append(f"  host      this run held {gib(held)} of this machine's memory")
     for name, count in found["shapes"].items():
-        lines.append(f"  shapes    {name}, {count} times: taken as large as they can be")
+        lines.append(f"  shapes    {name}, {_times(count)}: taken {found['sizes']}")
     return lines

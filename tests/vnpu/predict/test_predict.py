@@ -47,6 +47,20 @@ ENDLESS = TRAIN.replace(
 )
 
 
+AT_HOME = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters())
+while True:
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+"""
+# It leaves its loop where a loss is zero, as all are in a dry run.
+SATISFIED = TRAIN.replace(
+    "    optimizer.zero_grad()", "    if loss.item() < 1e-3: break\n    optimizer.zero_grad()"
+)
+
+
 def predicted(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:
     path = folder / "train.py"
     path.write_text(script)
@@ -211,6 +225,17 @@ def test_words_that_are_none_are_refused_before_anything_runs(
             marks=pytest.mark.slow,
         ),
         ("print('hello')", [], 2, "without a step of an optimizer"),
+        (AT_HOME, [], 2, "made 3 steps on the CPU and none on the NPU"),
+        (SATISFIED, [], 2, "none was reached. It read a value of the device 1x at train.py:25 (item)"),
+        pytest.param(
+            SATISFIED.replace("break", "raise SystemExit(3)"), [], 1, "with status 3 and without a step",
+            marks=pytest.mark.slow,
+        ),
+        # What the virtual NPU says of it, not the first line of the error alone.
+        pytest.param(
+            TRAIN.replace("words.batch_size, 512", "words.batch_size, 511"), [], 1, "[virtual NPU, aclnnAddmm",
+            marks=pytest.mark.slow,
+        ),
         ("raise SystemExit(7)", [], 1, "ended with status 7 before it came to the NPU"),
         pytest.param(
             TRAIN.replace("loss.backward()", "loss.backward(); 1 / loss.item()"), [], 1, "ZeroDivisionError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -10,7 +11,8 @@ from torchport.report.html import document
 from torchport.report.html.curve import chart
 from torchport.report.prediction import gib, render_prediction
 
-WIDTH, ROW, TOP = 960, 22, 18
+WIDTH, ROW, TOP, LEFT, BOTTOM = 880, 22, 18, 80, 18
+MOST_TICKS = 8
 MOST_SLICES = 3000
 _COLOURS = {
     "cube": "#3366aa", "depthwise": "#6699cc", "stream": "#55a868", "norm": "#8172b2", "pool": "#b39cd0",
@@ -25,11 +27,12 @@ def page(found: dict[str, Any]) -> str:
     title = "fits" if found["fits"] else "does not fit"
     if step:
         title += f", {step['time']:.1f} ms a step"
-    parts = [f"<section><pre>{escape(render_prediction(found))}</pre></section>"]
+    parts = [f"<section id=prediction><pre>{escape(render_prediction(found))}</pre></section>"]
     peak = answer["peak"]
     if peak:
         curve = chart(
-            "GiB allocated over the last step", {"allocated": [each / 2**30 for each in peak["curve"]]}
+            "GiB allocated over the last step, at each of its allocations",
+            {"allocated": [each / 2**30 for each in peak["curve"]]},
         )
         owners = _table(
             ("owner at the peak", "memory"), [(name, gib(size)) for name, size in peak["owners"].items()]
@@ -65,12 +68,29 @@ def timeline(tasks: list[dict[str, Any]]) -> str:
     units = sorted({task["unit"] for task in tasks})
     legend = "".join(
         f'<rect x={i * 95} y=0 width=10 height=10 fill="{_COLOURS.get(unit, "#000000")}" />'
-        f"<text x={i * 95 + 14} y=10 font-size=11>{escape(unit)}</text>"
+        f"<text x={i * 95 + 14} y=10>{escape(unit)}</text>"
         for i, unit in enumerate(units)
     )
-    height = TOP + len(streams) * ROW
-    slices.insert(0, legend)
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role=img aria-label="timeline of a step">{"".join(slices)}</svg>'
+    names = "".join(
+        f"<text x=0 y={TOP + row * ROW + 14}>stream {stream}</text>" for row, stream in enumerate(streams)
+    )
+    bottom = TOP + len(streams) * ROW
+    ticks = "".join(
+        f"<text x={at / end * WIDTH:.1f} y={bottom + 12} text-anchor=middle>{at / 1e3:g} ms</text>"
+        for at in _ticks(end)
+    )
+    return (
+        f'<svg viewBox="0 0 {LEFT + WIDTH + 20} {bottom + BOTTOM}" role=img aria-label="timeline of a step" '
+        f'font-size=11 fill=currentColor>{names}<g transform="translate({LEFT} 0)">'
+        f"{legend}{''.join(slices)}{ticks}</g></svg>"
+    )
+
+
+def _ticks(end: float) -> list[float]:
+    """Round moments from 0 to the end."""
+    size = 10 ** math.floor(math.log10(end))
+    apart = next(size * part for part in (0.2, 0.5, 1, 2) if end / (size * part) <= MOST_TICKS)
+    return [i * apart for i in range(math.floor(end / apart) + 1)]
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -78,4 +98,4 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
         return ""
     first = "".join(f"<th>{escape(cell)}" for cell in head)
     rest = "".join("<tr>" + "".join(f"<td>{escape(cell)}" for cell in row) for row in rows)
-    return f"<table><thead><tr>{first}</thead><tbody>{rest}</tbody></table>"
+    return f"<table class=list><thead><tr>{first}</thead><tbody>{rest}</tbody></table>"
