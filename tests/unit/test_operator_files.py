@@ -52,14 +52,22 @@ def measured(values):
     return measure.of_bytes("float32", values.view("u1"), 1)
 
 
-def write(folder, steps=1):
-    """A recording with that many equal steps."""
+def _given(source, made):
+    """The tables of `made()`, whose blocks the source gives as well."""
+    other, one = made()
+    finished = one.finish()
+    source.items += other.items
+    return finished
+
+
+def write(folder, steps=1, made=None):
+    """A recording with that many equal steps; `made()` gives a source and the tables of one."""
     Result(recording.COMMAND, data={"recording": recording.VERSION}).write(folder / recording.HEAD)
     journal = recording.Journal(folder)
     journal.write("process", pid=1, name="MainProcess", rank=0, world=1)
     source = Given()
     for number in range(steps):
-        finished = tables(source).finish()
+        finished = tables(source).finish() if made is None else _given(source, made)
         source.items.append(("step", (f"{number:06d}", finished)))
     written = []
     writer = Writer(

@@ -8,12 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
+from test_operator_files import Given, measured, write
 
 from torchport.compare import precision, replay
 from torchport.compare.culprit import kind
 from torchport.errors import TorchportError
+from torchport.record.operators.mode import UNWRITTEN
 from torchport.record.operators.reading import Operators
+from torchport.record.operators.tables import Row, Tables
 
 RUN = Path(__file__).parents[1] / "accuracy" / "recording_run.py"
 # Of tests/accuracy/inside.py, which `make accuracy` tries all: name, operator, module, phase.
@@ -88,8 +92,6 @@ def test_a_child_that_dies_is_said(recordings, monkeypatch):
 
 
 def test_recordings_without_tensors(tmp_path, monkeypatch):
-    from test_operator_files import write
-
     write(tmp_path)
     assert replay.has_tensors(Operators.read(tmp_path))
     monkeypatch.setattr(replay.layout, "TENSOR", "another")
@@ -114,3 +116,61 @@ def test_recordings_without_tensors(tmp_path, monkeypatch):
 )
 def test_what_devices_declare(operator, dtype, device, settings, wanted):
     assert precision.declared(operator, dtype, device, settings)[0] == wanted
+
+
+def _one_call(folder, *rows):
+    """A recording whose only step has these calls: (name, arguments, results, inputs, outputs); a tensor is an array, None
+    for an undefined one, or "unwritten"."""
+    source = Given()
+    made = Tables(lambda block: source.items.append(("block", block)))
+
+    def tensor(value, storage, version):
+        if value is None:
+            return -1
+        if isinstance(value, str):
+            return made.tensor(Row([1, 1], "float32", "cpu", storage, elements=1, reason=UNWRITTEN), None)
+        dims = [*value.shape, *(stride // 4 for stride in value.strides)]
+        row = Row(dims, "float32", "cpu", storage, version, elements=value.size)
+        return made.tensor(row, measured(value.reshape(-1)), value.reshape(-1).view("u1"))
+
+    for name, arguments, results, inputs, outputs in rows:
+        given = [tensor(value, place, 0) for place, value in enumerate(inputs)]
+        gave = [tensor(value, place, 1) for place, value in enumerate(outputs)]
+        made.call(name, "", 0, given, gave, arguments=arguments, results=results)
+    return write(folder, 1, lambda: (source, made))
+
+
+ONE = numpy.ones((1, 1, 1, 1), numpy.float32)
+BACKWARD = '[{"t":0},{"t":1},{"t":2},[0],[1,1],[0,0],[1,1],false,[0,0],1,[false,true,false]]'
+ALL = '[{"t":0},{"t":1},{"t":2}]'
+
+
+def test_undefined_results_keep_their_places(tmp_path):
+    given = [ONE, ONE * 2, ONE * 3]
+    name = "aten::convolution_backward"
+    _one_call(
+        tmp_path,
+        (name, BACKWARD, ALL, given, [None, ONE * 2, None]),
+        (name, BACKWARD, '[null,{"t":0},null]', given, [ONE * 2]),
+        (name, BACKWARD, ALL, given, [None, ONE * 5, None]),
+    )
+    found = replay.replay(tmp_path)
+    assert [(row.kind, row.wrong) for row in found.rows] == [
+        ("judged", False), ("judged", False), ("judged", True),
+    ]  # fmt: skip
+
+
+def test_nobody_is_to_blame_for_memory_that_was_never_written(tmp_path):
+    chance, seven = numpy.float32([1e30]), numpy.float32([7])
+    _one_call(
+        tmp_path,
+        ("aten::detach", '[{"t":0}]', '[{"t":0}]', ["unwritten"], ["unwritten"]),
+        ("aten::detach_", '[{"t":0}]', '[{"t":0}]', ["unwritten"], [chance]),
+        ("aten::zero_", '[{"t":0}]', '[{"t":0}]', ["unwritten"], [numpy.float32([0])]),
+        ("aten::zero_", '[{"t":0}]', '[{"t":0}]', ["unwritten"], [seven]),
+    )
+    memory, read, written, wrong = replay.replay(tmp_path).rows
+    assert memory.kind == "memory"
+    assert (read.kind, read.why) == ("not judged", "it reads memory that nobody has written")
+    assert (written.kind, written.wrong) == ("judged", False)
+    assert (wrong.kind, wrong.wrong) == ("judged", True)

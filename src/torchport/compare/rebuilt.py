@@ -24,11 +24,12 @@ class Rebuilt:
     written is written for all who see it. Nothing of the recording is changed by what is called with them.
     """
 
-    def __init__(self, torch: Any, call: Call, wide: bool, noise: float = 0.0) -> None:
+    def __init__(self, torch: Any, call: Call, wide: bool, noise: float = 0.0, fill: float = 0.0) -> None:
         self.torch = torch
         self.call = call
         self.wide = wide
         self._noise = noise
+        self._fill = fill
         self._made: dict[int, Any] = {}
         self.args = [self._value(value) for value in call.arguments]
 
@@ -66,7 +67,7 @@ class Rebuilt:
         """The tensor as the call was given it."""
         made = self._made.get(one.index)
         if made is None:
-            made = self._made[one.index] = self._noisy(values(self.torch, one, self.wide))
+            made = self._made[one.index] = self._noisy(values(self.torch, one, self.wide, self._fill))
         return made
 
     def _noisy(self, tensor: Any) -> Any:
@@ -78,15 +79,16 @@ class Rebuilt:
         return tensor * (1 + self._noise * draw)
 
 
-def values(torch: Any, one: Tensor, wide: bool) -> Any:
-    """A recorded tensor with its own strides, on the CPU. Raises UnknownCallError where its content was not kept."""
+def values(torch: Any, one: Tensor, wide: bool, fill: float = 0.0) -> Any:
+    """A recorded tensor with its own strides, on the CPU; full of `fill` where nobody had written it. Raises
+    UnknownCallError where its content was not kept."""
     bits = one.bits()
     if bits is None:
         if one.elements == 0 or one.reason == UNWRITTEN:
-            # What is in it is chance, also where it ran: whoever reads it is wrong there already.
+            # What is in it is chance, also where it ran.
             kind = layout.DTYPES[one.dtype].kind
             name = WIDE.get(kind, one.dtype) if wide else one.dtype
-            return torch.empty_strided(one.shape, one.stride, dtype=getattr(torch, name)).zero_()
+            return torch.empty_strided(one.shape, one.stride, dtype=getattr(torch, name)).fill_(fill)
         raise UnknownCallError(
             f"the content of a tensor was not kept{f': {one.reason}' if one.reason else ''}"
         )

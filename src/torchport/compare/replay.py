@@ -149,7 +149,8 @@ def replay(path: str | Path, *, rank: int = 0, steps: Iterable[int] | None = Non
 
 def _rows(job: dict[str, Any]) -> Iterable[dict[str, Any]]:
     # The replay computes on the CPU: a backend that loads itself is none of its business.
-    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    # Threads that wait for work by spinning take it from whoever else computes here.
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     command = [sys.executable, "-m", "torchport.compare.replayed"]
     child = subprocess.run(
         command, input=json.dumps(job), capture_output=True, text=True, check=False, env=environment

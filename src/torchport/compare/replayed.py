@@ -20,6 +20,7 @@ from torchport.compare.rebuilt import Rebuilt, UnknownCallError, values
 from torchport.compare.scores import Score
 from torchport.errors import TorchportError
 from torchport.record.operators import layout
+from torchport.record.operators.mode import UNWRITTEN
 from torchport.record.operators.reading import Call, Operators, Step, Tensor
 
 JUDGED, VIEW, RANDOM, MEMORY, UNKNOWN = "judged", "view", "random", "memory", "not judged"
@@ -113,6 +114,9 @@ class Replayer:
         reference = oracles.reference(call.name, on_npu=on_npu, tanh=self._tanh)
         if reference is None and any(word in short for word in RANDOM_WORDS):
             return {"kind": RANDOM, "bytes": size}
+        shown = [one for one in recorded if one is not None]
+        if shown and all(one.reason == UNWRITTEN and not one.has_content for one in shown):
+            return {"kind": MEMORY}  # a view of memory that nobody has written
         if not any(one is not None and one.has_content for one in recorded):
             why = next(
                 (one.reason for one in recorded if one is not None and one.reason), "nobody saw its result"
@@ -146,7 +150,19 @@ class Replayer:
                 score = self._conditioned(score, wide[place], noisy[place], one.dtype)
             found.append(score)
             lost = lost or (scores.lost(self.torch, got) if score.wrong else "")
+        if any(score.wrong for score in found) and self._of_chance(call, recorded, reference, cpu):
+            raise UnknownCallError("it reads memory that nobody has written")
         return {**self._row(found, size, missing, _is_view(call, recorded)), "lost": lost}
+
+    def _of_chance(
+        self, call: Call, recorded: Sequence[Tensor | None], reference: Any, cpu: Sequence[Any]
+    ) -> bool:
+        """Whether the results depend on what is in memory that nobody has written: no operator is to blame for that."""
+        if not any(one is not None and one.reason == UNWRITTEN for one in call.inputs):
+            return False
+        other = self._computed(call, recorded, reference, wide=False, fill=1.0)
+        both = zip(cpu, other, strict=True)
+        return not all(a is b or (a is not None and _same(self.torch, a, b)) for a, b in both)
 
     def _row(self, found: Sequence[Score], size: int, missing: int, view: bool) -> dict[str, Any]:
         if not found:
@@ -184,11 +200,12 @@ class Replayer:
         return found
 
     def _computed(
-        self, call: Call, recorded: Sequence[Tensor | None], reference: Any, *, wide: bool, noise: float = 0.0
-    ) -> list[Any]:
-        """The results again, in the order of `_recorded`."""
+        self, call: Call, recorded: Sequence[Tensor | None], reference: Any, *, wide: bool, noise: float = 0.0,
+        fill: float = 0.0,
+    ) -> list[Any]:  # fmt: skip
+        """The results again, in the order of `_recorded`; memory that nobody has written is full of `fill`."""
         torch = self.torch
-        rebuilt = Rebuilt(torch, call, wide, noise)
+        rebuilt = Rebuilt(torch, call, wide, noise, fill)
         if reference is not None:
             extra = {}
             if "made" in reference.__code__.co_varnames[: reference.__code__.co_argcount]:
@@ -206,10 +223,18 @@ class Replayer:
             else:
                 positional.append(value)
         results = operator(*positional, **named)
-        flat = [one for one in _flat(results) if isinstance(one, torch.Tensor)]
         shown = {(one.storage, one.offset) for one in call.outputs if one is not None}
         written = [one for one in _written(torch, call) if (one.storage, one.offset) not in shown]
-        return [*flat[: len(call.outputs)], *(rebuilt.tensor(one) for one in written)]
+        return [*placed(torch, call, results), *(rebuilt.tensor(one) for one in written)]
+
+
+def placed(torch: Any, call: Call, results: Any) -> list[Any]:
+    """What an operator gave, in the order of the call's outputs: an undefined result is one of them, or none."""
+    made: list[Any] = [None] * len(call.outputs)
+    for word, value in zip(_flat(call.results), _flat(results), strict=False):
+        if isinstance(word, dict) and "t" in word and isinstance(value, torch.Tensor):
+            made[word["t"]] = value
+    return made
 
 
 def _named(call: Call) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchport.record.hdf5 import imported
 from torchport.record.operators import layout
 
 MOST = 256 << 20  # bytes of one table: a step of half a million calls
+KEPT = 96 << 20  # bytes of contents that were read last
 LITTLE = 256 << 20  # bytes of a tensor that anybody's memory has
 HINT = "Copy the recording again, or record the run again; `torchport record show` lists the steps that are whole."
 
@@ -186,9 +188,12 @@ class StepFile:
         return self.strings[index] if index >= 0 else ""
 
     def content(self, row: int) -> Any:
-        """The bytes of a row of `contents`, checked against its checksum. Raises TorchportError where they differ."""
+        """The bytes of a row of `contents`, checked against its checksum; they are not to be written. Raises
+        TorchportError where they differ."""
         from torchport.record.operators.checksum import checksum
 
+        if row in self._kept:
+            return self._kept[row]
         one = self.tables["contents"][row]
         name = layout.block_name(int(one["block"]))
         start, size = int(one["offset"]), int(one["size"])
@@ -211,7 +216,21 @@ class StepFile:
             raise damaged(
                 self.path, f"content {row} in `{name}` is not what was written: its checksum differs"
             )
+        self._keep(row, data)
         return data
+
+    @cached_property
+    def _kept(self) -> dict[int, Any]:
+        return {}
+
+    def _keep(self, row: int, data: Any) -> None:
+        """One call's results are the inputs of the next: what was read last is at hand."""
+        self._kept[row] = data
+        self._held += data.nbytes
+        while self._held > KEPT and len(self._kept) > 1:
+            self._held -= self._kept.pop(next(iter(self._kept))).nbytes
+
+    _held = 0
 
     def rows(self, table: str) -> Iterator[Any]:
         """The rows of a table, one by one."""
