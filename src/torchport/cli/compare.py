@@ -56,6 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o", "--html", type=Path, metavar="FILE", help="store a report as one HTML file here"
     )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="store the operators that were judged here")
+    parser.add_argument(
+        "--tensors", type=Path, metavar="FILE", help="store how far each result of both is apart here, as CSV"
+    )
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="store the findings as SARIF 2.1.0 here")
 
 
@@ -71,6 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
                 hint="Record them: torchport run --record DIR --level tensor SCRIPT",
             )
         write_atomically(arguments.csv, judged.replay.csv().encode())
+    if arguments.tensors:
+        if judged is None or judged.paired is None:
+            raise TorchportError(
+                "--tensors has nothing to store: these recordings have no operators of the same processes",
+                hint="Record them: torchport run --record DIR --level tensor SCRIPT",
+            )
+        write_atomically(arguments.tensors, judged.paired.csv().encode())
     if arguments.sarif:
         write_atomically(arguments.sarif, sarif(result.findings).encode())
     if arguments.html:

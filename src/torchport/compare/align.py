@@ -46,6 +46,14 @@ def significant(calls: Sequence[Call], *, alike: bool) -> list[Call]:
     ]  # fmt: skip
 
 
+def significant_of(calls: Sequence[Call]) -> list[Call]:
+    """The calls of any one pass that compute something."""
+    return [
+        call for call in calls
+        if short(call) not in MOVES and not call.name.startswith(("module::", "c10d::"))
+    ]  # fmt: skip
+
+
 def matched(one: Sequence[Call], other: Sequence[Call]) -> Iterator[tuple[Call | None, Call | None]]:
     """Pairs in order; None beside a call that the other recording does not have."""
     first, second = ([f"{call.module} {call.name}" for call in calls] for calls in (one, other))

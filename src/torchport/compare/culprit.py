@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.compare.classes import Cause, causes
+from torchport.compare.pairs import Paired, paired
 from torchport.compare.replay import JUDGED, Replay, Row, has_tensors, replay
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Location, Safety, Severity
@@ -26,11 +27,13 @@ HIGHEST = 1e9  # that is drawn: infinite is what has a NaN
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Culprit:
-    """What was found: `causes` around operators, `replay` of the port's (None: its tensors were not kept)."""
+    """What was found: `causes` around operators, `replay` of the port's (None: its tensors were not kept), `paired`
+    what both computed (None: in different processes)."""
 
     causes: Sequence[Cause]
     replay: Replay | None
     steps: tuple[int, int]
+    paired: Paired | None = None
 
     @property
     def findings(self) -> list[Finding]:
@@ -112,8 +115,14 @@ class Culprit:
                 for operator, why, count in (self.replay.unjudged if self.replay else ())
             ],
             "profile": _profile(rows),
-            "rows": [dataclasses.asdict(row) for row in ordered[:SHOWN]],
+            "aligned": self.paired.to_json() if self.paired else None,
+            "rows": [self._row(row) for row in ordered[:SHOWN]],
         }  # fmt: skip
+
+    def _row(self, row: Row) -> dict[str, Any]:
+        """A call; `apart` is how far its results are from the reference's, inherited and introduced."""
+        apart = self.paired.apart.get((row.step, row.call)) if self.paired else None
+        return dataclasses.asdict(row) | {"apart": apart}
 
 
 def culprit(reference: Path, port: Path) -> Culprit | None:
@@ -141,7 +150,7 @@ def culprit(reference: Path, port: Path) -> Culprit | None:
     _of_one_script(one, other, rank)
     steps = len(one.processes[0].steps), len(other.processes[0].steps)
     replayed = replay(port, rank=rank) if has_tensors(other) else None
-    return Culprit(causes(one, other, rank), replayed, steps)
+    return Culprit(causes(one, other, rank), replayed, steps, paired(one, other, rank))
 
 
 def _of_one_script(one: Operators, other: Operators, rank: int) -> None:
