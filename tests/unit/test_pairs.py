@@ -29,13 +29,22 @@ class Recorded:
         self.known[name] = index
         return self
 
-    def call(self, operator, inputs, outputs, module="net"):
+    def call(self, operator, inputs, outputs, module="net", phase=0, arguments=""):
         given, gave = ([self.known[name] for name in names.split()] for names in (inputs, outputs))
-        self.tables.call(f"aten::{operator}", "", 0, given, gave, module=module, source="train.py:7")
+        self.tables.call(
+            f"aten::{operator}",
+            "",
+            phase,
+            given,
+            gave,
+            module=module,
+            source="train.py:7",
+            arguments=arguments,
+        )
         return self
 
     def write(self, folder):
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         return Operators.read(write(folder, 1, lambda: (self.source, self.tables)))
 
 

@@ -349,3 +349,25 @@ def test_what_an_exception_leaves(tmp_path: Path, end: str) -> None:
     assert ended.returncode != 0
     assert Operators.read(tmp_path / "rec").rank(0).steps == [0, 1, 2]
     assert Recording.read(tmp_path / "rec").steps == 3
+
+
+def test_the_last_steps_before_the_first_nan_are_kept(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "model = torch.nn.Linear(4, 1).to('cuda')\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for step in range(9):\n"
+        "    x = torch.ones(2, 4, device='cuda') * (float('nan') if step == 5 else 1.0)\n"
+        "    loss = (model(x) / (0.0 if step == 4 else 1.0)).sum()\n"
+        "    optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
+    )
+    words = ["--record", tmp_path / "rec", "--on", "cpu", "--keep-last", "2", script]
+    said = run(torchport("run", *words), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    process = Operators.read(tmp_path / "rec").rank(0)
+    assert process.steps == [3, 4]
+    assert process.missing == ()
+    (event,) = Recording.read(tmp_path / "rec").of_kind("overflow")
+    assert event["step"] == 4
+    assert "aten::div (forward) makes 2 elements of float32[2, 1] infinite" in event["text"]
+    assert "the last 2 steps are kept" in said.stderr

@@ -5,16 +5,18 @@ examples:
   torchport record show npu/ --step 3                       the operators of a step with their statistics
   torchport record text npu/ --step 3 > npu.txt             the same for diff: nothing in it that changes by chance
   torchport record extract npu/ --step 3 --op convolution:4 -o case/       that call's arguments, inputs and outputs
+  torchport record overflow npu/                            the first NaN, infinity or saturated tensor of each step
   torchport record import dump/20261123/0 -o dumped/        CANN's dump files (aclmdlSetDump) as a recording
 
 `torchport run --record DIR` makes one. The fourth convolution is convolution:3: calls are counted from 0. A case has
 call.json and a .npy for each tensor; it needs a recording with contents (--level tensor). Needs h5py and numpy, no
-torch, but for import. Exit code 2: damaged, with the file and the place.
+torch, but for import. Exit code 1: overflow has found some. 2: damaged, with the file and the place.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -23,12 +25,19 @@ from typing import Any
 from torchport.errors import TorchportError
 from torchport.report.wording import count
 
-ACTIONS = ("show", "text", "extract", "import")
-NEEDS = {"show": (), "text": ("step",), "extract": ("step", "op", "output"), "import": ("output",)}
+ACTIONS = ("show", "text", "extract", "overflow", "import")
+NEEDS = {
+    "show": (),
+    "text": ("step",),
+    "extract": ("step", "op", "output"),
+    "overflow": (),
+    "import": ("output",),
+}
 TAKES = {
     "show": ("step", "rank"),
     "text": ("step", "rank"),
     "extract": ("step", "rank", "op", "output"),
+    "overflow": ("step",),
     "import": ("output",),
 }
 
@@ -63,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         made = dumps.convert(arguments.recording, arguments.output)
         print(f"torchport record: {count(made, 'operator')} in {arguments.output}", file=sys.stderr)
         return 0
+    if action == "overflow":
+        return _overflow(arguments)
     rank = arguments.rank or 0
     if action == "extract":
         case = cases.extract(arguments.recording, arguments.step, rank, arguments.op, arguments.output)
@@ -80,6 +91,23 @@ def run(arguments: argparse.Namespace) -> int:
         for line in listing.call_lines(call, numbers=action == "show"):
             print(line)
     return 0
+
+
+def _overflow(arguments: argparse.Namespace) -> int:
+    from torchport.record.operators.listing import opened
+    from torchport.record.operators.overflow import overflows
+
+    recorded = opened(arguments.recording)
+    found = list(overflows(recorded, None if arguments.step is None else [arguments.step]))
+    flags = [event["step"] for event in recorded.recording.of_kind("overflowed")]
+    lines = [one.sentence for one in found]
+    lines += [
+        f"step {step}: the NPU's overflow flag is up, which has the largest number for infinity"
+        for step in flags
+    ]
+    data = {"overflows": [dataclasses.asdict(one) for one in found], "flags": flags}
+    _say(arguments, data, lines or ["every result is a number, or was asked not to be"])
+    return 1 if flags or not all(one.handled for one in found) else 0
 
 
 def _say(arguments: argparse.Namespace, data: Any, lines: list[str]) -> None:

@@ -16,6 +16,7 @@ examples:
   torchport run --record cpu --on cpu train.py   on the CPU, which answers as CUDA devices
   torchport run --record npu --level tensor --filter step=3 --filter module=layer4 train.py
                                                  with the content of their tensors, of one step and module
+  torchport run --record npu --level tensor --keep-last 3 train.py     of the steps before the first NaN
   torchport run train.py -- --audit x            behind `--` all words are the script's
 
 Behind SCRIPT, options of torchport's stay torchport's, and all other words go to the script; one that both know is
@@ -85,6 +86,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only operators of this module=, operator=, step= or rank=; several of a kind: any of them",
     )
     recorded.add_argument(
+        "--keep-last",
+        type=_positive,
+        metavar="N",
+        help="keep the operators of the last N steps; of those before the first NaN or infinity for good",
+    )
+    recorded.add_argument(
         "--max-bytes", type=_bytes, metavar="SIZE", help="end the recording of operators at 2G, say"
     )
     recorded.add_argument(
@@ -123,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
             "--json has nothing to print: stdout is the script's own",
             hint="--audit FILE writes what was done to each call, as JSON lines.",
         )
-    for name in ("on", "steps", "level", "filter", "max_bytes", "on_full", "force"):
+    for name in ("on", "steps", "level", "filter", "keep_last", "max_bytes", "on_full", "force"):
         if arguments.record is None and getattr(arguments, name):
             raise TorchportError(
                 f"--{name.replace('_', '-')} is for a recorded run",
@@ -166,7 +173,7 @@ def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:
     from torchport.record.operators.wanted import NONE, Wanted
 
     if arguments.level == NONE:
-        for name in ("filter", "max_bytes", "on_full"):
+        for name in ("filter", "keep_last", "max_bytes", "on_full"):
             if getattr(arguments, name):
                 raise TorchportError(
                     f"--{name.replace('_', '-')} is for operators, of which --level none records nothing",
@@ -174,10 +181,11 @@ def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:
                 )
         return None
     wanted = Wanted.read(
-        arguments.level or LEVELS[0], arguments.filter or (), arguments.max_bytes, arguments.on_full or "stop"
-    )
+        arguments.level or LEVELS[0], arguments.filter or (), arguments.max_bytes, arguments.on_full or "stop",
+        arguments.keep_last,
+    )  # fmt: skip
     if importlib.util.find_spec("h5py") is None:
-        if arguments.level or arguments.filter or arguments.max_bytes:
+        if arguments.level or arguments.filter or arguments.max_bytes or arguments.keep_last:
             raise TorchportError(
                 "operators are kept in HDF5 files, which needs h5py", hint="pip install 'h5py>=3.11'"
             )

@@ -46,6 +46,11 @@ a control run the formats that it took for granted (`roundoff`) |
   | stop | why (steps, enough), steps: the recorder ended the run |
   | operators | step (-1: after the last), file, calls, tensors, bytes, lost: what was called since the step before \
 is whole in that file (`operators`); written once it is in its place |
+  | dropped | file: a step's file that was removed, as --keep-last says |
+  | overflow | step, text, module, kept: the first result that is no number, where the last steps alone are kept |
+  | overflowed | step: after it the overflow flag of an NPU without infinity is up |
+  | seen | operators (name: calls), refused: what the NPU was asked to compute, and what of it the CPU could not in \
+its place (`on_cpu`) |
   | replica | checksum: of the parameters that the optimizers have at the end |
   | end | launches, elapsed: the process is about to end |
 
@@ -122,6 +127,10 @@ FIELDS: dict[str, dict[str, Any]] = {
     "error": {"error": str, "path": str, "line": int},
     "stop": {"why": str, "steps": int},
     "operators": {"step": int, "file": str, "calls": int, "bytes": int, "lost": int},
+    "seen": {"operators": dict, "refused": list},
+    "dropped": {"file": str},
+    "overflow": {"step": int, "text": str},
+    "overflowed": {"step": int},
     "replica": {"checksum": _NUMBER},
     "end": {"launches": int | None},
 }

@@ -25,6 +25,7 @@ from torchport.patches import Patches
 from torchport.record import recording, snapshot
 from torchport.record.equal import EqualStart
 from torchport.record.faults import Faults
+from torchport.record.float_status import FloatStatus
 from torchport.record.limit import Limit
 from torchport.record.noise import Noise
 from torchport.record.part import Part
@@ -61,7 +62,8 @@ class Options:
     With `noise` the weights that are loaded and what modules give are moved by one unit in the last place (`Noise`),
     or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes those
     of `Faults`. `states_out` or `states_in` is the folder of the states of `States`. `operators` is a `Wanted`, as
-    JSON has it, for a run whose operators are recorded.
+    JSON has it, for a run whose operators are recorded. `on_cpu` are operators of the NPU that the CPU computes
+    (`on_cpu`); None for a run that is not to be looked into.
     """
 
     out: str
@@ -81,6 +83,7 @@ class Options:
     seed: int = 0
     steps: int | None = None
     operators: Mapping[str, Any] | None = None
+    on_cpu: Sequence[str] | None = None
     kind: str = ""
     enough: tuple[int, float] | None = None
 
@@ -178,6 +181,12 @@ class Session:
         if self._options.noise:
             Noise(torch, self._options.roundoffs).install(patches)
             self._journal.write("device", settings=dict(self._options.roundoffs))
+        if self._options.on_cpu is not None:
+            from torchport.record.on_cpu import OnCpu
+
+            elsewhere = OnCpu(torch, self._options.on_cpu, "npu", self._seen)
+            elsewhere.install()
+            self._recorder.parts.append(elsewhere)
         self._journal.write("environment", **snapshot.environment(torch))
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
@@ -223,6 +232,7 @@ class Session:
             parts.append(Tf32(torch, self._note))
         if options.side in (PORT, NPU):
             parts.append(Device(torch, self._journal))
+            parts.append(FloatStatus(torch, self._journal.write))
         if options.operators is not None:
             parts.append(self._operators(torch, options.operators))
         return parts
@@ -274,6 +284,9 @@ class Session:
 
     def _drawn(self, error: BaseException | None, **measured: Any) -> None:
         self._journal.write("drawn", **measured, error="" if error is None else words(error))
+
+    def _seen(self, operators: Mapping[str, int], refused: Sequence[str]) -> None:
+        self._journal.write("seen", operators=operators, refused=refused)
 
     def _stop(self, why: str, steps: int) -> None:
         self._journal.write("stop", why=why, steps=steps)

@@ -14,12 +14,13 @@ from typing import Any
 from torchport import __version__, vnpu
 from torchport.record import quiet
 from torchport.record.operators import layout
+from torchport.record.operators.ring import Ring, describe
 from torchport.record.operators.scopes import Scopes
 from torchport.record.operators.tables import StepTables
 from torchport.record.operators.wanted import DROP, Wanted
 from torchport.record.operators.writing import Writer
 from torchport.record.part import Part
-from torchport.record.recording import Journal
+from torchport.record.recording import JOURNAL, PROCESSES, Journal, read_journal
 from torchport.record.sites import Sites
 
 FORESEEN = 1000  # steps
@@ -67,6 +68,9 @@ class OperatorsPart(Part):
         self._finished = False
         self._lost = 0
         self._wrote = 0
+        self._ring = (
+            None if wanted.keep_last is None else Ring(wanted.keep_last, self._left_out, self._dropped)
+        )
         self._computes = _computes(torch)
 
     def install(self) -> None:
@@ -138,6 +142,31 @@ class OperatorsPart(Part):
         if not self._told:
             self._told = True
             self._foresee(size, calls)
+        if self._ring is not None and name != layout.REST and self._ring.add(int(name), path, tables, size):
+            self._overflowed(self._ring)
+
+    def _dropped(self, path: Path, size: int) -> None:
+        self._journal.write("dropped", file=str(path.relative_to(self._root)))
+        if self._writer is not None:
+            self._writer.freed(size)
+
+    def _left_out(self, step: int) -> bool:
+        """Whether a GradScaler has left out a step whose operators are in this step's file."""
+        path = self._root / PROCESSES / str(self._process) / JOURNAL
+        return any(
+            event["kind"] == "scaler" and event["skipped"] and event["step"] == step
+            for event in read_journal(path)
+        )
+
+    def _overflowed(self, ring: Ring) -> None:
+        """In the writer's thread: what led there is kept, and nothing new is to be learned."""
+        if ring.found is not None and self._wanted.keep_last is not None:
+            self._journal.write("overflow", **describe(ring.found, self._wanted.keep_last))
+            self._tell(
+                f"{ring.found.sentence}; the last {self._wanted.keep_last} steps are kept, later ones are not"
+            )
+            self._ended = True
+            self._recorder.on = False
 
     def _foresee(self, size: int, calls: int) -> None:
         free = shutil.disk_usage(self._root).free

@@ -302,7 +302,10 @@ class Operators:
             files: dict[int, Path] = {}
             missing: list[Path] = []
             rest = None
+            dropped = {event["file"] for event in process.of_kind("dropped")}
             for event in process.of_kind("operators"):
+                if event["file"] in dropped:
+                    continue
                 if not _FILE.fullmatch(event["file"]):
                     raise damaged(
                         recording.path, f"the journal of process {process.pid} names {event['file']!r:.80}"

@@ -22,18 +22,21 @@ NEAR = 3
 class Wanted:
     """`level` is one of LEVELS; each list in `filters`, by kind, has patterns of which one has to match.
 
-    `max_bytes` ends the recording of operators, `on_full` says what becomes of the run when they cannot be written.
+    `max_bytes` ends the recording of operators, `on_full` says what becomes of the run when they cannot be written;
+    of `keep_last` steps alone the files are kept (`ring`).
     """
 
     level: str = "statistics"
     filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
     max_bytes: int | None = None
     on_full: str = STOP
+    keep_last: int | None = None
 
     @classmethod
     def read(
-        cls, level: str, words: Iterable[str], max_bytes: int | None = None, on_full: str = STOP
-    ) -> Wanted:
+        cls, level: str, words: Iterable[str], max_bytes: int | None = None, on_full: str = STOP,
+        keep_last: int | None = None,
+    ) -> Wanted:  # fmt: skip
         """From `KIND=PATTERN` words. Raises TorchportError for a level, a kind or a pattern that says nothing."""
         if level not in LEVELS:
             raise TorchportError(
@@ -55,7 +58,7 @@ class Wanted:
             if kind in ("step", "rank"):
                 _numbers(pattern)
             filters.setdefault(kind, []).append(pattern)
-        return cls(level, filters, max_bytes, on_full)
+        return cls(level, filters, max_bytes, on_full, keep_last)
 
     def operator(self, name: str) -> bool:
         """Whether an operator counts: `aten::convolution`, for which `convolution` matches as well."""
@@ -103,6 +106,7 @@ class Wanted:
             "filters": {kind: list(patterns) for kind, patterns in self.filters.items()},
             "max_bytes": self.max_bytes,
             "on_full": self.on_full,
+            "keep_last": self.keep_last,
         }
 
 

@@ -64,6 +64,11 @@ class Writer:
         """Wait until the source has ended and all of it is written."""
         self._thread.join()
 
+    def freed(self, size: int) -> None:
+        """So many bytes of earlier steps are not there any more."""
+        if self._left is not None:
+            self._left += size
+
     def _work(self) -> None:
         while (item := self._source.take()) is not None:
             kind, value = item
