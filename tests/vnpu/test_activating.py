@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -33,10 +34,17 @@ def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=110)
 
 
+# torch_npu 2.13's queue thread may wake up for the process's end when the logger whose level it asks for is destroyed
+# (NPUQueue.cpp, Repository::Dequeue): once in some thousand processes, on a busy machine.
+QUEUE_END = re.compile(
+    r"I\d{4} .*NPUQueue\.cpp:\d+\] Dequeue: taskqueue is empty, wait for efd_read end, .*\n"
+)
+
+
 def python(code: str, **variables: str) -> str:
     """Run `code` in a fresh Python; return its stdout. It must print nothing on stderr."""
     result = run([sys.executable, "-c", code], **variables)
-    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    assert (result.returncode, QUEUE_END.sub("", result.stderr)) == (0, ""), result.stderr
     return result.stdout
 
 
