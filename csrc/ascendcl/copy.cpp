@@ -17,6 +17,7 @@
 #include "device/live_memory.h"
 #include "device/machine.h"
 #include "device/perform.h"
+#include "device/timeline.h"
 
 using namespace vnpu;
 
@@ -183,11 +184,13 @@ struct Batch {
 }  // namespace
 
 aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind) {
+    const CallScope call(__func__);
     return VNPU_API(dst, destMax, src, count, kind) { check(dst, destMax, src, count, kind).run_now(src); };
 }
 
 aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind,
                           aclrtStream stream) {
+    const CallScope call(__func__);
     return VNPU_API(dst, destMax, src, count, kind, stream) {
         enqueue(check(dst, destMax, src, count, kind), *Machine::instance().stream(stream), false);
     };
@@ -218,10 +221,12 @@ aclError aclrtMemcpyBatchAsync(void **dsts, size_t *destMaxs, void **srcs, size_
 }
 
 aclError aclrtMemset(void *devPtr, size_t maxCount, int32_t value, size_t count) {
+    const CallScope call(__func__);
     return VNPU_API(devPtr, maxCount, value, count) { fill(check_fill(devPtr, maxCount, count), value, count); };
 }
 
 aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream) {
+    const CallScope call(__func__);
     return VNPU_API(devPtr, maxCount, value, count, stream) {
         check_fill(devPtr, maxCount, count);
         Machine::instance().stream(stream)->submit(

@@ -15,6 +15,7 @@
 #include "device/abort.h"
 #include "device/machine.h"
 #include "device/peers.h"
+#include "device/timeline.h"
 
 using namespace vnpu;
 using acl::required;
@@ -92,10 +93,12 @@ aclError aclrtGetRunMode(aclrtRunMode *runMode) {
 }
 
 aclError aclrtSynchronizeDevice() {
+    const CallScope call(__func__);
     return VNPU_API() { machine().synchronize(machine().current().index()); };
 }
 
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout) {
+    const CallScope call(__func__);
     return VNPU_API(timeout) { machine().synchronize(machine().current().index(), acl::deadline(timeout)); };
 }
 

@@ -13,6 +13,7 @@
 #include "ascendcl/time_limits.h"
 #include "device/abandoned.h"
 #include "device/machine.h"
+#include "device/timeline.h"
 
 using namespace vnpu;
 using acl::required;
@@ -98,6 +99,7 @@ aclError aclrtDestroyEvent(aclrtEvent event) {
 }
 
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
+    const CallScope call(__func__);
     return VNPU_API(event, stream) { events.find(event)->record(*Machine::instance().stream(stream)); };
 }
 
@@ -106,6 +108,7 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream) {
 }
 
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
+    const CallScope call(__func__);
     return VNPU_API(stream, event) { waitable(event)->hold(*Machine::instance().stream(stream), acl::wait_limit()); };
 }
 
@@ -118,10 +121,12 @@ aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, i
 }
 
 aclError aclrtSynchronizeEvent(aclrtEvent event) {
+    const CallScope call(__func__);
     return VNPU_API(event) { wait_for(event, std::nullopt); };
 }
 
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout) {
+    const CallScope call(__func__);
     return VNPU_API(event, timeout) { wait_for(event, acl::deadline(timeout)); };
 }
 

@@ -9,6 +9,7 @@
 #include "ascendcl/visible_devices.h"
 #include "device/bytes.h"
 #include "device/machine.h"
+#include "device/timeline.h"
 
 using namespace vnpu;
 using acl::required;
@@ -31,6 +32,7 @@ void *allocate(size_t size, size_t padding = 0) {
 // Every policy (huge pages first, huge only, normal ...) gives the same memory: pages here have one size. An ONLY
 // policy can therefore not fail where hardware has run out of huge pages.
 aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
+    const CallScope call(__func__);
     return VNPU_API(devPtr, size, policy) {
         acl::not_null(devPtr, "devPtr");
         *devPtr = allocate(size);
@@ -39,6 +41,7 @@ aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
 
 // What torch_npu takes all its memory with.
 aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
+    const CallScope call(__func__);
     return VNPU_API(devPtr, size, policy) {
         acl::not_null(devPtr, "devPtr");
         *devPtr = allocate(size, kPadding);
@@ -46,6 +49,7 @@ aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy pol
 }
 
 aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
+    const CallScope call(__func__);
     return VNPU_API(devPtr, size, policy) {
         acl::not_null(devPtr, "devPtr");
         *devPtr = allocate(size);
@@ -54,6 +58,7 @@ aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy poli
 
 // Runs what is queued on the memory's device before the pages go back.
 aclError aclrtFree(void *devPtr) {
+    const CallScope call(__func__);
     return VNPU_API(devPtr) {
         acl::not_null(devPtr, "devPtr");
         Machine &machine = Machine::instance();

@@ -1,5 +1,6 @@
-// The hooks by which torch_npu reports to CANN's profiler. No profiling session can be started yet (aclprofInit says
-// so, see unsupported.cpp), so a registered callback is never called, and a report outside a session is refused.
+// The hooks by which kernels that are compiled on the user's machine report to CANN's profiler. None runs on the
+// virtual NPU, whose own tasks the profiler knows (profiler/session.h), so a registered callback is never called and a
+// report is refused.
 #include <profiling/aprof_pub.h>
 
 #include <chrono>
@@ -18,7 +19,9 @@ namespace {
 std::mutex mutex;
 std::unordered_map<uint32_t, ProfCommandHandle> callbacks;  // by module; called when a session starts or stops
 
-[[noreturn]] void refuse() { fail(FaultKind::Unsupported, "The virtual NPU has no profiling session to report to."); }
+[[noreturn]] void refuse() {
+    fail(FaultKind::Unsupported, "The virtual NPU profiles its own tasks and takes no reports of others.");
+}
 
 }  // namespace
 

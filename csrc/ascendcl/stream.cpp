@@ -8,6 +8,7 @@
 #include "ascendcl/call.h"
 #include "ascendcl/graph.h"
 #include "device/machine.h"
+#include "device/timeline.h"
 
 using namespace vnpu;
 using acl::required;
@@ -105,10 +106,12 @@ aclError aclrtDestroyStreamForce(aclrtStream stream) {
 }
 
 aclError aclrtSynchronizeStream(aclrtStream stream) {
+    const CallScope call(__func__);
     return VNPU_API(stream) { synchronize(*stream_of(stream)); };
 }
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout) {
+    const CallScope call(__func__);
     return VNPU_API(stream, timeout) { synchronize(*stream_of(stream), acl::deadline(timeout)); };
 }
 

@@ -40,24 +40,6 @@ VNPU_UNSUPPORTED(aclmdlRICondHandleGetCondPtr, kCapture)
 VNPU_UNSUPPORTED(aclmdlRIAddCondTask, kCapture)
 VNPU_UNSUPPORTED(aclmdlRIDebugPrint, kCapture)
 
-// --- profiling
-constexpr const char *kProfiling = "The virtual NPU has no profiler behind this interface yet.";
-VNPU_UNSUPPORTED(aclprofInit, kProfiling)
-VNPU_UNSUPPORTED(aclprofFinalize, kProfiling)
-VNPU_UNSUPPORTED(aclprofStart, kProfiling)
-VNPU_UNSUPPORTED(aclprofStop, kProfiling)
-VNPU_UNSUPPORTED(aclprofSetConfig, kProfiling)
-VNPU_UNSUPPORTED(aclprofWarmup, kProfiling)
-VNPU_UNSUPPORTED(aclprofMarkEx, kProfiling)
-VNPU_UNSUPPORTED(aclprofGetSupportedFeatures, kProfiling)
-VNPU_UNSUPPORTED(aclprofGetSupportedFeaturesV2, kProfiling)
-VNPU_UNSUPPORTED(aclprofRegisterDeviceCallback, kProfiling)
-VNPU_UNSUPPORTED(aclprofGetStepTimestamp, kProfiling)
-VNPU_UNSUPPORTED(aclprofDestroyConfig, kProfiling)
-VNPU_UNSUPPORTED(aclprofDestroyStepInfo, kProfiling)
-VNPU_UNSUPPORTED_POINTER(aclprofCreateConfig, kProfiling)
-VNPU_UNSUPPORTED_POINTER(aclprofCreateStepInfo, kProfiling)
-
 // --- dumps of what operators are compiled from (ACL_DUMP_DATA=1); their tensors are in dump.h
 constexpr const char *kDump =
     "Operators of the virtual NPU are not compiled for each call, so there is no graph and no argument block to dump.";
@@ -87,6 +69,5 @@ VNPU_UNSUPPORTED(aclrtRepairError, kRecovery)
 // Deliberately absent, because to torch_npu their presence is a promise. tests/vnpu/test_error.py has them by name.
 //   aclRfft1D                 without it torch.fft.rfft multiplies by a matrix, which works
 //   aclStressDetect           a test of the hardware; torch_npu.npu.stress_detect() says that it was not made
-//   aclsk* (libascendsk), dcmi* (libdcmi), libascend_ml, libatb, libmspti, libmsprofiler   whole libraries; without
-//                             them super kernels, CPU affinity by NUMA distance, AI Core diagnosis, ATB operators,
-//                             mstx and the profiler are off
+//   aclsk* (libascendsk), dcmi* (libdcmi), libascend_ml, libatb   whole libraries; without them super kernels, CPU
+//                             affinity by NUMA distance, AI Core diagnosis and ATB operators are off

@@ -102,7 +102,7 @@ uint64_t Heap::take(size_t size, Kind kind) {
     used_ += pages;
     peak_ = std::max(peak_, used_);
     if (Timeline::enabled()) [[unlikely]]
-        Timeline::memory(device_, space_.device_base(device_) + offset, static_cast<int64_t>(pages), used_);
+        Timeline::memory({device_, space_.device_base(device_) + offset, static_cast<int64_t>(pages), used_});
     return offset;
 }
 
@@ -116,7 +116,7 @@ void Heap::give(Blocks::iterator block) {
     if (quarantined) space_.protect(space_.device_base(device_) + start, pages, false);
     used_ -= pages;
     if (Timeline::enabled()) [[unlikely]]
-        Timeline::memory(device_, space_.device_base(device_) + start, -static_cast<int64_t>(pages), used_);
+        Timeline::memory({device_, space_.device_base(device_) + start, -static_cast<int64_t>(pages), used_});
     if (block->second.kind != Kind::Reserved) budget_.give(pages);
     if (block->second.kind == Kind::Addressed) freed_.insert(*block);
     live_.erase(block);

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "device/abandoned.h"
+#include "device/event_log.h"
 #include "device/fault.h"
 #include "device/injection.h"
 #include "device/overflow.h"
 #include "device/perform.h"
 #include "device/reached.h"
-#include "device/timeline.h"
 #include "device/trace.h"
 
 namespace vnpu {
@@ -44,8 +44,7 @@ Machine::Machine()
       active_(static_cast<size_t>(settings_.devices)) {
     injection::arm(std::getenv("VNPU_FAULTS"));
     detail::saturates.store(!settings_.chip->inf_nan);
-    if (const char *path = std::getenv("VNPU_TIMELINE"); path != nullptr && *path != '\0')
-        Timeline::open(path, settings_);
+    if (const char *path = std::getenv("VNPU_TIMELINE"); path != nullptr && *path != '\0') log_process(path, settings_);
     observe(settings_);
     pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
     if (const char *path = std::getenv("VNPU_TRACE"); path != nullptr && *path != '\0') Trace::open(path);

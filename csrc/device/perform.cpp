@@ -1,10 +1,9 @@
 #include "device/perform.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <mutex>
 #include <string_view>
+#include <unordered_map>
 
 #include "device/clock.h"
 #include "device/dry.h"
@@ -16,10 +15,28 @@ namespace {
 
 std::atomic<uint64_t> launches{0};
 
-uint32_t thread_number() noexcept {
-    static thread_local const auto number = static_cast<uint32_t>(syscall(SYS_gettid));
-    return number;
-}
+std::atomic<bool> always{false};
+
+// The operation of a framework that has launched a task, where there is one: between its launch and its end.
+class Operations {
+  public:
+    void keep(uint64_t correlation, uint32_t operation) noexcept {
+        const std::lock_guard lock(mutex_);
+        all_[correlation] = operation;
+        any_.store(true, std::memory_order_relaxed);
+    }
+    uint32_t of(uint64_t correlation) noexcept {
+        if (!any_.load(std::memory_order_relaxed)) return 0;
+        const std::lock_guard lock(mutex_);
+        const auto found = all_.extract(correlation);
+        return found ? found.mapped() : 0;
+    }
+
+  private:
+    std::atomic<bool> any_{false};
+    std::mutex mutex_;
+    std::unordered_map<uint64_t, uint32_t> all_;
+} operations;
 
 // Whether the task only moves values that the program has put on the device, and few: these are there afterwards, as
 // with a copy. What processes tell each other (sizes, objects) passes through such tasks.
@@ -55,12 +72,18 @@ std::atomic<bool> detail::observing{false};
 void observe(const Settings &settings) {
     dry::begin(settings.dry);
     clocks::begin(*settings.chip);
-    detail::observing.store(settings.dry || settings.model_time || Timeline::enabled());
+    always.store(settings.dry || settings.model_time);
+    observe();
 }
+
+void observe() noexcept { detail::observing.store(always.load() || Timeline::enabled()); }
 
 void note_launch(Task &task) noexcept {
     task.launch = {launches.fetch_add(1, std::memory_order_relaxed) + 1, Timeline::enabled() ? monotonic() : 0,
                    clocks::launch(task.kernel()), thread_number()};
+    if (const uint32_t external = external_correlation(); external != 0)
+        operations.keep(task.launch.correlation, external);
+    note_launched(task.launch.correlation);
 }
 
 void perform_observed(Task &task, Stream &stream) {
@@ -69,9 +92,11 @@ void perform_observed(Task &task, Stream &stream) {
     Description what = std::move(spare);
     what.clear();
     task.describe(what);
+    const CollectiveSeen collective = described_collective();
     const bool logged = Timeline::enabled();
     TaskTimes times{task.launch.at, logged ? monotonic() : 0, 0, task.launch.virtual_at, 0, 0};
     stream.reach(times.virtual_queued);
+    const int64_t ready = stream.virtual_time();
     const auto over = [&](const Description &done, bool failed) noexcept {
         times.virtual_began = stream.virtual_time();  // behind what the task has waited for
         times.virtual_end = times.virtual_began + clocks::duration(*Machine::instance().settings().chip, done.work,
@@ -79,8 +104,8 @@ void perform_observed(Task &task, Stream &stream) {
         stream.reach(times.virtual_end);
         if (!logged) return;
         times.ended = monotonic();
-        Timeline::task(task.label(), stream.device(), stream.id(), task.launch.correlation, task.launch.thread, failed,
-                       times, done);
+        Timeline::task({task.label(), stream.device(), stream.id(), task.launch.thread, failed, task.launch.correlation,
+                        operations.of(task.launch.correlation), ready, times, done, collective});
     };
     try {
         // The one place where dry mode differs: what is checked and queued is not computed.

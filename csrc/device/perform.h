@@ -2,19 +2,15 @@
 // and in dry mode without its kernel.
 #pragma once
 
+#include "device/observed.h"
 #include "device/stream.h"
 
 namespace vnpu {
 
 struct Settings;
 
-namespace detail {
-extern std::atomic<bool> observing;
-}
-
-// Whether somebody wants to know: dry mode, virtual times or the event log is on. Nothing below costs anything else.
-inline bool observing() noexcept { return detail::observing.load(std::memory_order_relaxed); }
 void observe(const Settings &settings);
+void observe() noexcept;  // looks again: the timeline's observers have changed
 
 // Keeps in the task when it was launched.
 void note_launch(Task &task) noexcept;

@@ -9,6 +9,7 @@
 #include "device/clock.h"
 #include "device/injection.h"
 #include "device/perform.h"
+#include "device/timeline.h"
 #include "device/trace.h"
 #include "device/unseen.h"
 
@@ -81,6 +82,7 @@ void Stream::submit(std::unique_ptr<Task> task, By by) {
         injection::at_launch();
         by = By::Worker;  // what hangs must not hang who launches it
     }
+    const CallScope call(task->label());
     if (observing()) [[unlikely]]
         note_launch(*task);
     if (capturing()) [[unlikely]] {

@@ -8,6 +8,7 @@
 #include "device/live_memory.h"
 #include "device/machine.h"
 #include "device/perform.h"
+#include "device/timeline.h"
 
 namespace vnpu::hccl {
 namespace {
@@ -20,14 +21,19 @@ struct Announcement {
     uint64_t sequence, count, to_reader, from_reader;
     int32_t kind, type, op, root;
     std::array<char, 16> name;  // without "Hccl"
+    // On the virtual clock a collective begins when the last of its ranks comes to it. Whether a rank looks at that
+    // clock is its own affair: a profiler may watch one rank and not another.
+    int64_t virtual_time;
+    std::array<std::byte, kGrain - sizeof(int64_t)> reserved;
 };
-static_assert(sizeof(Announcement) == kGrain);
+static_assert(sizeof(Announcement) == 2 * kGrain);
 
 // Of messages: two ranks may have exchanged others with others.
 constexpr uint64_t kNoSequence = 0;
 
 Announcement announcement(const Call &call, uint64_t sequence, uint64_t to_reader, uint64_t from_reader) {
-    Announcement made{sequence, call.count, to_reader, from_reader, call.kind, call.type, call.op, call.root, {}};
+    Announcement made{sequence, call.count, to_reader, from_reader, call.kind, call.type,
+                      call.op,  call.root,  {},        0,           {}};
     std::strncpy(made.name.data(), call.name + std::strlen("Hccl"), made.name.size() - 1);
     return made;
 }
@@ -104,19 +110,21 @@ void leave_out(Plan &plan) {
 
 class CollectiveTask final : public Task {
   public:
-    CollectiveTask(const char *name, Work work, int ranks, std::function<void()> body)
-        : name_(name), work_(work), ranks_(ranks), body_(std::move(body)) {}
+    CollectiveTask(const char *name, Work work, int ranks, const CollectiveSeen &seen, std::function<void()> body)
+        : name_(name), work_(work), ranks_(ranks), seen_(seen), body_(std::move(body)) {}
     const char *label() const noexcept override { return name_; }
     void run() override { body_(); }
     void describe(Description &what) override {
         what.work = work_;
         what.ranks = ranks_;
+        describe_collective(seen_);
     }
 
   private:
     const char *const name_;
     const Work work_;
     const int ranks_;
+    const CollectiveSeen seen_;
     const std::function<void()> body_;
 };
 
@@ -159,9 +167,12 @@ void Communicator::submit(const std::shared_ptr<Communicator> &self, Stream &str
     const char *name = plan.call.name;
     const uint64_t sequence = self->collectives_.issued.fetch_add(1) + 1;
     const Work work{Unit::Collective, 0, bytes_sent(plan)};
+    const bool message = !plan.collective && plan.messages.size() == 1;
+    const CollectiveSeen seen{&self->options_.name, sequence,       plan.call.count,
+                              self->rank(),         plan.call.type, message ? plan.messages.front().piece.peer : -1};
     if (dry::on()) [[unlikely]]
         leave_out(plan);
-    stream.submit(std::make_unique<CollectiveTask>(name, work, self->size(),
+    stream.submit(std::make_unique<CollectiveTask>(name, work, self->size(), seen,
                                                    [self, sequence, plan = std::make_shared<Plan>(std::move(plan))] {
                                                        self->run(self->collectives_, *plan, sequence);
                                                    }));
@@ -221,32 +232,15 @@ void Communicator::agree(Transport &transport, const Plan &plan, uint64_t sequen
         if (peer == rank()) continue;
         const auto i = static_cast<size_t>(peer);
         mine[i] = announcement(plan.call, sequence, out[i], in[i]);
+        if (observing()) [[unlikely]]
+            mine[i].virtual_time = current_worker()->virtual_time();
         round.sends.push_back({peer, reinterpret_cast<std::byte *>(&mine[i]), sizeof(Announcement)});
         round.receives.push_back({peer, reinterpret_cast<std::byte *>(&theirs[i]), sizeof(Announcement),
                                   [&, i, peer] { check(mine[i], theirs[i], peer); }});
     }
     exchange(transport, round, [this] { return limit(); });
     if (observing()) [[unlikely]]
-        meet(transport);
-}
-
-// On the virtual clock a collective begins when the last of its ranks comes to it.
-void Communicator::meet(Transport &transport) {
-    struct alignas(kGrain) Time {
-        int64_t virtual_time = 0;
-    };
-    Stream &stream = *current_worker();
-    Time mine{stream.virtual_time()};
-    std::vector<Time> theirs(static_cast<size_t>(size()));
-    Round round;
-    for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank()) continue;
-        round.sends.push_back({peer, reinterpret_cast<std::byte *>(&mine), sizeof mine});
-        round.receives.push_back(
-            {peer, reinterpret_cast<std::byte *>(&theirs[static_cast<size_t>(peer)]), sizeof(Time)});
-    }
-    exchange(transport, round, [this] { return limit(); });
-    for (const Time &time : theirs) stream.reach(time.virtual_time);
+        for (const Announcement &rank : theirs) current_worker()->reach(rank.virtual_time);
 }
 
 // Each message behind its header. A send is over when the receiver has taken it, as on hardware: one that nobody

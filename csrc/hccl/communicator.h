@@ -100,7 +100,6 @@ class Communicator {
     };
     void run(Queue &queue, const Plan &plan, uint64_t sequence);
     void agree(Transport &transport, const Plan &plan, uint64_t sequence);
-    void meet(Transport &transport);
     void deliver(Transport &transport, const std::vector<Message> &messages);
     Limit limit() const;
 

@@ -18,7 +18,7 @@ ABSENT = {
     "aclQueryEventWaitStatus": "the name that aclrtQueryEventWaitStatus had before CANN 5",
     **dict.fromkeys(
         (f"aclProfiling{name}" for name in ("Init", "Start", "Stop", "CreateConfig", "DestroyConfig")),
-        "of libmsprofiler, which is absent",
+        "the names that aclprof* had before CANN 5",
     ),
 }
 

@@ -4,15 +4,21 @@
 
 #include "device/machine.h"
 
+#define HAL_EXPORT extern "C" [[gnu::visibility("default")]]
+
 namespace {
 
 // The driver's own numbers (DRV_ERROR_*), which no header of the wheel defines.
-constexpr int kSuccess = 0, kInvalidValue = 3, kNoDevice = 1;
+constexpr int kSuccess = 0, kInvalidValue = 3, kNoDevice = 1, kNotSupported = 0xfffe;
+
+// Older than 0x071905, from which on torch_npu takes its times from the processor's counter: ours are
+// CLOCK_MONOTONIC_RAW.
+constexpr int32_t kVersion = 0x071904;
 
 }  // namespace
 
 // Devices of this machine; ASCEND_RT_VISIBLE_DEVICES is the caller's to apply.
-extern "C" [[gnu::visibility("default")]] int drvGetDevNum(uint32_t *count) {
+HAL_EXPORT int drvGetDevNum(uint32_t *count) {
     if (count == nullptr) return kInvalidValue;
     try {
         *count = static_cast<uint32_t>(vnpu::Settings::from_environment().devices);
@@ -21,4 +27,15 @@ extern "C" [[gnu::visibility("default")]] int drvGetDevNum(uint32_t *count) {
         // VNPU_DEVICES or VNPU_SOC is wrong. This interface has no room for a sentence; aclInit says it.
         return kNoDevice;
     }
+}
+
+HAL_EXPORT int halGetAPIVersion(int32_t *version) {
+    if (version == nullptr) return kInvalidValue;
+    *version = kVersion;
+    return kSuccess;
+}
+
+// Asked for the frequency of the counter, which there is not.
+HAL_EXPORT int halGetDeviceInfo(uint32_t, int32_t, int32_t, int64_t *value) {
+    return value == nullptr ? kInvalidValue : kNotSupported;
 }

@@ -42,6 +42,8 @@ LINKED = (
 # What the other libraries of the virtual NPU link. Loaded first: the linker would look for these names in
 # LD_LIBRARY_PATH before it looks beside the library that needs them, and find a CANN whose set_env.sh was sourced.
 NEEDED = ("libvnpu.so", "libascendcl.so", "libhccl.so", "libopapi.so")
+# Where torch_npu's profiler finds msprof: below tools/profiler of a folder whose path has no other "tools" in it.
+PROGRAMS = "tools/profiler/bin"
 # What bash sets for itself: no effect of a script that it sources.
 SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
@@ -93,13 +95,17 @@ def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]
     if environ.get("VNPU_CANN"):
         cann.selected(environ)  # and go on without a version
     home, libraries = str(backend.home), str(backend.libraries)
-    inherited = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path and path != libraries]
     return {
         "TORCHPORT_BACKEND": str(backend.kind),  # a child makes the same choice
-        "LD_LIBRARY_PATH": ":".join([libraries, *inherited]),
+        "LD_LIBRARY_PATH": _in_front(libraries, environ.get("LD_LIBRARY_PATH", "")),
+        "PATH": _in_front(f"{home}/{PROGRAMS}", environ.get("PATH", os.defpath)),
         "ASCEND_HOME_PATH": home,
         "ASCEND_OPP_PATH": f"{home}/opp",
     }
+
+
+def _in_front(folder: str, paths: str) -> str:
+    return ":".join([folder, *(path for path in paths.split(":") if path and path != folder)])
 
 
 def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]:

@@ -103,7 +103,8 @@ VARIABLES = (
     Variable(
         "VNPU_TIME",
         "wall",
-        "wall = events carry this machine's time; model = the virtual clock's, which says what the chip would take",
+        "wall = events carry this machine's time; model = the virtual clock's, which says what the chip would take; "
+        "unset = wall for events, model for profiles",
     ),
     Variable(
         "VNPU_TIMELINE",

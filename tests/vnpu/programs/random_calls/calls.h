@@ -15,7 +15,8 @@ struct Call {
 
 std::vector<Call> runtime_calls();     // devices, streams, events, graphs, switches
 std::vector<Call> memory_calls();      // memory of all kinds, copies
-std::vector<Call> descriptor_calls();  // the old operators, dumps, profiling
+std::vector<Call> descriptor_calls();  // the old operators, dumps
+std::vector<Call> profiling_calls();
 std::vector<Call> collective_calls();
 std::vector<Call> refused_calls();  // those that only say that they are not offered
 // A function with that fault: hang, silence, memory, file, thread; none for another word.

@@ -26,7 +26,8 @@ constexpr long kGrowth = 64;  // MiB that the process may grow by in the second 
 
 std::vector<Call> all_calls() {
     std::vector<Call> all;
-    for (const auto &part : {runtime_calls(), memory_calls(), descriptor_calls(), collective_calls(), refused_calls()})
+    for (const auto &part :
+         {runtime_calls(), memory_calls(), descriptor_calls(), profiling_calls(), collective_calls(), refused_calls()})
         all.insert(all.end(), part.begin(), part.end());
     return all;
 }
