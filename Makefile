@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded exits libraries conformance upstream mutation verdict accuracy predictions blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded profiles exits libraries conformance upstream mutation verdict accuracy predictions blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -84,6 +84,15 @@ recorded: setup ## recorded runs killed 200 times, damaged recordings, longer co
 	TORCHPORT_KILLS=200 $(BIN)/python -m pytest tests/vnpu/test_record_kills.py tests/vnpu/test_record_operators.py \
 		tests/vnpu/test_record_calls.py tests/unit/test_hostile_recordings.py tests/unit/test_record_readers.py \
 		-m "" --timeout=1800 -o faulthandler_timeout=0
+
+# Of others, with what they need; in an environment of their own, for they want other versions than ours.
+PROFILE_TOOLS := msprof-analyze==26.2.0 HolisticTraceAnalysis==0.5.0 torch-tb-profiler-ascend==0.4.0.11
+RUNS ?= 20
+profiles: setup ## whole programs under the profilers, RUNS times, and Huawei's, Meta's and TensorBoard's readers (an hour)
+	test -x build/profile_tools/bin/msprof-analyze || { $(PYTHON) -m venv build/profile_tools && \
+		build/profile_tools/bin/pip install --disable-pip-version-check -q $(PROFILE_TOOLS); }
+	$(BIN)/python tests/profiles/run.py --runs $(RUNS) --tools build/profile_tools/bin/python
+	$(BIN)/python -m pytest tests/vnpu/profiler -m ""
 
 exits: setup ## how processes end that have trained, 30 of each kind (10 minutes)
 	TORCHPORT_EXITS=30 $(BIN)/python -m pytest tests/vnpu/test_exits.py -m "" -o faulthandler_timeout=0
