@@ -9,12 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy
 import pytest
 from test_operator_files import write
 
 from torchport import cli
+from torchport.record.operators import listing
 from torchport.record.operators.reading import Operators
+from torchport.record.operators.wanted import Wanted
 
 
 @pytest.fixture
@@ -35,6 +38,7 @@ def test_text_has_nothing_that_changes_by_chance(recording, capsys):
     assert status == 0
     assert text.splitlines() == [
         "forward aten::add.Tensor (layer.0 train.py:3)",
+        "    arguments: t0, t1, 1",
         "    input 0: float32[2, 3] weight min 0 max 5 mean 2.5 l2 7.4162",
         "    input 1: float32[2, 3] min 0 max 5 mean 2.5 l2 7.4162",
         "    output 0: float32[2, 3] weight min 0 max 5 mean 2.5 l2 7.4162",
@@ -43,9 +47,78 @@ def test_text_has_nothing_that_changes_by_chance(recording, capsys):
     ]
     assert said(capsys, "text", "rec", "--step", "0")[1] == text, "equal steps have the same text"
     shown = said(capsys, "show", "rec", "--step", "1")[1]
-    assert shown.splitlines()[0] == "0 forward aten::add.Tensor (layer.0 train.py:3)"
+    assert shown.splitlines()[0] == "0 forward aten::add.Tensor (layer.0 train.py:3) #7"
     status, plain, _ = said(capsys, "text", "rec", "--step", "1", "--json")
     assert (status, [call["name"] for call in json.loads(plain)]) == (0, ["aten::add", "aten::layer_norm"])
+
+
+def test_arguments_are_words(recording):
+    """What is no tensor, as people read it; tensors by their places, long lists of them by the ends."""
+    tensors = [{"t": place} for place in range(4)]
+    values = [tensors, None, {"dtype": "float16"}, {"float": "-inf"}, True, "mean", [1, 2], {"a": 1, "b": 2}]
+    call = {
+        "index": 3, "name": "aten::x", "overload": "", "phase": "backward", "module": "", "source": "", "sequence": 5,
+        "node": "XBackward0", "arguments": values, "inputs": [], "outputs": [], "written": [],
+    }  # fmt: skip
+    shown = '    arguments: [t0 to t3], -, float16, -inf, true, "mean", [1, 2], '
+    assert list(listing.call_lines(call, numbers=True)) == ["3 backward aten::x () #5 XBackward0", shown]
+    assert list(listing.call_lines(call, numbers=False)) == ["backward aten::x () XBackward0", shown]
+    call["arguments"] = [{"t": 0}, [{"t": 1}, None]]
+    assert len(list(listing.call_lines(call, numbers=False))) == 1, "tensors have lines of their own"
+
+
+def change_about(path: Path, **fields: object) -> None:
+    with h5py.File(path, "a") as file:
+        about = {**json.loads(file["about"][()]), **fields}
+        del file["about"]
+        file.create_dataset("about", data=numpy.bytes_(json.dumps(about).encode()))
+
+
+def test_show_says_how_it_was_recorded(recording, capsys):
+    shown = said(capsys, "show", "rec")[1]
+    assert "rank 0: operators of steps 0 to 1: 4 calls" in shown
+    assert "  level tensor\n" in shown
+    fields = {"recorder": "mode", "without": "no library", "filters": {"module": ["layer4", "fc"]}}
+    change_about(recording / "operators/rank0/000000.h5", **fields)
+    lines = said(capsys, "show", "rec")[1]
+    assert (
+        "  level tensor, noted in Python, as the library could not be used: no library, only module=layer4 or fc\n"
+        in lines
+    )
+    wrong = {"recorder": ["hook"], "without": 3, "filters": [1], "level": {"a": 1}}
+    change_about(recording / "operators/rank0/000000.h5", **wrong)
+    status, lines, _ = said(capsys, "show", "rec")
+    assert (status, "level" in lines) == (0, False), "what we do not write is not shown"
+
+
+def test_show_says_why_there_are_no_operators(recording, capsys):
+    for path in recording.rglob("*.h5"):
+        path.unlink()
+    (journal,) = recording.glob("processes/*/steps.jsonl")
+    kept = [line for line in journal.read_text().splitlines() if "operators" not in json.loads(line)["kind"]]
+    journal.write_text("\n".join([*kept, json.dumps({"kind": "note", "text": "the disk was full"})]) + "\n")
+    status, lines, _ = said(capsys, "show", "rec")
+    assert (status, lines.splitlines()[1:]) == (0, ["no operators were recorded", "note: the disk was full"])
+
+
+def test_filters_that_match_nothing_are_said_with_near_names():
+    modules, operators = ["", "layer1", "layer1.0.conv", "fc"], ["aten::convolution", "aten::relu"]
+
+    def found(*words: str, world: int = 2) -> list[str]:
+        return Wanted.read("statistics", words).unmatched(modules, operators, world)
+
+    assert (
+        found() == found("module=layer1", "operator=relu", "operator=aten::conv*", "rank=1", "step=7") == []
+    )
+    assert found("module=layer1.0", "module=layer1.*") == [], "a prefix counts for what is inside"
+    assert found("module=layr1", "module=fc") == [
+        "no module of the first step matches module=layr1: near are layer1, layer1.0.conv"
+    ]
+    assert found("operator=convolutoin") == [
+        "no operator of the first step matches operator=convolutoin: near are convolution, aten::convolution"
+    ]
+    assert found("module=zzz") == ["no module of the first step matches module=zzz; there are 4 names"]
+    assert found("rank=2", "rank=5-6") == ["there is no rank=2 or 5-6: the run has 2, counted from 0"]
 
 
 def test_a_case_has_what_the_call_had(recording, capsys):

@@ -3,6 +3,7 @@ are in, blocks that are never left. In this process, on the CPU."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import torchport
 from torchport.record.operators.listing import call_lines, overview, plain_call
@@ -139,3 +141,45 @@ def test_a_block_that_is_never_left_ends_with_the_process(tmp_path, end):
     assert process.steps == [0, 1, 2]
     assert process.rest is not None
     assert not list((tmp_path / "rec").rglob("*.unfinished"))
+
+
+class Raising(nn.Module):
+    """Its layer is repeated within the backward pass, and left by torch's exception as soon as nothing is missing."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Dropout(0.1))
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(checkpoint(self.layer, x, use_reentrant=False))
+
+
+@pytest.mark.parametrize("level", ["statistics", "module"])
+@pytest.mark.filterwarnings("error")
+def test_a_module_that_raises_has_ended(tmp_path, recorder, level):
+    net, x = Raising(), torch.randn(3, 4)
+    with torchport.record(tmp_path / "rec", level=level) as block:
+        for _ in range(2):
+            net(x).sum().backward()
+            with contextlib.suppress(RuntimeError):
+                net(torch.randn(3, 5))
+            x.cos()
+            block.step()
+    with Operators.read(tmp_path / "rec").rank(0).step(1) as step:
+        found = list(step.calls())
+    if level == "module":
+        names = [(call.name, call.module) for call in found]
+        # The calls that were left by an exception have given nothing: they are not there.
+        assert names == [
+            ("module::Linear", "layer.0"), ("module::GELU", "layer.1"), ("module::Dropout", "layer.2"),
+            ("module::Sequential", "layer"), ("module::Linear", "head"), ("module::Raising", "."),
+            ("module::Linear", "layer.0"), ("module::GELU", "layer.1"),
+        ]  # fmt: skip
+        return
+    (outside,) = (call for call in found if call.name == "aten::cos")
+    assert (outside.module, outside.phase) == ("", "forward")
+    products = [(call.phase, call.module) for call in found if call.name == "aten::addmm"]
+    assert products[:3] == [("forward", "layer.0"), ("forward", "head"), ("recompute", "layer.0")]
+    backs = [(call.phase, call.module) for call in found if call.name == "aten::gelu_backward"]
+    assert backs == [("backward", "layer.1")], "no operator of the backward pass is part of what was repeated"

@@ -189,7 +189,7 @@ def test_levels_and_filters(tmp_path: Path) -> None:
         "run", "--record", tmp_path / "rec", "--on", "cpu", "--filter", "module=2", "--filter", "step=1-2"
     )
     said = run([*asked, "--filter", "module=nothing.like", tmp_path / "train.py"]).stderr
-    assert "no module of the model matches module=nothing.like" in said
+    assert "warning: no module of the first step matches module=nothing.like" in said
     process = Operators.read(tmp_path / "rec").rank(0)
     assert process.steps == [1, 2]
     found = calls_of(process, 1)

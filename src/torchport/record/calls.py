@@ -53,7 +53,9 @@ class OutermostCalls:
 
     def _leave(self, module: Any, inputs: Any, named: Any, outputs: Any) -> None:
         self._depth -= 1
-        if self._depth != 0 or releases.is_compiling(self._torch) or isinstance(module, _losses(self._torch)):
+        if self._depth != 0 or outputs is releases.RAISED or releases.is_compiling(self._torch):
+            return
+        if isinstance(module, _losses(self._torch)):
             return
         place = f"{self._sites.user(2)} {type(module).__name__}"
         if given := list(_tensors(self._torch, (inputs, named), 0)):

@@ -293,7 +293,8 @@ class Recording:
         if not (path / HEAD).is_file():
             raise TorchportError(
                 f"{path} is not a recording: it has no {HEAD}",
-                hint="A recording is a directory that `torchport port` leaves (reference/ and npu/ in its --out).",
+                hint="A recording is a folder that `torchport run --record DIR` leaves, or `port`: reference/ and "
+                "npu/ in its --out.",
             )
         result = Result.read(path / HEAD)
         if result.command != COMMAND or result.data.get("recording") not in READABLE:

@@ -28,12 +28,24 @@ def grad_scaler(torch: Any) -> Any:
     return getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
 
 
+RAISED = object()  # what a module gave that raised
+
+
 def after_modules(torch: Any, hook: Callable[[Any, Any, Any, Any], None]) -> Any:
-    """Call `hook(module, args, kwargs, outputs)` after each call of a module, also one that raised; gives what removes
-    it."""
+    """Call `hook(module, args, kwargs, outputs)` after each call of a module, also of one that raised (as a checkpoint
+    ends what it repeats): its outputs are RAISED, or None in old releases, which pass no kwargs to hooks. Gives what
+    removes it."""
     register = torch.nn.modules.module.register_module_forward_hook
     if "with_kwargs" in inspect.signature(register).parameters:
-        return register(hook, with_kwargs=True, always_call=True)
+
+        def either(module: Any, args: Any, *rest: Any) -> None:
+            # torch leaves the kwargs out where the call has raised.
+            if len(rest) == 2:
+                hook(module, args, *rest)
+            else:
+                hook(module, args, {}, RAISED)
+
+        return register(either, with_kwargs=True, always_call=True)
 
     def without(module: Any, args: Any, outputs: Any) -> None:
         # Called by Module._call_impl(self, *args, **kwargs), which older releases keep the names to themselves in.

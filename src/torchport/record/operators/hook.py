@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 
 from torchport import vnpu
+from torchport.record import releases
 from torchport.record.operators import arguments, layout
 from torchport.record.operators.tables import StepTables
 from torchport.record.operators.wanted import Wanted
@@ -59,8 +60,8 @@ class HookRecorder:
         self._taking = ctypes.CDLL(self._library._name)
         self._taking.torchportRecordTable.restype = ctypes.c_int
         self._process = os.getpid()
-        self._optimizing = False
         self._on = True
+        self.seen: set[str] = set()  # operators that were asked about, where they are filtered
 
         def classify(code: CodeType) -> str:
             return sites.of_code(code)
@@ -68,7 +69,7 @@ class HookRecorder:
         self._classify = classify  # the library calls it as long as it notes calls
         filtered = wanted.filters.get("operator")
         kind = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_char_p)
-        self._filter = kind(lambda name: wanted.operator(name.decode())) if filtered else None
+        self._filter = kind(lambda name: self._counts(name.decode())) if filtered else None
         self._recorder = ctypes.c_void_p(
             self._library.torchportRecordMake(
                 CALLS_ALONE if alone else LEVELS[wanted.level],
@@ -82,6 +83,10 @@ class HookRecorder:
             raise OSError(self._library.torchportRecordError().decode())
         self._texts: dict[str, ctypes.c_int32] = {}
         self._scopes: dict[str, tuple[ctypes.c_int32, int]] = {}
+
+    def _counts(self, operator: str) -> bool:
+        self.seen.add(operator)
+        return self._wanted.operator(operator)
 
     def _call(self, name: str, *given: Any) -> None:
         if getattr(self._library, f"torchportRecord{name}")(self._recorder, *given):
@@ -174,8 +179,10 @@ class HookRecorder:
         self._library.torchportRecordLeave(self._recorder)
         if self._wanted.level != layout.MODULE or not self._wanted.module(name) or self._forked():
             return
+        if outputs is releases.RAISED:
+            return
         operator = f"module::{type(module).__name__}"
-        if self._wanted.operator(operator):
+        if self._counts(operator):
             given, taken = arguments.of_results(self._torch, inputs)
             results, made = arguments.of_results(self._torch, outputs)
             self._call(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from torchport.record.operators import layout
 from torchport.record.operators.checking import check, require
 from torchport.record.operators.part import amount
 from torchport.record.operators.reading import Call, Operators, Tensor
+
+# What recorders are called where people read it.
+RECORDERS = {"hook": "noted by the library", "mode": "noted in Python", "cann": "from CANN's dumps"}
 
 
 def opened(path: Path) -> Operators:
@@ -31,10 +35,15 @@ def overview(path: Path) -> dict[str, Any]:
         events = {int(event["step"]): event for event in _events(recorded, process.pid)}
         whole = [number for number in process.steps if process.files[number] not in damaged]
         steps = [events[number] for number in whole]
+        about: dict[str, Any] = {}
+        if whole:
+            with process.step(whole[0]) as step:
+                about = _about(step.about)
         found.append(
             {
                 "pid": process.pid,
                 "rank": process.rank,
+                **about,
                 "steps": whole,
                 "calls": sum(int(event["calls"]) for event in steps),
                 "bytes": sum(int(event["bytes"]) for event in steps),
@@ -46,6 +55,8 @@ def overview(path: Path) -> dict[str, Any]:
             }
         )
     end = recorded.recording.end
+    known = {process.pid for process in recorded.processes}
+    others = [one for one in recorded.recording.processes if one.pid not in known]
     return {
         "recording": str(recorded.path),
         "version": recorded.recording.head.get("recording"),
@@ -53,6 +64,7 @@ def overview(path: Path) -> dict[str, Any]:
         "status": recorded.recording.status,
         "steps": recorded.recording.steps,
         "processes": found,
+        "notes": [str(event["text"]) for one in others for event in one.of_kind("note")],
         "damaged": sorted(damaged.values()),
     }
 
@@ -75,9 +87,11 @@ def overview_lines(shown: dict[str, Any]) -> list[str]:
         name = f"process {one['pid']}" if one["rank"] is None else f"rank {one['rank']}"
         steps = one["steps"]
         which = f"steps {_ranges(steps)}" if steps else "no whole step"
-        lines.append(f"{name}: operators of {which}: {one['calls']:,} calls, {amount(one['bytes'])}")
+        lines.append(f"{name}: operators of {which}: {_calls(one['calls'])}, {amount(one['bytes'])}")
+        if "level" in one:
+            lines.append(f"  {_how(one)}")
         if one["rest"]:
-            lines.append(f"  after the last step {one['rest']:,} calls")
+            lines.append(f"  after the last step {_calls(one['rest'])}")
         if gaps := [number for number in range(steps[0], steps[-1]) if number not in steps] if steps else []:
             lines.append(f"  not recorded, or not whole: steps {_ranges(gaps)}")
         if one["lost"]:
@@ -85,7 +99,34 @@ def overview_lines(shown: dict[str, Any]) -> list[str]:
         lines += [f"  missing: {file}" for file in one["missing"]]
         lines += [f"  cut within a step, which is lost: {file}" for file in one["cut"]]
         lines += [f"  note: {text}" for text in one["notes"]]
+    lines += [f"note: {text}" for text in shown["notes"]]
     return lines + [f"damaged: {text}" for text in shown["damaged"]]
+
+
+def _about(about: Mapping[str, Any]) -> dict[str, Any]:
+    """How a process was recorded: of what a file says the fields that are as we write them."""
+    found = {
+        name: about[name] for name in ("level", "recorder", "without") if isinstance(about.get(name), str)
+    }
+    filters = about.get("filters")
+    if isinstance(filters, dict) and all(
+        isinstance(one, list) and all(isinstance(pattern, str) for pattern in one) for one in filters.values()
+    ):
+        found["filters"] = filters
+    return found
+
+
+def _how(one: dict[str, Any]) -> str:
+    words = [f"level {one['level']}", RECORDERS.get(one.get("recorder", ""), "")]
+    if one.get("without"):
+        words[1] += f", as the library could not be used: {one['without']}"
+    filters = one.get("filters") or {}
+    words += [f"only {kind}={' or '.join(patterns)}" for kind, patterns in filters.items()]
+    return ", ".join(word for word in words if word)
+
+
+def _calls(number: int) -> str:
+    return f"{number:,} call{'' if number == 1 else 's'}"
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -143,7 +184,12 @@ def call_lines(call: dict[str, Any], *, numbers: bool) -> Iterator[str]:
     """A call and its tensors; with `numbers` also what differs from run to run of the same script."""
     name = call["name"] + (f".{call['overload']}" if call["overload"] else "")
     where = " ".join(word for word in (call["module"], call["source"]) if word)
-    yield (f"{call['index']} " if numbers else "") + f"{call['phase']} {name} ({where})"
+    line = f"{call['phase']} {name} ({where})"
+    if numbers:
+        line = f"{call['index']} {line}" + (f" #{call['sequence']}" if call["sequence"] >= 0 else "")
+    yield line + (f" {call['node']}" if call["node"] else "")
+    if any(not _is_tensors(one) for one in call["arguments"]):
+        yield f"    arguments: {', '.join(map(_word, call['arguments']))}"
     for kind, word in (("inputs", "input"), ("outputs", "output"), ("written", "written")):
         for place, tensor in enumerate(call[kind]):
             if tensor is None:
@@ -158,6 +204,25 @@ def call_lines(call: dict[str, Any], *, numbers: bool) -> Iterator[str]:
             if tensor["reason"]:
                 text += f" ({tensor['reason']})"
             yield f"    {word} {place}: {text}"
+
+
+def _is_tensors(value: Any) -> bool:
+    """Whether a value says nothing that the tensors' lines do not say."""
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_tensors, value))
+    return value is None or (isinstance(value, dict) and "t" in value)
+
+
+def _word(value: Any) -> str:
+    """An argument in a line: t0 is the call's input 0."""
+    if isinstance(value, list):
+        if len(value) > 2 and all(isinstance(one, dict) and "t" in one for one in value):
+            return f"[{_word(value[0])} to {_word(value[-1])}]"
+        return f"[{', '.join(map(_word, value))}]"
+    if isinstance(value, dict):
+        ((kind, of),) = value.items() if len(value) == 1 else (("", ""),)
+        return f"t{of}" if kind == "t" else str(of)
+    return "-" if value is None else json.dumps(value)
 
 
 def _short(value: float | str | None) -> str:

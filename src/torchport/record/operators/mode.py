@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torchport.record import releases
 from torchport.record.operators import arguments, layout, measure
 from torchport.record.operators.tables import Row, Tables
 from torchport.record.operators.wanted import Wanted
@@ -58,6 +59,7 @@ class ModeRecorder:
         self._optimizing = False
         self._last = -1
         self.on = True  # whether this step counts
+        self.seen: set[str] = set()  # operators that were called
         self._fresh()
 
     def _fresh(self) -> None:
@@ -128,8 +130,12 @@ class ModeRecorder:
         """It has ended."""
         if self._modules:
             self._modules.pop()
-        if self._wanted.level == layout.MODULE and self._counts() and self._wanted.module(name):
-            self.note(f"module::{type(module).__name__}", name, inputs, outputs)
+        if self._wanted.level != layout.MODULE or outputs is releases.RAISED:
+            return
+        operator = f"module::{type(module).__name__}"
+        self.seen.add(operator)
+        if self._counts() and self._wanted.module(name) and self._wanted.operator(operator):
+            self.note(operator, name, inputs, outputs)
 
     def note(self, operator: str, module: str, inputs: Any, outputs: Any) -> None:
         """A call that is no operator: what a module was given and gave."""
@@ -178,6 +184,7 @@ class ModeRecorder:
         known = self._operators.get(func)
         if known is None:
             schema = func._schema
+            self.seen.add(schema.name)
             counts = not schema.name.startswith("profiler::") and self._wanted.operator(schema.name)
             known = schema.name, schema.overload_name, counts
             self._operators[func] = known

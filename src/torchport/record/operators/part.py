@@ -28,6 +28,7 @@ VIRTUAL = "virtual: ATen's kernels of this CPU, as CANN's operators call for (GE
 # Which recorder, for tests and for a look at what each costs: "mode", "reductions", "alone" (calls without
 # statistics); else the best there is.
 CHOICE = "TORCHPORT_RECORDER"
+WITHOUT = "without"  # in `about`: why the library could not be used
 
 
 class Full(SystemExit):
@@ -107,12 +108,19 @@ class OperatorsPart(Part):
         """End the step's file and begin the next. Raises Full where nothing can be written and the run is to end."""
         self._end(f"{self._step:06d}", self._wanted.step(self._step))
         if self._step == 0:
-            for text in self._wanted.unmatched(self._scopes.names()):
-                self._tell(f"warning: {text}")
+            self._warn()
         self._step += 1
         wanted = self._wanted.step(self._step) and self._wanted.rank(self._rank() or 0)
         self._recorder.on = not self._ended and wanted
         self._check()
+
+    def _warn(self) -> None:
+        """Say what of the filters matches nothing, as far as the first step shows."""
+        distributed = self._torch.distributed
+        started = distributed.is_available() and distributed.is_initialized()
+        world = distributed.get_world_size() if started else int(os.environ.get("WORLD_SIZE") or 1)
+        for text in self._wanted.unmatched(self._scopes.names(), self._recorder.seen, world):
+            self._tell(f"warning: {text}", once=True)
 
     def _end(self, name: str, keep: bool) -> None:
         if os.getpid() != self._process or self._ended:
@@ -139,7 +147,7 @@ class OperatorsPart(Part):
         )  # fmt: skip
         self._lost += tables.lost
         self._wrote += 1
-        if not self._told:
+        if not self._told and name != layout.REST:
             self._told = True
             self._foresee(size, calls)
         if self._ring is not None and name != layout.REST and self._ring.add(int(name), path, tables, size):
@@ -171,10 +179,18 @@ class OperatorsPart(Part):
     def _foresee(self, size: int, calls: int) -> None:
         free = shutil.disk_usage(self._root).free
         more = f", {round(free / size):,} fill the disk" if size * 100 * FORESEEN > free else ""
+        if most := self._wanted.max_bytes:
+            more += f", --max-bytes {amount(most)} ends it after about {max(1, most // size):,}"
         self._tell(
             f"one step of operators ({calls:,} calls, level {self._wanted.level}) takes {amount(size)}: "
-            f"{FORESEEN:,} steps take {amount(size * FORESEEN)}{more}"
+            f"{FORESEEN:,} steps take {amount(size * FORESEEN)}{more}",
+            once=True,
         )
+        if why := self._about.get(WITHOUT):
+            self._tell(
+                f"operators are noted in Python, slower than by the library, which cannot be used: {why}",
+                once=True,
+            )
 
     def _check(self) -> None:
         writer = self._writer
@@ -182,18 +198,23 @@ class OperatorsPart(Part):
             return
         self._ended = True
         self._recorder.on = False
-        last = f"; the last whole step is {self._wrote - 1}" if self._wrote else ""
         stops = writer.full and self._wanted.on_full != DROP
         what = "the run ends here (--on-full drop lets it go on)" if stops else "the run goes on without"
-        self._tell(f"{writer.failure}{last}; {what}")
+        self._tell(f"{writer.failure}; {self._whole()}; {what}")
         if stops:
             raise Full(2)
 
-    def _tell(self, text: str) -> None:
+    def _whole(self) -> str:
+        """Which steps there are."""
+        return f"steps that are whole: {self._wrote}" if self._wrote else "not even one step is whole"
+
+    def _tell(self, text: str, *, once: bool = False) -> None:
+        """Into the journal and to people; with `once` to those of the first rank alone."""
         # The journal may be on the disk that is full.
         with contextlib.suppress(OSError):
             self._journal.write("note", text=text)
-        self._say(text)
+        if not once or not self._rank():
+            self._say(text)
 
     def finish(self) -> None:
         """Write what came after the last step, and wait for the disk; nothing where that has been done."""
@@ -210,7 +231,13 @@ class OperatorsPart(Part):
         if self._writer is not None:
             self._writer.join()
             if self._writer.failure and not self._ended:
-                self._tell(f"{self._writer.failure}; what came before is whole")
+                self._tell(f"{self._writer.failure}; {self._whole()}")
+            elif not self._step:
+                self._warn()
+            elif not self._wrote and (steps := self._wanted.filters.get("step")):
+                self._tell(
+                    f"warning: the run had {self._step:,} steps, none of them step={' or '.join(steps)}"
+                )
         if self._lost:
             self._tell(f"{self._lost:,} calls of operators could not be recorded")
 
@@ -259,7 +286,7 @@ def make(
                 torch, wanted, sites, reductions=chosen == "reductions", alone=chosen == "alone"
             )
         except OSError as error:
-            about = {**about, "without": f"the library: {error}"}
+            about = {**about, WITHOUT: str(error)}
     if recorder is None:
         recorder = ModeRecorder(torch, wanted, sites)
     return OperatorsPart(torch, recorder, wanted, root, journal, rank, about, say)

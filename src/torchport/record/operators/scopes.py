@@ -19,7 +19,7 @@ class Listener(Protocol):
         """A module's forward begins."""
 
     def leave(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
-        """It has ended, or raised."""
+        """It has ended; or raised, then its outputs are `releases.RAISED`."""
 
 
 class Scopes:

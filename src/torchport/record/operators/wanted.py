@@ -88,15 +88,23 @@ class Wanted:
         patterns = self.filters.get(kind)
         return not patterns or any(number in _numbers(pattern) for pattern in patterns)
 
-    def unmatched(self, modules: Iterable[str]) -> list[str]:
-        """A sentence for each module filter that matches none of `modules`, with near names."""
-        names = sorted(modules)
+    def unmatched(self, modules: Iterable[str], operators: Iterable[str], world: int) -> list[str]:
+        """A sentence for each filter that matches none of the names of `modules` or `operators` that there are, with
+        near ones, or none of `world` ranks."""
+        short = {name.partition("::")[2]: name for name in operators}
         said = []
-        for pattern in self.filters.get("module", ()):
-            if not any(Wanted(filters={"module": [pattern]}).module(name) for name in names):
-                near = difflib.get_close_matches(pattern, names, NEAR, 0.5)
-                tail = f": near are {', '.join(near)}" if near else f"; there are {len(names)} modules"
-                said.append(f"no module of the model matches module={pattern}{tail}")
+        for kind, names, match in (
+            ("module", sorted(modules), Wanted.module),
+            ("operator", sorted({*short, *short.values()}), Wanted.operator),
+        ):
+            for pattern in self.filters.get(kind, ()):
+                if not any(match(Wanted(filters={kind: [pattern]}), name) for name in names):
+                    near = difflib.get_close_matches(pattern, names, NEAR, 0.5)
+                    tail = f": near are {', '.join(near)}" if near else f"; there are {len(names)} names"
+                    said.append(f"no {kind} of the first step matches {kind}={pattern}{tail}")
+        if not any(map(self.rank, range(world))):
+            ranks = " or ".join(self.filters["rank"])
+            said.append(f"there is no rank={ranks}: the run has {world}, counted from 0")
         return said
 
     def plain(self) -> dict[str, Any]:
