@@ -244,6 +244,30 @@ def test_a_device_without_a_pass_is_measured_by_reductions(tmp_path: Path) -> No
         assert reduced.checksum == 0
 
 
+WORKERS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Images(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return torch.randn(4, generator=torch.Generator().manual_seed(i)), i % 3
+net = nn.Linear(4, 3).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for x, y in DataLoader(Images(), 4, num_workers=1, multiprocessing_context="fork"):
+    nn.functional.cross_entropy(net(x.cuda()), y.cuda()).backward()
+    optimizer.step()
+"""
+
+
+def test_forked_workers_may_seed_generators(tmp_path: Path) -> None:
+    """Whose is it, was asked of torch.cuda, which initialises the NPU: no forked process can."""
+    (tmp_path / "workers.py").write_text(WORKERS)
+    run(torchport("run", "--record", tmp_path / "rec", "--on", "npu", tmp_path / "workers.py"))
+    assert Operators.read(tmp_path / "rec").rank(0).steps == [0, 1]
+
+
 RANKS = """
 import os, torch, torch.distributed as dist
 from torch import nn

@@ -149,7 +149,8 @@ class Generators:
         found: dict[int, Any] = {}
         for name in ("cuda", "npu"):
             module = getattr(self._torch, name, None)
-            if module is not None and (name == "cuda" or module.is_initialized()):
+            # Asked before, torch.cuda as `auto` has it would initialise the NPU, and in a forked worker fail.
+            if module is not None and module.is_initialized():
                 found |= {one._cdata: one for one in getattr(module, "default_generators", ())}
         return found
 
