@@ -51,6 +51,7 @@ FOUND = Prediction(
     unfilled_read=0,
     shapes={"aclnnNonzeroV2": 4},
     sizes="as large as they can be",
+    compiled=False,
     advice=[],
     timeline=[
         {"name": "aclnnMatmul", "stream": 0, "unit": "cube", "at": 0.0, "us": 60.0, "shapes": [[4, 4]]},
@@ -72,6 +73,7 @@ def test_one_that_fits() -> None:
     assert "bound by matrix products and convolutions; ms by unit: cube 60.0, stream 30.0" in text
     assert "Nothing validates" in text and "train.py:7  item, 3 times: zero" in text
     assert "aclnnNonzeroV2, 4 times: taken as large as they can be" in text
+    assert "torch.compile" not in text and "torch.compile is left out" in said(compiled=True)
 
 
 def test_one_that_does_not_fit_and_what_would() -> None:
@@ -90,6 +92,9 @@ def test_one_that_does_not_fit_and_what_would() -> None:
     assert "held when it was out: weights 4.00 GiB" in text
     assert "tried     --batch-size 32: fits, 5.00 GiB" in text
     assert "(foreach=False): does not fit" in text and "ms a step" not in text
+    assert "not tried" not in text
+    text = said(one=full, fits=False, failure="NPU out of memory", advice=tried[1:])
+    assert "not tried a smaller batch: the command has no option for it" in text
 
 
 def test_several_ranks() -> None:

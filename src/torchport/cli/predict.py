@@ -19,6 +19,7 @@ predict.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -80,6 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         with naming(arguments.html):
             arguments.html.resolve().parent.stat()
+            if arguments.html.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(arguments.html))
     launch = launch_of(arguments, nproc=None)
     several = launch_of(arguments, nproc=arguments.nproc) if (arguments.nproc or 1) > 1 else None
     environment = {**os.environ, **dict(launch.variables), "TORCHPORT_BACKEND": "vnpu", "VNPU_SOC": soc}
@@ -95,15 +98,15 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"torchport predict: {text}", file=sys.stderr)
 
     found = predict(plan, several, tries=not arguments.no_tries, say=say)
-    if arguments.html is not None:
-        from torchport.report.html.prediction import page
-
-        write_atomically(arguments.html, page(found.as_json()).encode())
     if arguments.json:
         json.dump(found.as_json(), sys.stdout)
         print()
     else:
         print(render_prediction(found.as_json()))
+    if arguments.html is not None:  # last: where it cannot be written, what was found is not lost
+        from torchport.report.html.prediction import page
+
+        write_atomically(arguments.html, page(found.as_json()).encode())
     return 0 if found.fits else 1
 
 

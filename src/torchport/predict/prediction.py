@@ -57,7 +57,8 @@ class Prediction:
     which is the script as it is started without more ranks. `reads` are the lines that read values of the device and
     `unknown_reads` how often; `unfilled` the bytes of weights made on the host that were given no values, of which the
     script has read `unfilled_read`; `shapes` operators whose sizes depend on data, and `sizes` what those were taken to
-    be; `advice` what was tried where memory was out."""
+    be; `compiled` that the script calls torch.compile, which does nothing here; `advice` what was tried where memory
+    was out."""
 
     soc: str
     steps: int
@@ -72,6 +73,7 @@ class Prediction:
     unfilled_read: int
     shapes: dict[str, int]
     sizes: str
+    compiled: bool
     advice: list[dict[str, Any]]
     timeline: list[dict[str, Any]]
 
@@ -140,6 +142,7 @@ def predict(
         unfilled_read=first["unfilled_read"],
         shapes=_shapes(answer.log),
         sizes=_sizes(asked),
+        compiled=first["compiled"],
         advice=advised,
         timeline=_timeline(answer.log, answer.bounds),
     )

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from typing import Any
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _READING = ("item", "tolist", "cpu", "__bool__", "__int__", "__float__", "__index__", "nonzero", "unique")
 MOST = 50
 
@@ -43,7 +43,7 @@ class Reads:
     def _note(self, what: str) -> None:
         frame = sys._getframe(2)
         while frame.f_back is not None and (
-            "site-packages" in frame.f_code.co_filename or frame.f_code.co_filename.startswith((_OURS, "<"))
+            "site-packages" in frame.f_code.co_filename or frame.f_code.co_filename.startswith((OURS, "<"))
         ):
             frame = frame.f_back
         self._counts[frame.f_code.co_filename, frame.f_lineno, what] += 1

@@ -59,6 +59,8 @@ def run(plan: Plan, folder: Path, trial: str = "", say: Callable[[str], None] = 
         "VNPU_TIME": "model",
         "VNPU_SOC": plan.soc,
         "VNPU_TIMELINE": str(folder / TIMELINE),
+        # Compilers trace what is noted here too, until they give up; without them the operators are those of the model.
+        "TORCHDYNAMO_DISABLE": "1",
         "OMP_NUM_THREADS": plan.environment.get("OMP_NUM_THREADS", "1"),
     }
     output, errors = folder / "output", folder / "errors"

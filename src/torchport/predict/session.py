@@ -24,7 +24,7 @@ from torchport.launch import host_memory
 from torchport.on_import import after_import
 from torchport.predict.loading import Loading
 from torchport.predict.owners import Owners
-from torchport.predict.reads import Reads
+from torchport.predict.reads import OURS, Reads
 from torchport.predict.trials import apply
 from torchport.predict.unfilled import Unfilled
 
@@ -64,6 +64,7 @@ class Session:
         self._main: int | None = None
         self._begin: Any = None
         self._steps: list[Any] = []
+        self._compiled = False
         self._elsewhere = 0  # steps of an optimizer before anything was on the NPU
         self._walls: list[float] = []
         self._processor: list[float] = []
@@ -84,6 +85,7 @@ class Session:
         self._unfilled = Unfilled(torch)
         self._loading = Loading()
         apply(torch, self._options.trial)
+        self._compile, torch.compile = torch.compile, self._noted_compile
         from torch.optim import optimizer
 
         self._forward = torch.nn.modules.module.register_module_forward_pre_hook(self._first)
@@ -93,6 +95,10 @@ class Session:
         # Who waits for the script has lost patience, or the machine its memory.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGUSR1, self._stopped)
+
+    def _noted_compile(self, *args: Any, **kwargs: Any) -> Any:
+        self._compiled = True
+        return self._compile(*args, **kwargs)
 
     def _first(self, *_: Any) -> None:
         """The first step begins; what the script has done before is none."""
@@ -129,7 +135,11 @@ class Session:
             self._finish()
 
     def _failed(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        frames = [frame for frame in traceback.extract_tb(trace) if "site-packages" not in frame.filename]
+        frames = [
+            frame
+            for frame in traceback.extract_tb(trace)
+            if "site-packages" not in frame.filename and not frame.filename.startswith((OURS, "<"))
+        ]
         last = frames[-1] if frames else None
         self._error = {
             "type": kind.__name__,
@@ -195,6 +205,7 @@ class Session:
             "unfilled": self._unfilled.bytes if self._torch else 0,
             "unfilled_read": self._unfilled.read if self._torch else 0,
             "elsewhere": self._elsewhere,
+            "compiled": self._compiled,
             "error": self._error,
             "memory": memory,
         }

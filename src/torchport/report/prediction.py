@@ -117,10 +117,13 @@ def _times(count: int) -> str:
 
 
 def _tried(advice: list[dict[str, Any]]) -> list[str]:
-    return [
+    lines = [
         f"  tried     {row['change']}: " + (f"fits, {gib(row['peak'])}" if row["fits"] else "does not fit")
         for row in advice
     ]
+    if advice and not any(row["change"].startswith("-") for row in advice):
+        lines.append("  not tried a smaller batch: the command has no option for it such as --batch-size 64")
+    return lines
 
 
 def _unseen(found: dict[str, Any]) -> list[str]:
@@ -137,6 +140,10 @@ def _unseen(found: dict[str, Any]) -> list[str]:
     if found["unfilled_read"]:
         lines.append(
             f"            {gib(found['unfilled_read'])} of them are read on the CPU, where they are zero"
+        )
+    if found["compiled"]:
+        lines.append(
+            "  compile   torch.compile is left out: each operator is a kernel of its own, none are fused"
         )
     held = (found["many"] or found["one"])["resident"]
     lines.append(f"  host      this run held {gib(held)} of this machine's memory")

@@ -105,6 +105,14 @@ def test_the_same_run_gives_the_same_prediction_and_a_larger_batch_another(tmp_p
 
 
 @pytest.mark.slow
+def test_a_compiled_model_is_that_without_its_compiler(tmp_path: Path) -> None:
+    script = TRAIN.replace("Net().cuda()", "torch.compile(Net().cuda())")
+    compiled, plain = (json.loads(predicted(tmp_path, text, "--json").stdout) for text in (script, TRAIN))
+    assert compiled["compiled"] and not plain["compiled"]
+    assert compiled["one"]["step"] == plain["one"]["step"] and compiled["one"]["peak"] == plain["one"]["peak"]
+
+
+@pytest.mark.slow
 def test_out_of_memory_says_what_was_tried(tmp_path: Path) -> None:
     done = predicted(tmp_path, BIG, "--json", "--", "--batch-size", str(1 << 22))
     assert done.returncode == 1, done.stderr
@@ -202,6 +210,7 @@ def _target(link: Path) -> str:
     ("words", "said"),
     [
         (["--html", "nowhere/report.html"], "nowhere"),
+        (["--html", "."], "directory"),
         (["--host-memory", "tea"], "tea is no amount of memory"),
         (["--steps", "0"], "0 is no number"),
         (["--nproc", "two"], "two is no number"),
@@ -232,6 +241,10 @@ def test_words_that_are_none_are_refused_before_anything_runs(
             marks=pytest.mark.slow,
         ),
         # What the virtual NPU says of it, not the first line of the error alone.
+        pytest.param(
+            TRAIN.replace("words.batch_size, 512", "words.batch_size, 511"), [], 1, "train.py:12: RuntimeError",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             TRAIN.replace("words.batch_size, 512", "words.batch_size, 511"), [], 1, "[virtual NPU, aclnnAddmm",
             marks=pytest.mark.slow,
