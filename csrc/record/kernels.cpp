@@ -51,7 +51,7 @@ void copy_scalar(std::byte *to, const std::byte *from, size_t stripes) noexcept 
 #if defined(__x86_64__)
 
 #define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
-#define AVX2 __attribute__((target("avx2,fma")))
+#define AVX2 __attribute__((target("avx2,fma,f16c")))
 
 // Adds a block's numbers where all of them are finite: a sum of floats in float64 is finite if and only if they are.
 bool merge(Statistics &found, double minimum, double maximum, double sum, double squares, int64_t zeros) noexcept {
@@ -79,42 +79,61 @@ AVX512 void hash_avx512(Sums &sums, const std::byte *data, size_t stripes) noexc
     sums.stripes += stripes;
 }
 
-template <bool hashed>
-AVX512 bool floats_with_avx512(Statistics &found, Sums *sums, const float *data, size_t stripes) noexcept {
-    __m512i step{}, key{}, total{};
-    if constexpr (hashed) {
-        step = _mm512_load_si512(kKeys.step.data());
-        key = _mm512_add_epi64(_mm512_load_si512(kKeys.first.data()),
-                               _mm512_mullo_epi64(step, _mm512_set1_epi64(static_cast<int64_t>(sums->stripes))));
-        total = _mm512_load_si512(sums->lanes.data());
-    }
-    __m512 low = _mm512_set1_ps(std::numeric_limits<float>::infinity()), high = _mm512_sub_ps(_mm512_setzero_ps(), low);
+// The sums of every other stripe: two of them take turns, so that no sum waits for its own last addition.
+struct Sums512 {
+    __m512i total = _mm512_setzero_si512(), zeros = _mm512_setzero_si512();
+    __m512 low, high;
     __m512d sum[2] = {}, squares[2] = {};
-    __m512i zeros = _mm512_setzero_si512();
-    const __m512i one = _mm512_set1_epi32(1);
-    for (size_t stripe = 0; stripe < stripes; ++stripe, data += 16) {
+    AVX512 Sums512()
+        : low(_mm512_set1_ps(std::numeric_limits<float>::infinity())), high(_mm512_sub_ps(_mm512_setzero_ps(), low)) {}
+    template <bool hashed>
+    AVX512 [[gnu::always_inline]] inline void add(const float *data, __m512i key) noexcept {
         const __m512 value = _mm512_loadu_ps(data);
         if constexpr (hashed) {
             const __m512i bits = _mm512_castps_si512(value), mix = _mm512_xor_si512(bits, key);
-            total = _mm512_add_epi64(_mm512_add_epi64(total, bits), _mm512_mul_epu32(mix, _mm512_srli_epi64(mix, 32)));
-            key = _mm512_add_epi64(key, step);
+            total = _mm512_add_epi64(total, _mm512_add_epi64(bits, _mm512_mul_epu32(mix, _mm512_srli_epi64(mix, 32))));
         }
         low = _mm512_min_ps(value, low);
         high = _mm512_max_ps(value, high);
-        zeros = _mm512_mask_add_epi32(zeros, _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_EQ_OQ), zeros, one);
+        zeros = _mm512_mask_sub_epi32(zeros, _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_EQ_OQ), zeros,
+                                      _mm512_set1_epi32(-1));
         const __m512d left = _mm512_cvtps_pd(_mm256_loadu_ps(data)), right = _mm512_cvtps_pd(_mm256_loadu_ps(data + 8));
         sum[0] = _mm512_add_pd(sum[0], left);
         sum[1] = _mm512_add_pd(sum[1], right);
         squares[0] = _mm512_fmadd_pd(left, left, squares[0]);
         squares[1] = _mm512_fmadd_pd(right, right, squares[1]);
     }
+};
+
+template <bool hashed>
+AVX512 bool floats_with_avx512(Statistics &found, Sums *sums, const float *data, size_t stripes) noexcept {
+    __m512i step{}, key{};
     if constexpr (hashed) {
-        _mm512_store_si512(sums->lanes.data(), total);
+        step = _mm512_load_si512(kKeys.step.data());
+        key = _mm512_add_epi64(_mm512_load_si512(kKeys.first.data()),
+                               _mm512_mullo_epi64(step, _mm512_set1_epi64(static_cast<int64_t>(sums->stripes))));
+    }
+    Sums512 even, odd;
+    size_t stripe = 0;
+    for (; stripe + 2 <= stripes; stripe += 2, data += 32) {
+        const __m512i next = _mm512_add_epi64(key, step);
+        even.add<hashed>(data, key);
+        odd.add<hashed>(data + 16, next);
+        key = _mm512_add_epi64(next, step);
+    }
+    if (stripe < stripes) even.add<hashed>(data, key);
+    if constexpr (hashed) {
+        const __m512i before = _mm512_load_si512(sums->lanes.data());
+        _mm512_store_si512(sums->lanes.data(), _mm512_add_epi64(before, _mm512_add_epi64(even.total, odd.total)));
         sums->stripes += stripes;
     }
-    return merge(found, static_cast<double>(_mm512_reduce_min_ps(low)), static_cast<double>(_mm512_reduce_max_ps(high)),
-                 _mm512_reduce_add_pd(_mm512_add_pd(sum[0], sum[1])),
-                 _mm512_reduce_add_pd(_mm512_add_pd(squares[0], squares[1])), _mm512_reduce_add_epi32(zeros));
+    const __m512d sum = _mm512_add_pd(_mm512_add_pd(even.sum[0], even.sum[1]), _mm512_add_pd(odd.sum[0], odd.sum[1]));
+    const __m512d squares =
+        _mm512_add_pd(_mm512_add_pd(even.squares[0], even.squares[1]), _mm512_add_pd(odd.squares[0], odd.squares[1]));
+    return merge(found, static_cast<double>(_mm512_reduce_min_ps(_mm512_min_ps(even.low, odd.low))),
+                 static_cast<double>(_mm512_reduce_max_ps(_mm512_max_ps(even.high, odd.high))),
+                 _mm512_reduce_add_pd(sum), _mm512_reduce_add_pd(squares),
+                 _mm512_reduce_add_epi32(_mm512_add_epi32(even.zeros, odd.zeros)));
 }
 
 AVX512 bool floats_avx512(Statistics &found, Sums &sums, const float *data, size_t stripes) noexcept {
@@ -122,6 +141,11 @@ AVX512 bool floats_avx512(Statistics &found, Sums &sums, const float *data, size
 }
 AVX512 bool converted_avx512(Statistics &found, const float *data, size_t stripes) noexcept {
     return floats_with_avx512<false>(found, nullptr, data, stripes);
+}
+
+AVX512 void widened_avx512(float *to, const uint16_t *from, size_t stripes) noexcept {
+    for (size_t stripe = 0; stripe < stripes; ++stripe, to += 16, from += 16)
+        _mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from))));
 }
 
 AVX512 void copy_avx512(std::byte *to, const std::byte *from, size_t stripes) noexcept {
@@ -207,6 +231,11 @@ AVX2 bool floats_avx2(Statistics &found, Sums &sums, const float *data, size_t s
     return converted_avx2(found, data, stripes);
 }
 
+AVX2 void widened_avx2(float *to, const uint16_t *from, size_t stripes) noexcept {
+    for (size_t half = 0; half < stripes * 2; ++half, to += 8, from += 8)
+        _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from))));
+}
+
 AVX2 void copy_avx2(std::byte *to, const std::byte *from, size_t stripes) noexcept {
     for (size_t half = 0; half < stripes * 2; ++half, to += 32, from += 32)
         _mm256_stream_si256(reinterpret_cast<__m256i *>(to),
@@ -218,10 +247,10 @@ AVX2 void copy_avx2(std::byte *to, const std::byte *from, size_t stripes) noexce
 
 }  // namespace
 
-const Kernels kScalar{"scalar", hash_scalar, floats_scalar, converted_scalar, copy_scalar};
+const Kernels kScalar{"scalar", hash_scalar, floats_scalar, converted_scalar, nullptr, copy_scalar};
 #if defined(__x86_64__)
-const Kernels kAvx2{"avx2", hash_avx2, floats_avx2, converted_avx2, copy_avx2};
-const Kernels kAvx512{"avx512", hash_avx512, floats_avx512, converted_avx512, copy_avx512};
+const Kernels kAvx2{"avx2", hash_avx2, floats_avx2, converted_avx2, widened_avx2, copy_avx2};
+const Kernels kAvx512{"avx512", hash_avx512, floats_avx512, converted_avx512, widened_avx512, copy_avx512};
 #else
 const Kernels kAvx2 = kScalar, kAvx512 = kScalar;
 #endif

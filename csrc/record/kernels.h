@@ -10,7 +10,7 @@
 namespace torchport::record {
 
 constexpr size_t kStripe = 64, kLanes = 8;
-constexpr size_t kBlock = 64;  // stripes after which sums of floats are looked at
+constexpr size_t kBlock = 256;  // stripes after which sums of floats are looked at; they stay in the first cache
 
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
 
@@ -45,6 +45,8 @@ struct Kernels {
     // one of them is not finite.
     bool (*floats)(Statistics &found, Sums &sums, const float *data, size_t stripes) noexcept;
     bool (*converted)(Statistics &found, const float *data, size_t stripes) noexcept;
+    // Stripes of floats from as many float16; null where there are no instructions for it.
+    void (*widened)(float *to, const uint16_t *from, size_t stripes) noexcept;
     // To a multiple of 64, past the caches: nobody reads it soon.
     void (*copy)(std::byte *to, const std::byte *from, size_t stripes) noexcept;
 };

@@ -48,7 +48,6 @@ int32_t Recorder::look_at(const std::shared_ptr<Step> &step, const at::Tensor &t
                        !impl->key_set().has_any(c10::DispatchKeySet(
                            {c10::DispatchKey::Python, c10::DispatchKey::FuncTorchBatched,
                             c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize}));
-    const int32_t dtype = texts_.number(name_of(tensor.scalar_type())), device = texts_.number(tensor.device().str());
     TensorRow *row = nullptr;
     int32_t number = -1;
     {
@@ -79,8 +78,8 @@ int32_t Recorder::look_at(const std::shared_ptr<Step> &step, const at::Tensor &t
             step->dims.insert(step->dims.end(), tensor.strides().begin(), tensor.strides().end());
         else
             step->dims.insert(step->dims.end(), tensor.dim(), 0);
-        made.dtype = step->line(dtype);
-        made.device = step->line(device);
+        made.dtype = step->line(texts_.number(name_of(tensor.scalar_type())));
+        made.device = step->line(texts_.number(tensor.device().str()));
         made.name = step->line(name);
         step->tensors.push_back(made);
         row = &step->tensors.back();  // which a deque leaves where it is

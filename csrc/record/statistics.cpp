@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 #include "record/kernels.h"
 
@@ -25,7 +26,9 @@ const Kernels &chosen() noexcept {
         const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
         if (has_avx512 && wanted != "avx2" && wanted != "scalar") return kAvx512;
-        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && wanted != "scalar") return kAvx2;
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+            wanted != "scalar")
+            return kAvx2;
 #endif
         return kScalar;
     }();
@@ -99,8 +102,13 @@ void halves(Statistics &found, const void *data, int64_t size) noexcept {
     const T *values = static_cast<const T *>(data);
     for (int64_t first = 0; first < size; first += kPiece) {
         const int64_t here = std::min(kPiece, size - first);
-        for (int64_t i = 0; i < here; ++i) wide[i] = static_cast<float>(values[first + i]);
         const int64_t whole = here / 16 * 16;
+        int64_t done = 0;
+        if (std::is_same_v<T, c10::Half> && chosen().widened != nullptr) {
+            chosen().widened(wide.data(), reinterpret_cast<const uint16_t *>(values + first), whole / 16);
+            done = whole;
+        }
+        for (int64_t i = done; i < here; ++i) wide[i] = static_cast<float>(values[first + i]);
         if (!chosen().converted(found, wide.data(), whole / 16)) one_by_one<float>(found, wide.data(), whole);
         one_by_one<float>(found, wide.data() + whole, here - whole);
     }
