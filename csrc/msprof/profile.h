@@ -84,7 +84,7 @@ struct Profile {
 };
 
 // Bits of Profile::switches (acl_prof.h).
-inline constexpr uint64_t kMetrics = 0x4, kAiCpu = 0x8, kMarks = 0x80, kRuntime = 0x100, kTaskTime = 0x2,
+inline constexpr uint64_t kCalls = 0x1, kMetrics = 0x4, kAiCpu = 0x8, kMarks = 0x80, kRuntime = 0x100, kTaskTime = 0x2,
                           kTaskTimeL0 = 0x800;
 
 // Reads a folder PROF_*. Failure where there is no whole log in it.

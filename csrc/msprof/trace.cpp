@@ -20,6 +20,9 @@ const char *data_type_name(int type) {
     return type >= 0 && type < static_cast<int>(std::size(kNames)) ? kNames[type] : "INVALID_TYPE";
 }
 
+// Tasks that only mark a stream, for mstx (csrc/ascendcl/profiler/mark.cpp).
+constexpr std::string_view kMark = "mstx ";
+
 class Trace {
   public:
     explicit Trace(const Profile &profile) : profile_(profile) {}
@@ -30,7 +33,7 @@ class Trace {
         marks();
         for (const int device : devices_of(profile_)) {
             tasks(device);
-            overlap(device);
+            if (profile_.has(kTaskTime | kTaskTimeL0)) overlap(device);
         }
         out_ += "]";
         return std::move(out_);
@@ -79,6 +82,8 @@ class Trace {
             threads.insert(call.thread);
             const bool operation = !call.name.starts_with("aclrt");
             if (!operation && !profile_.has(kTaskTime | kRuntime) && !connected.contains(call.connection)) continue;
+            if (call.name.starts_with(kMark)) started_[call.connection] = &call;
+            if (call.name.starts_with(kMark) || !profile_.has(kCalls)) continue;
             const char *level = call.name.starts_with("Hccl") ? "HCCL" : "AscendCL";
             span(fmt::format("{}@{}", level, call.name), pid, call.thread, call.start, call.end,
                  fmt::format(
@@ -124,6 +129,7 @@ class Trace {
         std::map<std::string, uint64_t> groups;
         for (const Task &task : profile_.tasks) {
             if (task.device != device) continue;
+            if (!profile_.has(kTaskTime | kTaskTimeL0) && !task.name.starts_with(kMark)) continue;
             if (task.what == What::Communication) {
                 const uint64_t tid = groups.emplace(task.group, groups.size() * 2).first->second;
                 const double seconds = static_cast<double>(task.end - task.transit) / 1e9;
@@ -139,13 +145,14 @@ class Trace {
                 part("Memcpy", other, tid + 1, task, task.transit, task.end);
                 continue;
             }
-            if (task.what == What::Event && !profile_.has(kTaskTime)) continue;
+            if (task.what == What::Event && !profile_.has(kTaskTime) && !task.name.starts_with(kMark)) continue;
             streams.insert(task.stream);
             span(task.name, pid, static_cast<uint64_t>(task.stream), task.start, task.end,
                  fmt::format(R"-("Model Id":4294967295,"Task Type":"{}","Stream Id":{},"Task Id":{},"Batch Id":0,)-"
                              R"-("Subtask Id":4294967295,"connection_id":{},{})-",
                              task.engine, task.stream, task.id, task.connection, predicted(profile_)));
-            if (task.what != What::Event) arrow(task, pid, static_cast<uint64_t>(task.stream));
+            if (task.what != What::Event || task.name.starts_with(kMark))
+                arrow(task, pid, static_cast<uint64_t>(task.stream));
         }
         for (const int stream : streams) line(pid, static_cast<uint64_t>(stream), fmt::format("Stream {}", stream));
         if (groups.empty()) return;

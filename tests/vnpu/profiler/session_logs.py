@@ -12,14 +12,14 @@ from torchport.vnpu import backend
 MSPROF = backend.HOME / "tools" / "profiler" / "bin" / "msprof"
 EPOCH = 1_790_000_000_000_000_000  # when the sessions begin, ns since 1970
 CUBE, STREAM, DEVICE_CPU, HOST_COPY, COLLECTIVE = 1, 3, 8, 9, 10
-METRICS, AI_CPU, MARKS, TASK_TIME = 0x4, 0x8, 0x80, 0x2
+CALLS, METRICS, AI_CPU, MARKS, TASK_TIME = 0x1, 0x4, 0x8, 0x80, 0x2
 
 
 @dataclasses.dataclass(slots=True)
 class SessionLog:
     """A log in the making. Times are ns since the session began; launches cost 1000 on the virtual clock."""
 
-    switches: int = METRICS | TASK_TIME
+    switches: int = CALLS | METRICS | TASK_TIME
     chip: str = "Ascend910B1"
     rank: int = 0
     world: int = 1

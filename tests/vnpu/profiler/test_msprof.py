@@ -22,7 +22,9 @@ def start_us(ns: int) -> str:
 
 def small() -> SessionLog:
     """Two kernels, of which this machine has computed the first for 5 ms; a wait; a copy; a collective."""
-    log = SessionLog(switches=session_logs.METRICS | session_logs.TASK_TIME | session_logs.MARKS)
+    log = SessionLog(
+        switches=session_logs.CALLS | session_logs.METRICS | session_logs.TASK_TIME | session_logs.MARKS
+    )
     log.memory(2048 * 1024, 0)
     log.mark(1, 5, "forward", 500, 0)
     log.call("aclnnMm", 1, 1_000, 5_001_000, (0, 1000))

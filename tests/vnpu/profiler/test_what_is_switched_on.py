@@ -1,0 +1,166 @@
+"""What a user switches on: levels, marks, analyse() afterwards, dynamic profiling, replayed graphs, memory snapshots."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import ascendcl
+import pytest
+from test_torch_npu_profiler import output, run, table, trace
+
+COMMON = {"trace_view.json", "operator_details.csv", "memory_record.csv", "operator_memory.csv"}
+LEVEL0 = COMMON | {"kernel_details.csv", "step_trace_time.csv", "task_time.csv"}
+LEVEL1 = LEVEL0 | {"op_statistic.csv", "api_statistic.csv"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "files"), [("Level_none", COMMON), ("Level0", LEVEL0), ("Level2", LEVEL1)])
+def test_levels(tmp_path: Path, level: str, files: set[str]) -> None:
+    run(f'run(profiler({str(tmp_path / "one")!r}, "{level}", ["Text"]))')
+    assert files <= {path.name for path in output(tmp_path).iterdir()}
+    calls = [e for e in trace(tmp_path) if e["ph"] == "X" and str(e["name"]).startswith("AscendCL@")]
+    assert bool(calls) == (level == "Level2")  # torch_npu leaves them out below level 1
+    kernels = [e for e in trace(tmp_path) if e.get("args", {}).get("Task Type") == "AI_CORE"]
+    assert bool(kernels) == (level != "Level_none")
+
+
+@pytest.mark.slow
+def test_marks_are_on_host_and_device(tmp_path: Path) -> None:
+    run(
+        f"""
+import torch_npu
+with profiler({str(tmp_path / "one")!r}, "Level1", ["Text"], mstx=True) as prof:
+    for _ in range(3):
+        torch_npu.npu.mstx.mark("a mark")
+        number = torch_npu.npu.mstx.range_start("a range", torch.npu.current_stream())
+        step()
+        torch_npu.npu.mstx.range_end(number)
+        prof.step()
+"""
+    )
+    spans = [e for e in trace(tmp_path) if e["ph"] == "X"]
+    marked = [e for e in spans if e["name"] == "a mark"]
+    ranges = [e for e in spans if e["name"] == "a range"]
+    assert len(marked) == 2 and {e["dur"] for e in marked} == {0.0}
+    assert len(ranges) == 2 and all(e["dur"] > 100 for e in ranges)
+    assert (
+        sum(e["name"] == "mstx a range" for e in spans) == 4
+    )  # where the stream came to its begin and its end
+
+
+@pytest.mark.slow
+def test_analysed_afterwards(tmp_path: Path) -> None:
+    run(
+        f"""
+from torch_npu.profiler.profiler import analyse
+with P.profile(on_trace_ready=P.tensorboard_trace_handler({str(tmp_path / "one")!r}, analyse_flag=False)) as prof:
+    step()
+analyse({str(tmp_path / "one")!r})
+"""
+    )
+    assert {"trace_view.json", "kernel_details.csv"} <= {path.name for path in output(tmp_path).iterdir()}
+
+
+@pytest.mark.slow
+def test_a_replayed_graph_lists_its_operators(tmp_path: Path) -> None:
+    run(
+        f"""
+a, b = torch.randn(16, 16).npu(), torch.randn(16, 16).npu()
+graph = torch.npu.NPUGraph()
+torch.npu.synchronize()
+with torch.npu.graph(graph):
+    c = torch.relu(a @ b)
+with profiler({str(tmp_path / "one")!r}, "Level1", ["Text"]) as prof:
+    for _ in range(3):
+        graph.replay()
+        torch.npu.synchronize()
+        prof.step()
+"""
+    )
+    rows = table(tmp_path, "kernel_details.csv")
+    assert [row["Type"] for row in rows] == ["Matmul", "Relu"] * 2 or [row["Type"] for row in rows] == [
+        "Mm",
+        "Relu",
+    ] * 2
+    flows = [e for e in trace(tmp_path) if e.get("cat") == "HostToDevice" and e["ph"] == "f"]
+    assert len(flows) >= 4
+
+
+@pytest.mark.slow
+def test_dynamic_profiling(tmp_path: Path) -> None:
+    run(
+        f"""
+import json, time
+from torch_npu.profiler import dynamic_profile
+folder = {str(tmp_path)!r}
+dynamic_profile.init(folder)
+path = folder + "/profiler_config.json"
+for _ in range(100):
+    try:
+        config = json.load(open(path))
+        break
+    except OSError:
+        time.sleep(0.1)
+config.update(prof_dir=folder + "/one", start_step=4, active=2, analyse=True)
+time.sleep(1.1)
+json.dump(config, open(path, "w"))
+for _ in range(12):
+    step()
+    dynamic_profile.step()
+    time.sleep(0.5)
+"""
+    )
+    assert {"trace_view.json", "kernel_details.csv"} <= {path.name for path in output(tmp_path).iterdir()}
+
+
+@pytest.mark.slow
+def test_memory_snapshots_come_without_warnings(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.pickle"
+    done = ascendcl.python(
+        f"""
+import os, torch, torch_npu
+os.chdir({str(tmp_path)!r})  # torch_npu leaves a table of its own where it is
+torch.npu.memory._record_memory_history()
+a = torch.randn(1000, 1000).npu()
+b = a @ a
+torch.npu.synchronize()
+torch.npu.memory._dump_snapshot({str(path)!r})
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "PT_GNU_EH_FRAME" not in done.stderr
+    snapshot: dict[str, Any] = pickle.loads(path.read_bytes())  # ours, of a moment ago
+    assert any(event["action"] == "alloc" for event in snapshot["device_traces"][0])
+    assert sum(segment["total_size"] for segment in snapshot["segments"]) >= 8_000_000
+
+
+@pytest.mark.slow
+def test_ranks_tell_of_their_communication(tmp_path: Path) -> None:
+    program = Path(__file__).parents[2] / "profiles" / "programs" / "ddp.py"
+    done = ascendcl.python(
+        f"""
+import subprocess, sys
+command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", {str(program)!r}]
+sys.exit(subprocess.run([*command, {str(tmp_path)!r}], check=False).returncode)
+"""
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = sorted(tmp_path.glob("*_ascend_pt/ASCEND_PROFILER_OUTPUT"))
+    assert len(found) == 2
+    times = []
+    for one in found:
+        steps = json.loads((one / "communication.json").read_text())
+        for ops in steps.values():
+            del ops["collective"]["Total Op Info"]
+        times.append({op: info for ops in steps.values() for op, info in ops["collective"].items()})
+        rows = list(csv.DictReader((one / "step_trace_time.csv").read_text().splitlines()))
+        elapsed = sum(info["Communication Time Info"]["Elapse Time(ms)"] for info in times[-1].values())
+        assert sum(float(row["Communication"]) for row in rows) == pytest.approx(elapsed * 1000, abs=1)
+    assert times[0].keys() == times[1].keys()  # one name for one collective on all ranks
+    for op, info in times[0].items():
+        other = times[1][op]["Communication Time Info"]
+        assert info["Communication Time Info"]["Transit Time(ms)"] == pytest.approx(other["Transit Time(ms)"])
