@@ -379,6 +379,7 @@ void for_chosen(const Attended &a, const at::Tensor &indices, bool causal, const
             }
 }
 
+// The weights are rounded to the operands' dtype before they meet the values (nsa_selected_attention_kernel.h).
 void chosen(const Attended &a, const at::Tensor &indices, const at::Tensor &mask, const Ints &queries, const Ints &keys,
             int64_t mode, const Sizes &sizes, at::Tensor &maximum, at::Tensor &sum, at::Tensor &out) {
     const int64_t of_group = a.heads / a.groups();
@@ -390,7 +391,8 @@ void chosen(const Attended &a, const at::Tensor &indices, const at::Tensor &mask
                    };
                    const WrittenOut found =
                        written_out(own(a.query), a.key.select(1, group).index_select(0, tokens),
-                                   a.value.select(1, group).index_select(0, tokens), a.scale, left_out);
+                                   a.value.select(1, group).index_select(0, tokens), a.scale, left_out,
+                                   a.query.scalar_type());
                    own(out).copy_(found.out);
                    own(maximum).copy_(found.maximum.expand({of_group, 8}));
                    own(sum).copy_(found.sum.expand({of_group, 8}));

@@ -23,15 +23,16 @@ inline at::Tensor scores_of(const at::Tensor &query, const at::Tensor &key, doub
     return left_out.defined() ? scores.masked_fill(left_out, std::numeric_limits<float>::lowest()) : scores;
 }
 
-// Of queries [..., rows, width] and keys [..., keys, width].
+// Of queries [..., rows, width] and keys [..., keys, width]. `product`: the dtype in which the weights are given to the
+// cube unit, where an operator's kernel is known to round them.
 inline WrittenOut written_out(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value, double scale,
-                              const at::Tensor &left_out = {}) {
+                              const at::Tensor &left_out = {}, at::ScalarType product = at::kFloat) {
     const at::Tensor scores = scores_of(query, key, scale, left_out);
     const at::Tensor maximum = scores.amax(-1, true);
     const at::Tensor exponentials = (scores - maximum).exp_();
     const at::Tensor sum = exponentials.sum(-1, true);
     const at::Tensor weights = exponentials / sum;
-    return {at::matmul(weights, widened(value)), weights, maximum, sum};
+    return {at::matmul(weights.to(product).to(at::kFloat), widened(value)), weights, maximum, sum};
 }
 
 struct WrittenOutGradients {

@@ -168,6 +168,28 @@ def test_attention_over_chosen_blocks(dtype: torch.dtype, masked: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+def test_weights_of_chosen_blocks_are_rounded_before_the_values(dtype: torch.dtype) -> None:
+    """As CANN's kernel does (nsa_selected_attention_kernel.h): where values cancel, that is seen."""
+    key, value = torch.zeros(32, 1, 16), torch.ones(32, 1, 16)
+    key[:, 0, 0] = torch.linspace(3, -3, 32)
+    total = 0.0
+    for i, weight in enumerate(key[:, 0, 0].to(dtype).double().softmax(0).tolist()):
+        value[i] = -1 if total > 0 else 1
+        total += weight * value[i, 0, 0].item()
+    query = torch.zeros(1, 1, 16)
+    query[..., 0] = 1
+    q, k, v = (t.to(dtype) for t in (query, key, value))
+    weights = k[:, 0, 0].double().softmax(0)
+    expected, unrounded = ((w.double() * v[:, 0, 0].double()).sum() for w in (weights.to(dtype), weights))
+    assert abs(expected - unrounded) > 4 * torch.finfo(dtype).eps * abs(expected)
+    indices = torch.tensor([[[0, 1]]], dtype=torch.int32)
+    found = torch_npu.npu_nsa_select_attention(
+        q.npu(), k.npu(), v.npu(), indices.npu(), 1.0, 1, 16, 2, actual_seq_qlen=[1], actual_seq_kvlen=[32]
+    )[0]
+    compare(found, expected.expand(1, 1, 16), dtype, ulps=1)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("layout", ["TND", "BSND"])
 def test_increments_over_compressed_keys(dtype: torch.dtype, layout: str) -> None:
     heads, groups, page, chosen, count = 4, 2, 16, 64, 4
