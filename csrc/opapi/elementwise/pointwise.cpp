@@ -3,6 +3,7 @@
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/unsigned.h"
+#include "opapi/elementwise/weighed.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -130,12 +131,12 @@ OP(aclnnInplaceLerps, (lerps(selfRef, selfRef, end), lerp_broadcasts(selfRef, se
    at::lerp_out(selfRef, selfRef, end, computed(weight, selfRef)))
 
 OP(aclnnAddcmul, three(out, self, tensor1, tensor2, kMulAdd),
-   at::addcmul_out(out, self, tensor1, tensor2, computed(value, out)))
+   product_added(out, self, tensor1, tensor2, computed(value, out)))
 OP(aclnnInplaceAddcmul, three(selfRef, selfRef, tensor1, tensor2, kMulAdd),
-   at::addcmul_out(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
+   product_added(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
 OP(aclnnAddcdiv, divides(out, self, tensor1, tensor2),
-   at::addcdiv_out(out, self, tensor1, tensor2, computed(value, out)))
+   quotient_added(out, self, tensor1, tensor2, computed(value, out)))
 OP(aclnnInplaceAddcdiv, divides(selfRef, selfRef, tensor1, tensor2),
-   at::addcdiv_out(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
+   quotient_added(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
 
 OP(aclnnSWhere, chooses(out, condition, self, other), choose(out, condition, self, other))

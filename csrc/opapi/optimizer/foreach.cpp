@@ -12,6 +12,7 @@
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
+#include "opapi/elementwise/weighed.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -183,18 +184,6 @@ void round_off(Operands &out, const Operands &x, int64_t mode) {
         else
             function(out[i], x[i]);
     }
-}
-
-// The kernel for a list of scalars computes float16 in float16, each step rounded, where the others widen it (ops-nn:
-// foreach_addcdiv_scalar_list.cpp).
-void quotient_added(at::Tensor &result, const at::Tensor &a, const at::Tensor &b, const at::Tensor &c,
-                    const at::Scalar &s) {
-    if (result.scalar_type() != at::kHalf) {
-        at::addcdiv_out(result, a, b, c, s);
-        return;
-    }
-    const at::Tensor factor = at::scalar_tensor(s, at::kHalf);
-    at::add_out(result, a, at::div(b, c).mul_(factor));
 }
 
 }  // namespace

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from aclnn import INVALID_ARGUMENT, NULL_ARGUMENT, first_phase, run
 from oracle import DEVICE, check, compare, layouts, random
+from torch import Tensor
 
 FUNCTIONS: list[Callable[..., Any]] = [
     lambda x, y, z: torch.clamp(x, -0.5, 0.7),
@@ -67,6 +69,19 @@ def test_integers_and_infinite_bounds() -> None:
     check(lambda t: torch.clamp(t, -1e9, 1e9), half, dtypes=[torch.float16], grad=False)
     check(lambda t: torch.clamp(t, min=float("nan")), half, grad=False)
     check(lambda t: torch.where(t > 0, t, 7), x, grad=False)
+
+
+@pytest.mark.parametrize("name", ["addcmul", "addcdiv"])
+def test_kernels_that_keep_half_round_each_step(name: str) -> None:
+    """As NumPy does in float16 (op-plugin's test_foreach_add*_scalar_list); bfloat16 is rounded once."""
+    a, b, c = (random(50, 40, low=0.5, seed=i) for i in range(3))
+    x, y, z = (t.half().numpy() for t in (a, b, c))
+    expected = x + (y * z if name == "addcmul" else y / z) * np.float16(-1.3)
+    for function in (getattr(torch, name), getattr(Tensor, f"{name}_")):
+        found = function(*(t.half().npu() for t in (a, b, c)), value=-1.3)
+        assert torch.equal(found.cpu(), torch.from_numpy(expected))
+    once = getattr(torch, name)(*(t.bfloat16().double() for t in (a, b, c)), value=-1.3)
+    compare(getattr(torch, name)(*(t.bfloat16().npu() for t in (a, b, c)), value=-1.3), once, torch.bfloat16)
 
 
 def test_where_promotes() -> None:
