@@ -1,6 +1,7 @@
 #include "device/event.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -73,15 +74,15 @@ void wait(uint64_t event, std::optional<std::chrono::milliseconds> limit, Reache
 }  // namespace
 
 std::shared_ptr<Event> Event::open(const MarksAddress &address) {
-    return std::make_shared<Event>(open_marks(address), address.process);
+    return std::make_shared<Event>(open_marks(address));
 }
 
 // Whether the record has run by then. Fault InvalidHandle when another process was to do it and has ended.
 bool Event::runs(const State &state, uint64_t record, Clock::time_point until) {
     if (state.marks.bell.wait([&] { return has_run(state.marks, record); }, until)) return true;
-    if (state.recorder != 0 && kill(state.recorder, 0) != 0 && errno == ESRCH)
-        fail(FaultKind::InvalidHandle, "Process {} has ended before it came to the event that it records.",
-             state.recorder);
+    const pid_t recorder = state.marks.recorder.load();
+    if (state.shared && recorder != getpid() && kill(recorder, 0) != 0 && errno == ESRCH)
+        fail(FaultKind::InvalidHandle, "Process {} has ended before it came to the event that it records.", recorder);
     return false;
 }
 
@@ -103,17 +104,25 @@ void Event::reached(State &state) {
     state.failure = here.failure();
 }
 
+// A record of one process may run before an earlier one of another. Who waits for that goes on then: between processes
+// there is one flag, and no place for what ran early.
+void Event::ran(State &state, uint64_t record) {
+    std::atomic<uint64_t> &completed = state.marks.completed;
+    if (!state.shared) return ahead().ran(&state.marks, record, completed);
+    uint64_t before = completed.load();
+    while (before < record && !completed.compare_exchange_weak(before, record)) {
+    }
+}
+
 void Event::record(Stream &stream) {
-    if (state_->recorder != 0)
-        fail(FaultKind::Unsupported,
-             "Only the process that made an event records it on the virtual NPU: here it is {}.", state_->recorder);
+    if (state_->shared) marks().recorder.store(getpid());
     if (flag_) {
         stream.submit(make_task(
             "EventRecord",
             [state = state_] {
                 const uint64_t record = state->marks.requested.fetch_add(1) + 1;
                 reached(*state);
-                ahead().ran(&state->marks, record, state->marks.completed);
+                ran(*state, record);
                 state->marks.bell.ring();
             },
             true));
@@ -122,7 +131,7 @@ void Event::record(Stream &stream) {
     if (capture_record(id_, stream)) return;
     const uint64_t generation = marks().requested.fetch_add(1) + 1;
     const auto over = [state = state_, generation] {
-        ahead().ran(&state->marks, generation, state->marks.completed);
+        ran(*state, generation);
         state->marks.bell.ring();
     };
     const auto record = [state = state_, over] {
@@ -186,7 +195,7 @@ void Event::synchronize(Deadline deadline) const {
     const uint64_t generation = marks().requested.load();
     if (generation <= marks().forgotten.load()) return;
     bool ran = false;
-    if (state_->recorder == 0) {
+    if (!state_->shared) {
         ran = marks().bell.wait([&] { return has_run(marks(), generation); }, deadline);
     } else {
         Clock::time_point look{};

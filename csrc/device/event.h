@@ -20,9 +20,8 @@ class Event {
   public:
     Event() : Event(nullptr) {}
     explicit Event(InCapture kind) : Event(nullptr) { flag_ = kind == InCapture::Flag; }
-    // One whose marks other processes see, or (`recorder`) one that another process records.
-    explicit Event(std::shared_ptr<EventMarks> shared, pid_t recorder = 0)
-        : state_(std::make_shared<State>(std::move(shared), recorder)) {}
+    // One whose marks other processes see and may have made.
+    explicit Event(std::shared_ptr<EventMarks> shared) : state_(std::make_shared<State>(std::move(shared))) {}
     void record(Stream &stream);
     // Later tasks of `stream` start only after the latest record() so far has run; it fails with EventTimeout where
     // that takes longer than `limit`. Returns at once.
@@ -48,12 +47,11 @@ class Event {
 
   private:
     struct State {  // outlives the event: tasks in flight hold it
-        State(std::shared_ptr<EventMarks> others, pid_t by)
-            : shared(std::move(others)), marks(shared ? *shared : own), recorder(by) {}
+        explicit State(std::shared_ptr<EventMarks> others)
+            : shared(std::move(others)), marks(shared ? *shared : own) {}
         EventMarks own;
         const std::shared_ptr<EventMarks> shared;
         EventMarks &marks;
-        const pid_t recorder;  // the process, if it is another
         std::atomic<uint32_t> holding{0};
         std::mutex failure_mutex;
         std::optional<Fault> failure;  // the stream's, when the latest record() ran
@@ -63,6 +61,7 @@ class Event {
     static uint64_t next_id() noexcept;
     static bool set(const EventMarks &marks);
     static void reached(State &state);
+    static void ran(State &state, uint64_t record);
     void hold_until_set(Stream &stream, std::optional<std::chrono::milliseconds> limit) const;
     bool flag_ = false;
     std::shared_ptr<State> state_;

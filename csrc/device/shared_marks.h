@@ -17,6 +17,7 @@ struct EventMarks {  // all zero when it begins
     std::atomic<uint64_t> requested{0}, completed{0}, forgotten{0};
     std::atomic<Clock::rep> time{0};
     std::atomic<int64_t> virtual_time{0};  // clock.h
+    std::atomic<pid_t> recorder{0};        // the process that has asked for the latest record
     SharedDoorbell bell;
 };
 

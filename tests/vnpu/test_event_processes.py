@@ -52,6 +52,10 @@ for line in sys.stdin:
     if line == "go on\\n":
         gate.open()
         ascendcl.acl("aclrtSynchronizeStream", queue)
+    elif line == "expect pending\\n":
+        assert ascendcl.code("aclrtSynchronizeEventWithTimeout", mark, 100) == ascendcl.RT_EVENT_TIMEOUT
+    elif line == "wait\\n":
+        ascendcl.acl("aclrtSynchronizeEvent", mark)
     elif line == "destroy\\n":
         ascendcl.acl("aclrtDestroyEvent", mark)
     print("done", flush=True)
@@ -115,11 +119,37 @@ def test_a_process_that_ends_keeps_nobody_waiting(recorder: Recorder) -> None:
     acl("aclrtDestroyEvent", mark)
 
 
-def test_only_its_own_process_records_it(recorder: Recorder) -> None:
+def test_who_has_opened_it_records_it_too(recorder: Recorder) -> None:
     mark = opened(recorder.handle)
+    recorder.ask("go on")
+    status = ctypes.c_int()
     with stream() as queue:
-        assert code("aclrtRecordEvent", mark, queue) == ascendcl.UNSUPPORTED
-        assert "the process that made" in ascendcl.message()
+        gate = ascendcl.Gate(queue)
+        acl("aclrtRecordEvent", mark, queue)
+        acl("aclrtQueryEventStatus", mark, ctypes.byref(status))
+        assert status.value == RECORDED_NOT_READY
+        recorder.ask("expect pending")
+        gate.open()
+        acl("aclrtSynchronizeStream", queue)
+    recorder.ask("wait")
+    acl("aclrtDestroyEvent", mark)
+
+
+def test_who_made_it_does_not_wait_for_one_that_has_ended() -> None:
+    mark = ascendcl.answer("aclrtCreateEventExWithFlag", IPC)
+    program = "\n".join((
+        "import os, ascendcl, test_event_processes as here",
+        "ascendcl.acl('aclInit', None)",
+        "ascendcl.acl('aclrtSetDevice', 0)",
+        f"mark = here.opened(bytes.fromhex('{handle_of(mark).hex()}'))",
+        "queue = ascendcl.answer('aclrtCreateStream')",
+        "gate = ascendcl.Gate(queue)",
+        "ascendcl.acl('aclrtRecordEvent', mark, queue)",
+        "os._exit(0)",
+    ))  # fmt: skip
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
+    assert code("aclrtSynchronizeEvent", mark) == ascendcl.RT_INVALID_HANDLE
+    assert "has ended" in ascendcl.message()
     acl("aclrtDestroyEvent", mark)
 
 
