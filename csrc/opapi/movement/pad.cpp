@@ -2,12 +2,14 @@
 #include "device/fault.h"
 #include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
 
 #define PAD(NAME, SIDES, MODE) \
     OP(NAME, pads(out, self, padding, SIDES, Mode::MODE), pad(out, self, padding, SIDES, Mode::MODE))
 #define PAD_BACKWARD(NAME, FUNCTION, SIDES, MODE)                                \
     OP(NAME, pads_back(gradInput, gradOutput, self, padding, SIDES, Mode::MODE); \
-       reaches_back(gradOutput, padding, SIDES), FUNCTION(gradInput, gradOutput, self, padding))
+       reaches_back(gradOutput, padding, SIDES),                                 \
+       rounded(gradInput, [&](at::Tensor &to) { FUNCTION(to, widened(gradOutput), widened(self), padding); }))
 
 namespace vnpu::opapi {
 namespace {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from aclnn import INVALID_ARGUMENT, first_phase
-from oracle import DEVICE, check, layouts, random
+from oracle import DEVICE, check, compare, layouts, random
 from torch.nn.functional import pad
 
 
@@ -79,3 +79,15 @@ def test_only_a_batch_may_be_empty(kind: str, sides: int) -> None:
         code, message = first_phase(name, x, padding, out)
         assert code == status
         assert "only its batch may be empty" in message or status == 0
+
+
+@pytest.mark.parametrize("mode", ["replicate", "reflect"])
+def test_gradients_of_many_elements_are_summed_wide(mode: str) -> None:
+    sides = (500, 500) if mode == "replicate" else (15, 15)
+    x, dtype = random(2, 4, 16).to(torch.bfloat16), torch.bfloat16
+    grad = random(2, 4, 16 + sum(sides), seed=1).to(dtype)
+    found, exact = x.npu().requires_grad_(), x.double().requires_grad_()
+    pad(found, sides, mode=mode).backward(grad.npu())
+    pad(exact, sides, mode=mode).backward(grad.double())
+    assert exact.grad is not None
+    compare(found.grad, exact.grad, dtype, ulps=1)
