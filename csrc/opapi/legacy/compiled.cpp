@@ -19,6 +19,13 @@ void broadcast(LegacyArguments &call, size_t inputs) {
                  describe(call.out[0]));
 }
 
+void of_one_dtype(LegacyArguments &call) {
+    for (const at::Tensor &in : call.in)
+        if (in.scalar_type() != call.in[0].scalar_type())
+            fail(FaultKind::InvalidArgument, "an input is {}, expected the dtype of {}", describe(in),
+                 describe(call.in[0]));
+}
+
 void like_first(LegacyArguments &call, size_t inputs) {
     for (size_t i = 1; i < inputs; ++i) alike(call.in[i], call.in[0], "an input");
     alike(call.out[0], call.in[0], "the output");
@@ -200,9 +207,9 @@ LEGACY(ConcatD, joined(arguments, "concat_dim"),
        put(out[0], at::cat(joined(arguments, "concat_dim"), attribute<int64_t>(attributes, "concat_dim", 0))))
 LEGACY(Pack, joined(arguments, "axis"),
        put(out[0], at::stack(joined(arguments, "axis"), attribute<int64_t>(attributes, "axis", 0))))
-LEGACY(Addcmul, broadcast(arguments, 4),
+LEGACY(Addcmul, broadcast(arguments, 4); of_one_dtype(arguments),
        out[0].copy_(widened(in[0]) + widened(in[3]) * widened(in[1]) * widened(in[2])))
-LEGACY(Addcdiv, broadcast(arguments, 4),
+LEGACY(Addcdiv, broadcast(arguments, 4); of_one_dtype(arguments),
        out[0].copy_(widened(in[0]) + widened(in[3]) * widened(in[1]) / widened(in[2])))
 LEGACY(Lerp, broadcast(arguments, 3), const at::Tensor start = widened(in[0]);
        out[0].copy_(start + widened(in[2]) * (widened(in[1]) - start)))

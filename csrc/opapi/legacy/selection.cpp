@@ -12,9 +12,14 @@ void give(LegacyArguments &call, size_t output, const at::Tensor &values) {
     (*call.found)[output] = values.sizes().vec();
 }
 
+// A row for each place or, transposed, one for each dimension.
+at::Tensor places(LegacyArguments &call) {
+    const at::Tensor rows = at::nonzero(call.in[0]);
+    return attribute<bool>(call.attributes, "transpose", false) ? rows.t() : rows;
+}
+
 void check_places(LegacyArguments &call) {
-    if (attribute<bool>(call.attributes, "transpose", false))
-        fail(FaultKind::Unsupported, "attribute transpose is true: the virtual NPU gives a row for each place");
+    attribute<bool>(call.attributes, "transpose", false);
     allowed(call.out[0], {at::kInt, at::kLong}, "the output");
     holds(call.out[0], call.in[0].numel() * call.in[0].dim(), "the output");
 }
@@ -50,5 +55,5 @@ void unique(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(NonZero, check_places(arguments), give(arguments, 0, at::nonzero(in[0])))
+LEGACY(NonZero, check_places(arguments), give(arguments, 0, places(arguments)))
 LEGACY(UniqueWithCountsExt2, check_unique(arguments), unique(arguments))

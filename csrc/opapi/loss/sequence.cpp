@@ -5,17 +5,15 @@
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
+#include "opapi/legacy/legacy.h"
 
 namespace vnpu::opapi {
 namespace {
 
 // --- connectionist temporal classification: log_probs [T, N, C] (N may be missing), targets [N, S] or all in a row.
 
-void ctc_check(const Operand &log_probs, const Operand &targets, const Ints &input_lengths, const Ints &target_lengths,
-               int64_t blank) {
-    rank(log_probs, {2, 3});
-    floating(log_probs);
-    dtype(targets, {at::kLong, at::kInt, at::kBool, at::kFloat, at::kHalf});
+void ctc_fits(const at::Tensor &log_probs, const at::Tensor &targets, at::IntArrayRef input_lengths,
+              at::IntArrayRef target_lengths, int64_t blank) {
     const int64_t batch = log_probs.dim() == 3 ? log_probs.size(1) : 1, classes = log_probs.size(-1);
     if (batch < 1)
         fail(FaultKind::InvalidArgument, "parameter logProbs is {}, expected at least one sequence",
@@ -36,7 +34,6 @@ void ctc_check(const Operand &log_probs, const Operand &targets, const Ints &inp
             fail(FaultKind::InvalidArgument,
                  "parameter targetLengths has the value {}, which hardware takes; allowed is 0 or more", length);
     // (ops-nn: aclnn_ctc_loss.cpp, CheckTargetAndOutShapeParameterValue, and aclnn_ctc_loss_backward.cpp)
-    rank(targets, {1, 2});
     if (targets.dim() == 2 && targets.size(0) != batch)
         fail(FaultKind::InvalidArgument, "parameter targets is {}, expected [{}, ...], one row for each sequence",
              describe(targets), batch);
@@ -45,6 +42,38 @@ void ctc_check(const Operand &log_probs, const Operand &targets, const Ints &inp
                                            : std::accumulate(target_lengths.begin(), target_lengths.end(), int64_t{0});
     if (used > room || (targets.dim() == 1 && used != room))
         fail(FaultKind::InvalidArgument, "parameter targetLengths asks for {} labels, targets has {}", used, room);
+}
+
+void ctc_check(const Operand &log_probs, const Operand &targets, const Ints &input_lengths, const Ints &target_lengths,
+               int64_t blank) {
+    rank(log_probs, {2, 3});
+    floating(log_probs);
+    dtype(targets, {at::kLong, at::kInt, at::kBool, at::kFloat, at::kHalf});
+    rank(targets, {1, 2});
+    ctc_fits(log_probs, targets, input_lengths, target_lengths, blank);
+}
+
+// torch_npu tells the old operator the longest target within `blank`, as a multiple of the classes.
+int64_t old_blank(const LegacyArguments &call, const at::Tensor &log_probs) {
+    return attribute<int64_t>(call.attributes, "blank", 0) % log_probs.size(-1);
+}
+
+void old_ctc_check(LegacyArguments &call) {
+    const at::Tensor &log_probs = call.in[0], &targets = call.in[1];
+    if (log_probs.dim() != 3 || log_probs.scalar_type() != at::kFloat || log_probs.size(-1) == 0)
+        fail(FaultKind::InvalidArgument, "log_probs is {}, expected three dimensions of float32", describe(log_probs));
+    if (targets.dim() < 1 || targets.dim() > 2)
+        fail(FaultKind::InvalidArgument, "targets is {}, expected one or two dimensions", describe(targets));
+    ctc_fits(log_probs, targets, ints(call.in[2]), ints(call.in[3]), old_blank(call, log_probs));
+}
+
+// The lengths lie on the device.
+void old_ctc_backward_check(LegacyArguments &call) {
+    const at::Tensor &log_probs = call.in[1];
+    if (log_probs.dim() < 2 || log_probs.scalar_type() != at::kFloat || call.out[0].sizes() != log_probs.sizes())
+        fail(FaultKind::InvalidArgument, "log_probs is {} and its gradient {}, expected one shape, and float32",
+             describe(log_probs), describe(call.out[0]));
+    for (size_t i = 3; i < 7; ++i) call.in[i];
 }
 
 at::Tensor batched(const at::Tensor &tensor, bool single, int64_t dim) {
@@ -123,3 +152,10 @@ OP(aclnnCtcLossBackward, ctc_check(logProbs, targets, inputLengths, targetLength
                      zeroInfinity))
 OP(aclnnMultilabelMarginLoss, multilabel_check(self, target, reduction, out, isTarget),
    multilabel_margin(out, isTarget, self, target, reduction))
+
+LEGACY(CTCLossV2, old_ctc_check(arguments),
+       ctc_loss(out[0], out[1], in[0], in[1], ints(in[2]), ints(in[3]), old_blank(arguments, in[0]),
+                attribute<bool>(attributes, "zero_infinity", false)))
+LEGACY(CTCLossV2Grad, old_ctc_backward_check(arguments),
+       ctc_loss_backward(out[0], in[0], in[1], in[2], ints(in[3]), ints(in[4]), in[5], in[6],
+                         old_blank(arguments, in[1]), attribute<bool>(attributes, "zero_infinity", false)))

@@ -74,6 +74,41 @@ def test_operators(name: str) -> None:
     assert by_name(name) > before, "torch_npu took another path"
 
 
+def test_places_by_dimension() -> None:
+    """What torch_npu gives masks of indices to; the next operator, Index, is missing."""
+    x = torch.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
+    out = torch.full((2, 6), -1, device="npu")
+    assert launch("NonZero", [x.npu()], [out], transpose=True) == (0, "")
+    assert out.flatten()[:6].tolist() == x.nonzero().t().flatten().tolist()
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_ctc_loss(batched: bool) -> None:
+    x = random(7, 2, 5) if batched else random(7, 5)
+    targets = torch.tensor([[1, 2, 3], [4, 4, 0]]) if batched else torch.tensor([1, 2, 3])
+    lengths = (torch.tensor([7, 6]), torch.tensor([3, 2])) if batched else (torch.tensor(7), torch.tensor(3))
+    before = by_name("CTCLossV2")
+    check(
+        lambda x, t: functional.ctc_loss(x.log_softmax(-1), t, *lengths), x, targets, dtypes=FLOAT, grad=False, ulps=16
+    )
+    assert by_name("CTCLossV2") > before, "torch_npu took another path"
+
+
+def test_gradient_of_ctc_loss() -> None:
+    """By name: which path the gradient takes depends on the thread."""
+    log_probs = random(7, 2, 5).log_softmax(-1).requires_grad_()
+    targets, lengths, used = torch.tensor([[1, 2, 3], [4, 4, 0]]), torch.tensor([7, 6]), torch.tensor([3, 2])
+    loss, alpha = torch.ops.aten._ctc_loss(log_probs, targets, lengths, used)
+    grad = random(2, seed=3)
+    (expected,) = torch.autograd.grad(loss, log_probs, grad.to(loss.dtype))
+    operands = [t.detach().float().npu() for t in (grad, log_probs, loss, alpha)]
+    out = torch.empty(7, 2, 5, device="npu")
+    integers = [t.npu() for t in (targets, lengths, used)]
+    inputs = [operands[0], operands[1], *integers, operands[2], operands[3]]
+    assert launch("CTCLossV2Grad", inputs, [out], blank=0) == (0, "")
+    compare(out, expected, torch.float32, ulps=16)
+
+
 def test_cross_entropy_with_weights_and_ignored_targets() -> None:
     target = torch.tensor([2, 5, 1, 0])
     for reduction in ("mean", "sum", "none"):

@@ -36,6 +36,14 @@ CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str
         {"begin_norm_axis": 2},
         "begin_norm_axis is 2",
     ),
+    "Addcmul": ([(3,), (3,), (3,), (1,)], [(3,)], {}, {"1": (3, I64)}, "expected the dtype of"),
+    "CTCLossV2": (
+        [(4, 2, 3), (2, 2, I64), [4, 3], [2, 1]],
+        [(2,), (2, 4, 8)],
+        {"blank": 0 + 2 * 3},
+        {"2": [4, 5]},
+        "inputLengths has the value 5",
+    ),
     "LogSoftmaxV2": ([(2, 3)], [(2, 3)], {"axes": [1]}, {"axes": [0, 1]}, "axes has 2 values"),
     "IsFinite": ([(3,)], [(3, BOOL)], {}, {"1": (4, BOOL)}, "expected 3 elements"),
     "NormalizeBatch": (
