@@ -73,9 +73,7 @@ void wait(uint64_t event, std::optional<std::chrono::milliseconds> limit, Reache
 
 }  // namespace
 
-std::shared_ptr<Event> Event::open(const MarksAddress &address) {
-    return std::make_shared<Event>(open_marks(address));
-}
+std::shared_ptr<Event> Event::open(const MarksAddress &address) { return std::make_shared<Event>(open_marks(address)); }
 
 // Whether the record has run by then. Fault InvalidHandle when another process was to do it and has ended.
 bool Event::runs(const State &state, uint64_t record, Clock::time_point until) {

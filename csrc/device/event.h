@@ -47,8 +47,7 @@ class Event {
 
   private:
     struct State {  // outlives the event: tasks in flight hold it
-        explicit State(std::shared_ptr<EventMarks> others)
-            : shared(std::move(others)), marks(shared ? *shared : own) {}
+        explicit State(std::shared_ptr<EventMarks> others) : shared(std::move(others)), marks(shared ? *shared : own) {}
         EventMarks own;
         const std::shared_ptr<EventMarks> shared;
         EventMarks &marks;

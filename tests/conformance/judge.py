@@ -415,7 +415,8 @@ def _compare_values(
                     lambda native=native: native,
                     functools.partial(terms, at, i),
                     tolerance,
-                    (wide if result and not stepwise else (1 + stepwise) * torch.finfo(actual.dtype).eps) * half,
+                    (wide if result and not stepwise else (1 + stepwise) * torch.finfo(actual.dtype).eps)
+                    * half,
                     not (half and result) or name_of(op) in ROUNDED_BETWEEN,
                     f"{where}{kind} {i}",
                 )

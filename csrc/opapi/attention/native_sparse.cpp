@@ -389,10 +389,9 @@ void chosen(const Attended &a, const at::Tensor &indices, const at::Tensor &mask
                    const auto own = [&](const at::Tensor &tensor) {
                        return tensor.select(0, query).narrow(0, group * of_group, of_group);
                    };
-                   const WrittenOut found =
-                       written_out(own(a.query), a.key.select(1, group).index_select(0, tokens),
-                                   a.value.select(1, group).index_select(0, tokens), a.scale, left_out,
-                                   a.query.scalar_type());
+                   const WrittenOut found = written_out(own(a.query), a.key.select(1, group).index_select(0, tokens),
+                                                        a.value.select(1, group).index_select(0, tokens), a.scale,
+                                                        left_out, a.query.scalar_type());
                    own(out).copy_(found.out);
                    own(maximum).copy_(found.maximum.expand({of_group, 8}));
                    own(sum).copy_(found.sum.expand({of_group, 8}));

@@ -207,10 +207,10 @@ LEGACY(ConcatD, joined(arguments, "concat_dim"),
        put(out[0], at::cat(joined(arguments, "concat_dim"), attribute<int64_t>(attributes, "concat_dim", 0))))
 LEGACY(Pack, joined(arguments, "axis"),
        put(out[0], at::stack(joined(arguments, "axis"), attribute<int64_t>(attributes, "axis", 0))))
-LEGACY(Addcmul, broadcast(arguments, 4); of_one_dtype(arguments),
-       out[0].copy_(widened(in[0]) + widened(in[3]) * widened(in[1]) * widened(in[2])))
-LEGACY(Addcdiv, broadcast(arguments, 4); of_one_dtype(arguments),
-       out[0].copy_(widened(in[0]) + widened(in[3]) * widened(in[1]) / widened(in[2])))
+LEGACY(Addcmul, broadcast(arguments, 4);
+       of_one_dtype(arguments), out[0].copy_(widened(in[0]) + widened(in[3]) * widened(in[1]) * widened(in[2])))
+LEGACY(Addcdiv, broadcast(arguments, 4);
+       of_one_dtype(arguments), out[0].copy_(widened(in[0]) + widened(in[3]) * widened(in[1]) / widened(in[2])))
 LEGACY(Lerp, broadcast(arguments, 3), const at::Tensor start = widened(in[0]);
        out[0].copy_(start + widened(in[2]) * (widened(in[1]) - start)))
 LEGACY(ClipByValueV2, broadcast(arguments, 3), out[0].copy_(at::minimum(at::maximum(in[0], in[1]), in[2])))

@@ -122,7 +122,7 @@ void integers(at::Tensor &result, int64_t from, int64_t to, uint64_t seed, uint6
             const double largest = std::min(static_cast<double>(std::numeric_limits<scalar_t>::max()), 0x1p62);
             if (std::abs(static_cast<double>(from)) < largest)
                 from = at::native::templates::update_from<scalar_t>(from);
-            if (std::abs(static_cast<double>(to)) < largest) to = at::native::templates::update_to<scalar_t>(to);
+            if (std::abs(static_cast<double>(to)) <= largest) to = at::native::templates::update_to<scalar_t>(to);
         });
     const uint64_t range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
     const auto draw_integer = [=](int64_t, const Philox::Block &block, int k) {

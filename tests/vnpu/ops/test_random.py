@@ -141,7 +141,10 @@ def test_integers(dtype):
     ).sum() < 30  # chi-squared with 6 degrees of freedom: once in 2e4
 
 
-@pytest.mark.parametrize(("dtype", "bounds"), [(torch.float16, (0, 4000)), (torch.bfloat16, (-1000, 1000))])
+@pytest.mark.parametrize(
+    ("dtype", "bounds"),
+    [(torch.float16, (0, 4000)), (torch.float16, (65000, 65504)), (torch.bfloat16, (-1000, 1000))],
+)
 def test_integers_are_not_rounded_to_their_end(dtype, bounds):
     drawn = torch.empty(COUNT, dtype=dtype, device="npu").random_(*bounds)
     assert bounds[0] <= drawn.min().item() and drawn.max().item() < bounds[1]
