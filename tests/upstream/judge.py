@@ -52,6 +52,10 @@ STARTERS = (
 )
 DEVICE_LOST = 75  # exit status: torch_npu drops all work after a kernel's failure
 REASON = 300  # characters
+# What torch's tests of several ranks raise, and in it what the first of these has raised.
+OF_A_RANK = re.compile(
+    r"Process \d+ exited with error code \d+ and exception: Traceback .*?(\w+(?:Error|Exception): .*)"
+)
 
 
 def classify(error: BaseException, log: str) -> tuple[str, str]:
@@ -63,9 +67,11 @@ def classify(error: BaseException, log: str) -> tuple[str, str]:
         return said
     if words := kernel_failure(text, log) or own_words(text):
         return "FAIL", words[:REASON]
+    rank = OF_A_RANK.search(text)
+    text = rank[1] if rank else f"{type(error).__name__}: {text}"
     kept = re.sub(r"\[ERROR\].*", "", text)  # what follows has the time in it
     kept = re.sub(r"0x[0-9a-f]{6,}", "0x...", re.sub(r"/tmp/\S+", "/tmp/...", kept))
-    return "FAIL", f"{type(error).__name__}: {kept[:REASON].strip()}"
+    return "FAIL", kept[:REASON].strip()
 
 
 def name_of(test: unittest.TestCase) -> str:

@@ -44,6 +44,10 @@ class TestOwn(unittest.TestCase):
             with self.subTest(part=part):
                 self.assertNotEqual(part, 1)
 
+    def test_j_has_ranks(self):
+        said = "Process 1 exited with error code 10 and exception:\\nTraceback (most recent call last):\\n  File 'a'"
+        raise RuntimeError(said + ", line 3, in run\\n    raise ValueError(\\nValueError: a rank's own\\n")
+
     @unittest.expectedFailure
     def test_i_fails_as_expected(self):
         self.fail()
@@ -153,6 +157,7 @@ def test_each_end_has_its_verdict(worker: Worker) -> None:
         "TestOwn.test_g_follows_them": "PASS",
         "TestOwn.test_h_has_parts": "FAIL: AssertionError: 1 == 1",
         "TestOwn.test_i_fails_as_expected": "PASS",
+        "TestOwn.test_j_has_ranks": "FAIL: ValueError: a rank's own",
         "TestPrepared.test_one": "FAIL: setUpClass: ValueError: never ready",
     }
 
