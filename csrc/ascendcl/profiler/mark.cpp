@@ -41,11 +41,15 @@ uint64_t on_stream(Stream &stream, std::string_view message) {
     return last_launched();
 }
 
-void log(uint32_t kind, uint64_t number, const Open &what) {
-    const std::shared_ptr<ProfilerSession> session = profiler_session();
-    if (session == nullptr || !session->marks_ranges()) return;
+// The session that is told; null: nobody is.
+std::shared_ptr<ProfilerSession> listener() {
+    std::shared_ptr<ProfilerSession> session = profiler_session();
+    return session != nullptr && session->marks_ranges() ? std::move(session) : nullptr;
+}
+
+void log(ProfilerSession &session, uint32_t kind, uint64_t number, const Open &what) {
     const uint64_t correlation = what.stream != nullptr ? on_stream(*what.stream, what.message) : 0;
-    session->mark({kind, number, what.domain, what.message, correlation});
+    session.mark({kind, number, what.domain, what.message, correlation});
 }
 
 Open made(std::string_view domain, std::string_view message, void *stream) {
@@ -55,18 +59,22 @@ Open made(std::string_view domain, std::string_view message, void *stream) {
 
 }  // namespace
 
-void mark(std::string_view domain, std::string_view message, void *stream) { log(0, 0, made(domain, message, stream)); }
+void mark(std::string_view domain, std::string_view message, void *stream) {
+    if (const auto session = listener()) log(*session, 0, 0, made(domain, message, stream));
+}
 
 uint64_t begin_range(std::string_view domain, std::string_view message, void *stream) {
     Ranges &all = ranges();
-    Open what = made(domain, message, stream);
+    const auto session = listener();
+    Open what;
+    if (session != nullptr) what = made(domain, message, stream);
     uint64_t number = 0;
     {
         const std::lock_guard lock(all.mutex);
         number = ++all.last;
-        all.open.emplace(number, what);
+        if (session != nullptr) all.open.emplace(number, what);
     }
-    log(1, number, what);
+    if (session != nullptr) log(*session, 1, number, what);
     return number;
 }
 
@@ -79,7 +87,7 @@ void end_range(uint64_t range) {
         if (!found) return;
         what = std::move(found.mapped());
     }
-    log(2, range, what);
+    if (const auto session = listener()) log(*session, 2, range, what);
 }
 
 }  // namespace vnpu::acl

@@ -106,6 +106,7 @@ ProfilerSession::ProfilerSession(const fs::path &root, const aclprofConfig &conf
     for (int each = 0; each < settings.devices; ++each)
         if (const Heap *heap = Machine::instance().heap(each); heap != nullptr)
             log_->memory({each, nullptr, 0, heap->used()});
+    log_->flush();  // what is left of a process that is killed can be recognised
     map_.add(began_.raw, began_.virtual_time);
     Timeline::add(*this);
 }

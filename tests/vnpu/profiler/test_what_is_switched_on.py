@@ -10,6 +10,7 @@ from typing import Any
 
 import ascendcl
 import pytest
+from session_logs import msprof
 from test_torch_npu_profiler import output, run, table, trace
 
 COMMON = {"trace_view.json", "operator_details.csv", "memory_record.csv", "operator_memory.csv"}
@@ -164,3 +165,24 @@ sys.exit(subprocess.run([*command, {str(tmp_path)!r}], check=False).returncode)
     for op, info in times[0].items():
         other = times[1][op]["Communication Time Info"]
         assert info["Communication Time Info"]["Transit Time(ms)"] == pytest.approx(other["Transit Time(ms)"])
+
+
+@pytest.mark.slow
+def test_a_killed_program_leaves_no_file_that_looks_whole(tmp_path: Path) -> None:
+    done = ascendcl.python(
+        f"""
+import os, signal, torch, torch_npu
+P = torch_npu.profiler
+a = torch.randn(16, 16).npu()
+with P.profile(on_trace_ready=P.tensorboard_trace_handler({str(tmp_path)!r})):
+    for i in range(5000):
+        a = a + 1
+        if i == 4000:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+    )
+    assert done.returncode == -9
+    (profile,) = tmp_path.glob("*_ascend_pt/PROF_*")
+    made = msprof("--export=on", f"--output={profile}")
+    assert made.returncode == 1 and "has no end" in made.stderr
+    assert not (profile / "mindstudio_profiler_output").exists()
