@@ -117,7 +117,11 @@ def test_filters_that_match_nothing_are_said_with_near_names():
     assert found("operator=convolutoin") == [
         "no operator of the first step matches operator=convolutoin: near are convolution, aten::convolution"
     ]
-    assert found("module=zzz") == ["no module of the first step matches module=zzz; there are 4 names"]
+    assert found("module=zzz") == [
+        "no module of the first step matches module=zzz; there are fc, layer1, layer1.0.conv"
+    ]
+    many = Wanted.read("statistics", ["module=zzz"]).unmatched(map(str, range(11)), [], 1)
+    assert many == ["no module of the first step matches module=zzz; there are 11 names"]
     assert found("rank=2", "rank=5-6") == ["there is no rank=2 or 5-6: the run has 2, counted from 0"]
 
 

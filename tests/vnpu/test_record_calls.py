@@ -17,7 +17,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import torchport
-from torchport.record.operators.listing import call_lines, overview, plain_call
+from torchport.record.operators import hook
+from torchport.record.operators.listing import call_lines, overview, overview_lines, plain_call
 from torchport.record.operators.reading import Call, Operators
 
 
@@ -108,6 +109,27 @@ def test_steps_end_while_other_threads_are_within_operators(tmp_path):
                 assert tensor.statistics is None or tensor.values() is not None
             seen += sum(call.name == "aten::sin" for call in step.calls())
     assert seen > 50, "the other threads were there"
+
+
+@pytest.mark.parametrize("library", ["record/nothing.so", hook.LIBRARY])
+def test_without_the_library_python_does_it_and_says_so(tmp_path, monkeypatch, capsys, library):
+    monkeypatch.setattr(hook, "LIBRARY", library)
+    without = library != "record/libtorchport_record.so"
+    with torchport.record(tmp_path / "rec", filters=["operator=sin"]) as block:
+        torch.ones(3).sin()
+        block.step()
+    assert len(calls(tmp_path / "rec", "aten::sin")) == 1
+    said = capsys.readouterr().err
+    assert (
+        "operators are noted in Python, slower than by the library, which cannot be used: " in said
+    ) is without
+    assert ("nothing.so" in said) is without
+    lines = overview_lines(overview(tmp_path / "rec"))
+    how = "  level statistics, noted in Python, as the library could not be used: " if without else None
+    assert any(
+        line.startswith(how or "  level statistics, noted by the library, only operator=sin")
+        for line in lines
+    )
 
 
 NEVER_LEFT = """

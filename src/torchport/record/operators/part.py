@@ -179,7 +179,7 @@ class OperatorsPart(Part):
     def _foresee(self, size: int, calls: int) -> None:
         free = shutil.disk_usage(self._root).free
         more = f", {round(free / size):,} fill the disk" if size * 100 * FORESEEN > free else ""
-        if most := self._wanted.max_bytes:
+        if (most := self._wanted.max_bytes) and self._ring is None:  # which gives back what it took
             more += f", --max-bytes {amount(most)} ends it after about {max(1, most // size):,}"
         self._tell(
             f"one step of operators ({calls:,} calls, level {self._wanted.level}) takes {amount(size)}: "

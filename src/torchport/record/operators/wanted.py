@@ -15,7 +15,7 @@ KINDS = ("module", "operator", "step", "rank")
 LEVELS = ("statistics", "tensor", "module")
 NONE = "none"
 STOP, DROP = "stop", "drop"
-NEAR = 3
+NEAR, FEW = 3, 10  # names that are listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ class Wanted:
             for pattern in self.filters.get(kind, ()):
                 if not any(match(Wanted(filters={kind: [pattern]}), name) for name in names):
                     near = difflib.get_close_matches(pattern, names, NEAR, 0.5)
-                    tail = f": near are {', '.join(near)}" if near else f"; there are {len(names)} names"
+                    few = ", ".join(filter(None, names)) if len(names) <= FEW else f"{len(names):,} names"
+                    tail = f": near are {', '.join(near)}" if near else f"; there are {few}"
                     said.append(f"no {kind} of the first step matches {kind}={pattern}{tail}")
         if not any(map(self.rank, range(world))):
             ranks = " or ".join(self.filters["rank"])
