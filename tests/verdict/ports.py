@@ -107,6 +107,7 @@ class Ports:
             "-m",
             "torchport",
             "port",
+            "--no-operators",
             f"{script}.py",
             "--out",
             str(out),

@@ -51,6 +51,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="C",
         help="recording of the original with noise: what rounding does to it",
     )
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="B2",
+        help="recording of B's run once more: what it does not repeat is noise",
+    )
     parser.add_argument("--tolerance", type=relative, metavar="X", help=TOLERANCE)
     parser.add_argument(
         "-o", "--html", type=Path, metavar="FILE", help="store a report as one HTML file here"
@@ -65,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     reference, port = Recording.read(arguments.reference), Recording.read(arguments.port)
     control = Recording.read(arguments.control) if arguments.control else None
-    judged = _judged(arguments.reference, arguments.port)
+    judged = _judged(arguments.reference, arguments.port, arguments.again)
     result = compare(reference, port, control=control, given=arguments.tolerance, operators=judged)
     if arguments.csv:
         if judged is None or judged.replay is None:
@@ -92,12 +98,17 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT.get(result.data["verdict"], UNDECIDED)
 
 
-def _judged(reference: Path, port: Path) -> Culprit | None:
+def _judged(reference: Path, port: Path, again: Path | None) -> Culprit | None:
+    if again is not None and not (again / FOLDER).is_dir():
+        raise TorchportError(
+            f"--again {again} has no operators",
+            hint="torchport run --record DIR --level tensor SCRIPT records them.",
+        )
     if not any((path / FOLDER).is_dir() for path in (reference, port)):
         return None
     from torchport.compare.culprit import culprit  # needs numpy and h5py
 
-    return culprit(reference, port)
+    return culprit(reference, port, again)
 
 
 def relative(text: str) -> float:

@@ -96,6 +96,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not put small faults into a run of the original, to show that the comparison notices them",
     )
+    parser.add_argument(
+        "--no-operators",
+        action="store_true",
+        help="where the losses part, do not run both again to name the operator that is wrong first",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite a converted tree that was edited")
 
 
@@ -122,6 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         force=arguments.force,
         reference=None if arguments.reference is None else arguments.reference.resolve(),
         control=not arguments.no_control,
+        operators=not arguments.no_operators,
         tolerance=arguments.tolerance,
     )
     result = port(plan, Progress(sys.stderr, STEPS, arguments.quiet))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torchport.compare.align import matched, short, significant
+from torchport.compare.pairs import Phase
 from torchport.compare.tensors import ROUNDING, distance
 from torchport.record.operators.reading import Call, Operators, Step, Tensor
 from torchport.record.recording import Recording
@@ -53,8 +54,9 @@ class Side:
         return cls(calls, devices.most_common(1)[0][0] if devices else "")
 
 
-def causes(reference: Operators, port: Operators, rank: int = 0) -> list[Cause]:
-    """What differs in the first step of both, in the order in which it comes about."""
+def causes(reference: Operators, port: Operators, rank: int = 0, *, other_ranks: bool = False) -> list[Cause]:
+    """What differs in the first step of both, in the order in which it comes about. With `other_ranks` each rank has a
+    part of the batch that is not the other's: data, draws and collectives are not compared then."""
     one, other = reference.rank(rank), port.rank(rank)
     steps = [number for number in one.steps if number in other.files]
     if not steps:
@@ -64,7 +66,8 @@ def causes(reference: Operators, port: Operators, rank: int = 0) -> list[Cause]:
         with one.step(number) as first, other.step(number) as second:
             sides = Side.of(first), Side.of(second)
             looks: tuple[Callable[[int, Side, Side], Iterator[Cause]], ...] = (
-                _data, _arguments, _operators, _draws, _collectives, _updates,
+                (_arguments, _operators, _updates) if other_ranks
+                else (_data, _arguments, _operators, _draws, _collectives, _updates)
             )  # fmt: skip
             if (
                 number == steps[0]
@@ -107,7 +110,7 @@ def _weights(number: int, one: Side, other: Side) -> Iterator[Cause]:
 
 def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
     given = [
-        [(call, tensor) for call, tensor in _external(side) if tensor.elements > 1] for side in (one, other)
+        [(call, tensor) for call, tensor in external(side) if tensor.elements > 1] for side in (one, other)
     ]
     for (_, first), (call, second) in zip(*given, strict=False):
         if (first.shape, first.dtype) == (second.shape, second.dtype) and (
@@ -120,7 +123,7 @@ def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
             return
 
 
-def _external(side: Side) -> Iterator[tuple[Call, Tensor]]:
+def external(side: Side) -> Iterator[tuple[Call, Tensor]]:
     """What comes from the host or out of a draw beside the model, in the order of its use."""
     for call, tensor in _inputs(side):
         if call.phase == "forward" and not tensor.name:
@@ -174,9 +177,13 @@ def _word(value: Any) -> str:
 def _operators(number: int, one: Side, other: Side) -> Iterator[Cause]:
     alike = one.device != other.device
     calls = [significant(side.calls, alike=alike) for side in (one, other)]
+    forms: Phase | None = None  # asked only where something is missing
     for first, second in matched(*calls):
         call = first or second
         if call is not None and (first is None or second is None) and not _draws_numbers(call):
+            forms = forms or Phase(number, "forward", one.calls, other.calls)
+            if call.index in forms.alike[0 if second is None else 1]:
+                continue  # other operators that give the same
             where = "only the reference calls" if second is None else "the reference does not call"
             yield Cause(
                 OPERATOR, f"{where} {call.name} in {call.module or 'no module'} ({call.source or 'no source'})",

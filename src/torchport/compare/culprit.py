@@ -4,36 +4,50 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchport.compare.batches import rebuilt
 from torchport.compare.classes import Cause, causes
 from torchport.compare.pairs import Paired, paired
-from torchport.compare.replay import JUDGED, Replay, Row, has_tensors, replay
+from torchport.compare.repeated import Unsteady, unsteady
+from torchport.compare.replay import JUDGED, UNKNOWN, Replay, Row, has_tensors, replay
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Location, Safety, Severity
+from torchport.record.operators.overflow import Overflow, overflows
 from torchport.record.operators.reading import Operators
 
 WRONG, DIFFERENT, CONFIGURED, UNJUDGED = "TP357", "TP358", "TP359", "TP360"
+OVERFLOWS, UNSTEADY = "TP361", "TP362"
 RESULT, PRECISION, OVERFLOW = "wrong result", "lost precision", "overflow or saturation"
+NONDETERMINISM = "nondeterminism"
+_CLASSES = {OVERFLOWS: OVERFLOW, UNSTEADY: NONDETERMINISM}
+STEADY = 10.0  # times its own noise: an error that is larger is none of chance
 SHOWN = 200  # rows that a result keeps: those that are wrong, then the highest scores
 OTHERS = 5  # wrong operators that are named after the first
 LEAST_SHARE = 0.95
 COMMON = 0.34  # of the modules that the smaller recording has: fewer are of another model
 BINS = 400
+MOST_ROWS = 200_000  # of the table in a report
 HIGHEST = 1e9  # that is drawn: infinite is what has a NaN
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Culprit:
     """What was found: `causes` around operators, `replay` of the port's (None: its tensors were not kept), `paired`
-    what both computed (None: in different processes)."""
+    what both computed (None: in different processes); `overflows` the port's alone, `unsteady` what a second run of it
+    did not repeat."""
 
     causes: Sequence[Cause]
     replay: Replay | None
     steps: tuple[int, int]
     paired: Paired | None = None
+    overflows: Sequence[Overflow] = ()
+    unsteady: Sequence[Unsteady] = ()
+    port: Path | None = None
 
     @property
     def findings(self) -> list[Finding]:
@@ -43,7 +57,8 @@ class Culprit:
         first = self.replay.first if self.replay else None
         # What the first operator was given does not matter to how far it is from what it has to give.
         before = bool(self.causes) and (first is None or self.causes[0].step < first.step)
-        return [*(around + wrong if before else wrong + around), *self._remarks()]
+        said = around + wrong if before else wrong + around
+        return [*said, *self._spoilt(), *self._shaking(), *self._remarks()]
 
     def _wrong(self) -> Iterator[Finding]:
         if self.replay is None or self.replay.first is None:
@@ -53,10 +68,45 @@ class Culprit:
         yield Finding(
             WRONG, Severity.ERROR, Safety.REPORT, _location(row.source),
             f"first wrong: {_where(row)}, step {row.step}: {_size(row)}, introduced there, not inherited{more}",
-            f"{kind(row)}. Its inputs and results are in the recording: {row.operator}, call {row.call} of step "
-            f"{row.step}.",
-            evidence=dataclasses.asdict(row) | {"class": kind(row)},
+            f"{self._kind(row)}. As a test with pytest: {self._case(row)}",
+            evidence=dataclasses.asdict(row) | {"class": self._kind(row)},
         )  # fmt: skip
+
+    def _kind(self, row: Row) -> str:
+        """The class; what a second run does not repeat is no error that can be found again."""
+        noise = [one.by for one in self.unsteady if (one.step, one.call) == (row.step, row.call)]
+        return NONDETERMINISM if noise and row.error <= STEADY * max(noise) else kind(row)
+
+    def _case(self, row: Row) -> str:
+        """The command that makes a test of that call."""
+        rows = self.replay.rows if self.replay else ()
+        before = sum(
+            one.step == row.step and one.operator == row.operator and one.call < row.call for one in rows
+        )
+        where = "DIR" if self.port is None else shlex.quote(str(self.port))
+        return f"torchport case {where} --step {row.step} --op {row.operator}:{before} -o case"
+
+    def _spoilt(self) -> Iterator[Finding]:
+        for one in self.overflows[:1]:
+            more = f"; the reference's are numbers, {len(self.overflows)} steps have some"
+            yield Finding(
+                OVERFLOWS, Severity.ERROR, Safety.REPORT, _location(one.source), f"{OVERFLOW}: {one.sentence}{more}",
+                "Look at how large its inputs are, and whether they are so in the reference: torchport record overflow",
+                evidence=dataclasses.asdict(one),
+            )  # fmt: skip
+
+    def _shaking(self) -> Iterator[Finding]:
+        if self.unsteady:
+            names = Counter(one.operator for one in self.unsteady)
+            worst = max(self.unsteady, key=lambda one: one.by)
+            yield Finding(
+                UNSTEADY, Severity.WARNING, Safety.REPORT, _location(worst.source),
+                f"{NONDETERMINISM}: {', '.join(name for name, _ in names.most_common(OTHERS))} give other results for "
+                f"the same inputs in a second run, {worst.by:.1g} apart at most ({worst.operator} in "
+                f"{worst.module or 'no module'}, step {worst.step})",
+                "torch.use_deterministic_algorithms(True) asks for operators that repeat themselves.",
+                evidence=dataclasses.asdict(worst),
+            )  # fmt: skip
 
     def _around(self) -> Iterator[Finding]:
         for place, cause in enumerate(self.causes):
@@ -96,13 +146,13 @@ class Culprit:
         """`class` and `first` name the culprit; `rows` are calls, those to look at first."""
         first = self.replay.first if self.replay else None
         found = self.findings
-        around = bool(found) and found[0].code == DIFFERENT
+        code = found[0].code if found else ""
         rows = self.replay.rows if self.replay else ()
         ordered = sorted(
             (row for row in rows if row.kind in (JUDGED, "view")), key=lambda row: (-row.wrong, -row.score)
         )
         return {
-            "class": self.causes[0].kind if around else kind(first) if first else "",
+            "class": self._class(code, first),
             "first": dataclasses.asdict(first) if first else None,
             "causes": [dataclasses.asdict(cause) for cause in self.causes],
             "steps": {"reference": self.steps[0], "port": self.steps[1]},
@@ -114,10 +164,34 @@ class Culprit:
                 {"operator": operator, "why": why, "calls": count}
                 for operator, why, count in (self.replay.unjudged if self.replay else ())
             ],
+            "overflows": [dataclasses.asdict(one) | {"sentence": one.sentence} for one in self.overflows],
+            "unsteady": [dataclasses.asdict(one) for one in self.unsteady[:SHOWN]],
             "profile": _profile(rows),
+            "table": self._table(),
             "aligned": self.paired.to_json() if self.paired else None,
             "rows": [self._row(row) for row in ordered[:SHOWN]],
         }  # fmt: skip
+
+    def _class(self, code: str, first: Row | None) -> str:
+        """Of the finding that comes first."""
+        if code == DIFFERENT:
+            return self.causes[0].kind
+        return self._kind(first) if first else _CLASSES.get(code, "")
+
+    def _table(self) -> dict[str, Any]:
+        """All calls that were judged, for a table: text by its place in `strings`."""
+        strings: dict[str, int] = {}
+        rows = []
+        for row in (self.replay.rows if self.replay else ())[:MOST_ROWS]:
+            if row.kind not in (JUDGED, UNKNOWN):
+                continue
+            apart = self.paired.apart.get((row.step, row.call)) if self.paired else None
+            texts = (row.operator, row.phase, row.module, row.source, row.spoilt or row.why)
+            rows.append([
+                row.step, row.call, int(row.wrong), *(_short(value) for value in (row.score, row.error, apart)),
+                *(strings.setdefault(text, len(strings)) for text in texts),
+            ])  # fmt: skip
+        return {"strings": list(strings), "rows": rows}
 
     def _row(self, row: Row) -> dict[str, Any]:
         """A call; `apart` is how far its results are from the reference's, inherited and introduced."""
@@ -125,10 +199,14 @@ class Culprit:
         return dataclasses.asdict(row) | {"apart": apart}
 
 
-def culprit(reference: Path, port: Path) -> Culprit | None:
-    """Judge the operators of two recordings; None where neither has any.
+def culprit(
+    reference: Path, port: Path, again: Path | None = None, steps: Sequence[int] | None = None
+) -> Culprit | None:
+    """Judge the operators of two recordings; None where neither has any. `again` is a recording of the port's run once
+    more, which shows what is not repeated; `steps` are those that are computed again.
 
-    Raises TorchportError where one alone has some, or they share no module, and as `replay` does.
+    Raises TorchportError where one alone has some, or they share no module, and as `replay`, `rebuilt` and `unsteady`
+    do.
     """
     one, other = Operators.read(reference), Operators.read(port)
     if not one.processes and not other.processes:
@@ -139,18 +217,32 @@ def culprit(reference: Path, port: Path) -> Culprit | None:
                 f"{recorded.path} has no step of operators, {beside.path} has",
                 hint="Record both: torchport run --record DIR --level tensor SCRIPT",
             )
-    ranks = [len(recorded.processes) for recorded in (one, other)]
-    if ranks[0] != ranks[1]:
-        raise TorchportError(
-            f"{one.path} has operators of {ranks[0]} processes, {other.path} of {ranks[1]}: their batches are not "
-            "the same",
-            hint="Record both with the same number of processes.",
-        )
+    other_ranks = len(one.processes) != len(other.processes)
     rank = other.processes[0].rank or 0
     _of_one_script(one, other, rank)
-    steps = len(one.processes[0].steps), len(other.processes[0].steps)
-    replayed = replay(port, rank=rank) if has_tensors(other) else None
-    return Culprit(causes(one, other, rank), replayed, steps, paired(one, other, rank))
+    counts = len(one.processes[0].steps), len(other.processes[0].steps)
+    replayed = replay(port, rank=rank, steps=steps) if has_tensors(other) else None
+    around = rebuilt(one, other) if other_ranks else []
+    around += causes(one, other, rank, other_ranks=other_ranks)
+    return Culprit(
+        around,
+        replayed,
+        counts,
+        # Each of other ranks computes another part of the batch.
+        None if other_ranks else paired(one, other, rank),
+        _overflows(one, other),
+        [] if again is None else unsteady(other, Operators.read(again), rank),
+        port,
+    )
+
+
+def _overflows(reference: Operators, port: Operators) -> list[Overflow]:
+    """What the port's numbers run into and the reference's do not, but for what a GradScaler takes care of."""
+    theirs = {(one.step, one.operator, one.module) for one in overflows(reference)}
+    return [
+        one for one in overflows(port)
+        if not one.handled and (one.step, one.operator, one.module) not in theirs
+    ]  # fmt: skip
 
 
 def _of_one_script(one: Operators, other: Operators, rank: int) -> None:
@@ -183,6 +275,10 @@ def _profile(rows: Sequence[Row]) -> list[float]:
     scores = [min(row.score, HIGHEST) for row in rows if row.kind == JUDGED]
     width = max(1, math.ceil(len(scores) / BINS))
     return [max(scores[first : first + width]) for first in range(0, len(scores), width)]
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(f"{value:.3g}")
 
 
 def _where(row: Row) -> str:

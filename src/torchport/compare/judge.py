@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from torchport.compare import conditions, controls, drawn, quantities, settings
+from torchport.compare import conditions, controls, drawn, layers, quantities, settings
 from torchport.compare.conditions import error
 from torchport.compare.curves import Curve
 from torchport.compare.differences import MIXED, STATISTICALLY, STEPWISE, amplified, curves_of, differences
@@ -123,6 +123,7 @@ def compare(
         "errors": _by_step(pairs),
         "quantities": [] if chance else list(quantities.rows(judged)),
         "culprit": operators.to_json() if operators else None,
+        "layers": [] if chance else layers.rows(both),
         "first": [] if chance else quantities.first([*both, *apart]),
         "controls": table,
         "yardstick": _yardstick(judged, control, longer, chaotic),

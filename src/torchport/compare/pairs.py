@@ -18,9 +18,11 @@ from typing import Any
 from torchport.compare.align import matched, significant_of
 from torchport.compare.tensors import Metrics, distance, metrics
 from torchport.record.operators import layout
-from torchport.record.operators.reading import Call, Operators, Step, Tensor
+from torchport.record.operators.reading import Call, Operators, Tensor
 
 TENSORS, STATISTICS, SHAPES = "tensors", "statistics", "other shapes"
+# Relative to the norm: other forms of one computation are nearer than that.
+ALIKE, ALIKE_HALF = {"float32": 1e-4, "float64": 1e-10}, 3e-2
 PHASES = ("forward", "backward", "optimizer")
 NAMED = 4
 
@@ -118,7 +120,7 @@ def paired(
     for number in both[:1] if steps is None else [number for number in steps if number in both]:
         with one.step(number) as first, other.step(number) as second:
             for phase in PHASES:
-                found = _Phase(number, phase, first, second)
+                found = Phase(number, phase, list(first.calls()), list(second.calls()))
                 pairs += found.pairs
                 regions += found.regions
                 same += found.same
@@ -126,13 +128,15 @@ def paired(
     return Paired(pairs, regions, (calls[0], calls[1]), same)
 
 
-class _Phase:
-    """One pass of one step."""
+class Phase:
+    """One pass of one step. `alike` has for each side the calls of regions whose results are the same but for rounding:
+    other operators for one thing."""
 
-    def __init__(self, number: int, phase: str, first: Step, second: Step) -> None:
+    def __init__(self, number: int, phase: str, first: Sequence[Call], second: Sequence[Call]) -> None:
         self._number = number
         self._phase = phase
-        self._all = [[call for call in step.calls() if call.phase == phase] for step in (first, second)]
+        self._all = [[call for call in calls if call.phase == phase] for calls in (first, second)]
+        self.alike: tuple[set[int], set[int]] = (set(), set())
         counted = [significant_of(calls) for calls in self._all]
         self.calls = len(counted[0]), len(counted[1])
         self.same = 0
@@ -182,7 +186,7 @@ class _Phase:
             for side, (calls, end) in enumerate(zip(open_, (a, b), strict=True))
         ]
         title = f"{_some(names[0])} | {_some(names[1])}"
-        compared = 0
+        compared, same = 0, True
         left = list(made[0])
         last = open_[1][-1] if open_[1] else None
         for other in made[1]:
@@ -190,7 +194,11 @@ class _Phase:
             if one is not None and last is not None:
                 left.remove(one)
                 self.pairs.append(self._pair(one, other, last, compared, title))
+                same = same and self.pairs[-1].euclidean <= ALIKE.get(other.dtype, ALIKE_HALF)
                 compared += 1
+        if compared and same and not left and compared == len(made[1]):
+            for known, calls in zip(self.alike, open_, strict=True):
+                known.update(call.index for call in calls)
         module = (open_[1] or open_[0])[0].module
         self.regions.append(Region(self._number, self._phase, module, names[0], names[1], compared))
 

@@ -62,7 +62,7 @@ def control(
         watch = _stoppable(Watch(aside, plan.timeout, progress), stopped)
         changes = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "steps": steps}
         try:
-            found, ended = _again(plan, REFERENCE, aside, watch, changes)
+            found, ended = again(plan, REFERENCE, aside, watch, changes)
         except (OSError, TorchportError) as error:
             data["why"] = f"it could not be run: {error}"
         else:
@@ -101,7 +101,7 @@ def noisy(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str
     formats = assumed() if formats is None else formats
     steps = min(steps_of(Recording.read(plan.kept_in(REFERENCE))), MOST_NOISY)
     watch = Watch(aside, plan.timeout, progress)
-    return _again(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": dict(formats), "steps": steps})[
+    return again(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": dict(formats), "steps": steps})[
         0
     ]
 
@@ -135,7 +135,7 @@ def forced(
         place = aside / name
         place.mkdir(parents=True)
         watch = Watch(place, plan.timeout, progress)
-        found[name], _ = _again(plan, side, place, watch, {**changes, "steps": steps})
+        found[name], _ = again(plan, side, place, watch, {**changes, "steps": steps})
         if name == REFERENCE:
             saved, size = states.available(folder)
             if not saved:
@@ -145,10 +145,11 @@ def forced(
     return Forced(found[REFERENCE], found[NPU], found[CONTROL], size)
 
 
-def _again(
+def again(
     plan: Plan, side: str, aside: Path, watch: Callable[[float], str], changes: Mapping[str, Any]
 ) -> tuple[Recording, Ended]:
-    """Run one side from the reference's initial weights; what it wrote is not kept."""
+    """Run one side in the folder `aside` from the reference's initial weights, with these options of the session; what
+    it wrote is not kept."""
     kept = Recording.read(plan.kept_in(REFERENCE))
     with viewed(plan, side, aside) as views:
         options = dataclasses.replace(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchport.compare import compare
 from torchport.findings import Result
-from torchport.port import controls
+from torchport.port import controls, suspects
 from torchport.port.plan import CONTROL, Plan
 from torchport.port.progress import Progress
 from torchport.record import roundoff
@@ -17,7 +17,18 @@ AMPLIFIED, UNNOTICED = "TP349", "TP356"
 FORCED, NOISE = "forced", "noise"  # below compare/, what was run again
 
 
+OPERATORS = "operators"
+
+
 def judged(plan: Plan, folder: Path, reference: Recording, port: Recording, progress: Progress) -> Result:
+    """As `_judged`, and which operator is wrong first where the runs part (`suspects`)."""
+    result = _judged(plan, folder, reference, port, progress)
+    if plan.reference is not None or not plan.operators:  # a reference's run is elsewhere
+        return result
+    return suspects.named(plan, folder / OPERATORS, result, progress)
+
+
+def _judged(plan: Plan, folder: Path, reference: Recording, port: Recording, progress: Progress) -> Result:
     """Compare `port` with `reference` by the control run of `plan`; in `folder` is what is run again.
 
     A training that rounding takes another way within the control run, or in which it drowns small faults, is run step

@@ -73,7 +73,8 @@ class Plan:
     of the user's that the script imports are converted too; `project` is a folder that is converted as a whole; with
     `force` a converted tree that was edited is overwritten. Without `control` the control run makes no faults.
     `tolerance` is a relative difference that somebody allows in place of what the original's rounding does.
-    `reference` is a recording that takes the place of the original's run (`given`).
+    `reference` is a recording that takes the place of the original's run (`given`). Without `operators` runs that part
+    are not run again for the operator that is wrong first (`suspects`).
     """
 
     launch: Launch
@@ -88,6 +89,7 @@ class Plan:
     control: bool = True
     tolerance: float | None = None
     reference: Path | None = None
+    operators: bool = True
 
     @property
     def script(self) -> Path | None:

@@ -20,6 +20,7 @@ from torchport.report.html.culprit import culprit
 from torchport.report.html.diagnosis import diagnosis
 from torchport.report.html.evidence import differences, power, quantities
 from torchport.report.html.findings import findings
+from torchport.report.html.layers import layers
 from torchport.report.html.left import files, modules
 from torchport.report.html.operators import operators
 from torchport.report.html.residue import residue
@@ -29,7 +30,7 @@ from torchport.report.wording import count
 
 # Each gives a section, or nothing where the result does not have what it shows.
 _SECTIONS: tuple[Callable[[Result], str], ...] = (
-    verdict, culprit, diagnosis, numbers, next_steps, differences, comparison, quantities, power,
+    verdict, culprit, diagnosis, numbers, next_steps, differences, comparison, layers, quantities, power,
     runs, modules, files, findings, operators, residue, changes,
 )  # fmt: skip
 

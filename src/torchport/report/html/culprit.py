@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -12,6 +13,7 @@ from torchport.report.html.curve import chart
 from torchport.report.html.tables import figures, records
 from torchport.report.wording import count
 
+REGIONS, NAMED = 60, 6  # of a table; of a region's operators
 SHOWN = 40  # healthy calls of the table
 HEAD = ("Step", "Operator", "Pass", "Module", "Score", "Error", "Explained", "Source")
 
@@ -21,7 +23,9 @@ def culprit(result: Result) -> str:
     data = compared(result).get("culprit")
     if not isinstance(data, Mapping):
         return ""
-    body = [_said(data), _profile(data), _calls(data), _causes(data), _unjudged(data)]
+    body = [
+        _said(data), _profile(data), _calls(data), _all(data), _causes(data), _regions(data), _unjudged(data),
+    ]  # fmt: skip
     return f"<section><h2>Operators</h2>{''.join(filter(None, body))}</section>"
 
 
@@ -59,6 +63,48 @@ def _call(row: Mapping[str, Any]) -> tuple[object, ...]:
         row["step"], row["operator"], row["phase"], row["module"], f"{float(row['score']):.3g}",
         row["spoilt"] or f"{float(row['error']):.2g}", f"{float(row['bound']):.2g}", row["source"],
     )  # fmt: skip
+
+
+def _all(data: Mapping[str, Any]) -> str:
+    """Every call, for the page's script: what is in sight is put into the page. Without scripts the table above is what
+    there is."""
+    table = data.get("table") or {}
+    if not table.get("rows"):
+        return ""
+    buttons = {"Call": "calls", "Score": "score", "Error": "error", "Apart": "apart"}
+    titles = "".join(
+        f"<th>{f'<button data-by={buttons[name]}>{name}</button>' if name in buttons else name}</th>"
+        for name in ("Step", "Call", "Operator", "Pass", "Module", "Score", "Error", "Apart", "Source")
+    )
+    stored = escape(json.dumps(table, separators=(",", ":"), allow_nan=False), quote=False)
+    return (
+        f"<div id=calls-all hidden><h3>All calls</h3><p><input id=calls-filter type=search "
+        f'placeholder="operator, module, file" aria-label="Filter calls"> <span id=calls-count></span></p>'
+        f"<div id=calls-box><table class='list figures'><thead><tr>{titles}</tr></thead><tbody></tbody></table></div>"
+        f"<p class=hint>Apart: from the reference's result, inherited and introduced.</p></div>"
+        f"<pre id=calls hidden>{stored}</pre>"
+    )
+
+
+def _regions(data: Mapping[str, Any]) -> str:
+    """Where the two call different operators, and whether what comes out could be compared."""
+    rows = [
+        (
+            escape(str(row["module"] or row["phase"])), escape(_named(row["reference"])), escape(_named(row["port"])),
+            escape(f"{count(int(row['compared']), 'result')} compared" if row["compared"] else "not compared"),
+        )
+        for row in (data.get("aligned") or {}).get("regions", ())
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    table = records(("Module", "Reference", "Port", "At its frontier"), rows[:REGIONS], "regions")
+    return f"<details><summary>{count(len(rows), 'region')} of other operators</summary>{table}</details>"
+
+
+def _named(names: Sequence[str]) -> str:
+    return " ".join(map(str, names[:NAMED])) + (
+        f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    )
 
 
 def _causes(data: Mapping[str, Any]) -> str:

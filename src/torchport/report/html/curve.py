@@ -79,7 +79,7 @@ class _Scale:
         self._low, self._high = (math.log10(low), math.log10(high)) if logarithmic else (low, high)
         room = (self._high - self._low) * 0.06 or abs(self._high) * 0.1 or 1.0
         self._low, self._high = self._low - room, self._high + room
-        self.left = 12 + LETTER * max(4, *(len(label) for _, label in self.ticks()))
+        self.left = 12 + LETTER * max([4, *(len(label) for _, label in self.ticks())])
 
     def x(self, step: float) -> float:
         return self.left + (WIDTH - self.left - RIGHT) * (step / self.last if self.last else 0.5)

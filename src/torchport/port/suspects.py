@@ -1,0 +1,66 @@
+"""Which operator is wrong first, where the losses of a port have parted: both runs once more, with their tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from torchport.errors import TorchportError
+from torchport.findings import Finding, Result, Severity
+from torchport.port import controls
+from torchport.port.plan import COMPARE, NPU, REFERENCE, Plan
+from torchport.port.progress import Progress
+from torchport.port.watch import Watch
+from torchport.record.operators.wanted import DROP, Wanted
+
+# What parts of itself: losses, gradients, updates, and what is not finite.
+PARTED = ("TP301", "TP302", "TP354")
+LATEST = 200  # the last step that is run for again
+MOST_BYTES = 4 << 30  # of operators on each side
+
+
+def parted(findings: tuple[Finding, ...]) -> int | None:
+    """The first step in which the runs part; None where they do not, or nobody knows in which."""
+    steps = [
+        int(one.evidence["step"])
+        for one in findings
+        if one.code in PARTED and one.severity == Severity.ERROR and one.evidence and "step" in one.evidence
+    ]
+    return min(steps, default=None)
+
+
+def named(plan: Plan, folder: Path, result: Result, progress: Progress) -> Result:
+    """`result` with what was found of the operators of the step in which the runs part, and of the one before it; as it
+    is where they do not part, or that cannot be looked into (a note says why). The recordings stay in `folder`."""
+    step = parted(result.findings)
+    if step is None or result.data["chance"]:
+        return result
+    if importlib.util.find_spec("h5py") is None:
+        progress.note("which operator is wrong first is not known: recording operators needs h5py")
+        return result
+    if step > LATEST:
+        progress.note(f"which operator is wrong first is not known: the runs part in step {step} only")
+        return result
+    progress.note(f"the runs part in step {step}: both run again, and their operators are recorded there")
+    from torchport.compare.culprit import culprit  # needs numpy
+
+    first = max(step - 1, 0)
+    wanted = Wanted("tensor", {"step": [f"{first}-{step}"]}, MOST_BYTES, DROP).plain()
+    changes: dict[str, Any] = {"operators": wanted, "steps": step + 1}
+    try:
+        for side in (REFERENCE, NPU):
+            place = folder / side
+            place.mkdir(parents=True)
+            controls.again(plan, side, place, Watch(place, plan.timeout, progress), changes)
+        found = culprit(folder / REFERENCE, folder / NPU)
+    except (OSError, TorchportError) as error:
+        progress.note(f"which operator is wrong first is not known: {error}")
+        return result
+    if found is None:
+        return result
+    # The step's folder gets its name when it is done.
+    found = dataclasses.replace(found, port=plan.kept_in(COMPARE) / folder.name / NPU)
+    data = {**result.data, "culprit": found.to_json()}
+    return dataclasses.replace(result, findings=(*found.findings, *result.findings), data=data)
