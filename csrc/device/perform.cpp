@@ -1,9 +1,7 @@
 #include "device/perform.h"
 
 #include <algorithm>
-#include <mutex>
 #include <string_view>
-#include <unordered_map>
 
 #include "device/clock.h"
 #include "device/dry.h"
@@ -16,27 +14,6 @@ namespace {
 std::atomic<uint64_t> launches{0};
 
 std::atomic<bool> always{false};
-
-// The operation of a framework that has launched a task, where there is one: between its launch and its end.
-class Operations {
-  public:
-    void keep(uint64_t correlation, uint32_t operation) noexcept {
-        const std::lock_guard lock(mutex_);
-        all_[correlation] = operation;
-        any_.store(true, std::memory_order_relaxed);
-    }
-    uint32_t of(uint64_t correlation) noexcept {
-        if (!any_.load(std::memory_order_relaxed)) return 0;
-        const std::lock_guard lock(mutex_);
-        const auto found = all_.extract(correlation);
-        return found ? found.mapped() : 0;
-    }
-
-  private:
-    std::atomic<bool> any_{false};
-    std::mutex mutex_;
-    std::unordered_map<uint64_t, uint32_t> all_;
-} operations;
 
 // Whether the task only moves values that the program has put on the device, and few: these are there afterwards, as
 // with a copy. What processes tell each other (sizes, objects) passes through such tasks.
@@ -79,10 +56,9 @@ void observe(const Settings &settings) {
 void observe() noexcept { detail::observing.store(always.load() || Timeline::enabled()); }
 
 void note_launch(Task &task) noexcept {
+    const uint32_t external = task.launch.external != 0 ? task.launch.external : external_correlation();
     task.launch = {launches.fetch_add(1, std::memory_order_relaxed) + 1, Timeline::enabled() ? monotonic() : 0,
-                   clocks::launch(task.kernel()), thread_number()};
-    if (const uint32_t external = external_correlation(); external != 0)
-        operations.keep(task.launch.correlation, external);
+                   clocks::launch(task.kernel()), thread_number(), external};
     note_launched(task.launch.correlation);
 }
 
@@ -105,7 +81,7 @@ void perform_observed(Task &task, Stream &stream) {
         if (!logged) return;
         times.ended = monotonic();
         Timeline::task({task.label(), stream.device(), stream.id(), task.launch.thread, failed, task.launch.correlation,
-                        operations.of(task.launch.correlation), ready, times, done, collective});
+                        task.launch.external, ready, times, done, collective});
     };
     try {
         // The one place where dry mode differs: what is checked and queued is not computed.

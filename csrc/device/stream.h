@@ -46,6 +46,7 @@ class Task {
         uint64_t correlation = 0;
         int64_t at = 0, virtual_at = 0;
         uint32_t thread = 0;
+        uint32_t external = 0;  // see external_correlation (observed.h)
     } launch;
 
   private:

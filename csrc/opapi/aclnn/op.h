@@ -17,6 +17,7 @@
 
 #include "aclnn.h"
 #include "ascendcl/call.h"
+#include "device/observed.h"
 #include "device/overflow.h"
 #include "device/stream.h"
 #include "opapi/aclnn/check.h"
@@ -44,7 +45,10 @@ struct Checked {
 class Executor : public Task {
   public:
     Executor(const char *name, Checked checked)
-        : name_(name), elements_(checked.elements), arguments_(std::move(checked.arguments)) {}
+        : name_(name), elements_(checked.elements), arguments_(std::move(checked.arguments)) {
+        if (observing()) [[unlikely]]
+            launch.external = external_correlation();
+    }
     const char *label() const noexcept override { return name_; }
     FaultKind failure(FaultKind thrown) noexcept override;
     bool kernel() const noexcept override { return true; }

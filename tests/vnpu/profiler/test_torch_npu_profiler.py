@@ -224,5 +224,7 @@ assert "Self NPU" in prof.key_averages().table()
     assert [e["name"] for e in kernels if ends.get((e["pid"], e["tid"], e["ts"])) not in starts] == []
 
 
-def test_kineto_has_kernels_with_arrows(tmp_path: Path) -> None:
-    kineto("c = a @ a; d = c + a", tmp_path / "kineto.json", "0")
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_kineto_has_kernels_with_arrows(tmp_path: Path, queue: str) -> None:
+    """With torch_npu's queue too, where another thread launches than the one that the operation is in."""
+    kineto("c = a @ a; d = c + a", tmp_path / "kineto.json", queue)
