@@ -34,3 +34,14 @@ def test_faults_around_operators_have_their_class(side):
 
 def test_there_are_sides():
     assert STATUS.keys() == {"cpu", "isa", "npu"}
+
+
+HEALTHY = json.loads((Path(__file__).parents[1] / "accuracy" / "healthy.json").read_text())
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_named_where_nothing_is_wrong(name):
+    row = HEALTHY[name]
+    assert (row["wrong"], row["causes"]) == ([], [])
+    assert row["judged"] > 50
+    assert row["share"] >= 0.95
