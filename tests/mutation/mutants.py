@@ -44,6 +44,14 @@ def candidates(folder: Path) -> dict[str, list[Mutant]]:
         for path, name in names.items()
         if name.rpartition(".")[0] not in MACHINERY
     }
+    headers = {
+        macro: text
+        for name, source in sources.items()
+        if name.endswith(".h")
+        for macro, text in source.macros.items()
+    }
+    for source in sources.values():
+        source.macros = headers | source.macros
     signatures = json.loads((folder / "aclnn/signatures.json").read_text(encoding="utf-8"))
     regions = {name: source.regions() for name, source in sources.items()}
     running = _running(sources, regions)

@@ -34,12 +34,21 @@ void scaled(at::Tensor &out, const at::Tensor &self, double factor, bool keep) {
 
 SCALED(aclnnScaled, check, scaled(out, self, alpha, keepDim))
 OP(aclnnSub, check(out, 2), at::sub_out(out, self, other, alpha))
+RANKS_OP(aclnnMul, check(out, 2), at::mul_out(out, self, alpha))
+MAX_WORKSPACE(aclnnMulGetMaxWorkspaceSize, check(out, 2))
+"""
+HEADER = """
+#define RANKS_OP(NAME, CHECK, ...) \\
+    OP(NAME, CHECK, __VA_ARGS__)
+#define MAX_WORKSPACE(NAME, CHECK) \\
+    OP_EXPORT int NAME() { CHECK; return 0; }
 """
 SIGNATURES = {
     "aclnnScaled": {
         "params": [["double", "alpha", 0], ["bool", "keepDim", 0], ["const aclTensor*", "self", 0]]
     },
     "aclnnSub": {"params": [["const aclScalar*", "alpha", 0]]},
+    "aclnnMul": {"params": [["const aclScalar*", "alpha", 0]]},
 }
 
 
@@ -49,6 +58,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[mutants.Mutant]:
     (folder / "aclnn").mkdir()
     (folder / "family").mkdir()
     (folder / "family/file.cpp").write_text(FAMILY, encoding="utf-8")
+    (folder / "family/macros.h").write_text(HEADER, encoding="utf-8")
     (folder / "aclnn/check.cpp").write_text("void same(int a) { a = a + 1; }\n", encoding="utf-8")
     (folder / "aclnn/signatures.json").write_text(json.dumps(SIGNATURES), encoding="utf-8")
     everything = mutants.candidates(folder)
@@ -82,7 +92,7 @@ def test_kernels_are_changed(found: list[mutants.Mutant], operator: str, origina
 
 
 def test_first_phases_and_messages_are_not_changed(found: list[mutants.Mutant]) -> None:
-    assert {mutant.function for mutant in found} == {"aclnnScaled", "aclnnSub", "scaled"}
+    assert {mutant.function for mutant in found} == {"aclnnScaled", "aclnnSub", "aclnnMul", "scaled"}
     assert [mutant for mutant in found if mutant.change.original in {"2", "dim < 0", "factor < 0"}] == []
 
 
