@@ -274,36 +274,46 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-net = nn.parallel.DistributedDataParallel(nn.Linear(4, 3))
-optimizer = torch.optim.SGD(net.parameters(), 0.1)
-data = TensorDataset(torch.randn(16, 4), torch.randint(0, 3, (16,)))
+net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Dropout(0.1), nn.Linear(8, 3))
+net = nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.AdamW(net.parameters(), 0.1)
+torch.manual_seed(dist.get_rank())
+data = TensorDataset(torch.randn(48, 4), torch.randint(0, 3, (48,)))
+losses = []
 for x, y in DataLoader(data, 4, num_workers=1, multiprocessing_context="fork"):
-    nn.functional.cross_entropy(net(x), y).backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=os.environ["PRECISION"] == "bfloat16"):
+        loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    losses.append(loss.item().hex())
 with open(os.environ["OUT"] + os.environ["RANK"], "wb") as file:
-    file.write(b"".join(one.numpy().tobytes() for one in net.state_dict().values()))
+    file.write("".join(losses).encode() + b"".join(one.numpy().tobytes() for one in net.state_dict().values()))
 dist.destroy_process_group()
 """
 
 
 @pytest.mark.slow
-def test_ranks_have_files_of_their_own_and_workers_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_ranks_have_files_of_their_own_and_workers_none(tmp_path: Path, precision: str) -> None:
+    """And are the same: losses, parameters and buffers after twelve steps."""
     (tmp_path / "ranks.py").write_text(RANKS)
     for name, options in (("plain", ["--level", "none"]), ("rec", [])):
         asked = torchport(
             "run", "--record", tmp_path / name, *options, "--on", "cpu", "--nproc", "2", tmp_path / "ranks.py"
         )
-        run(asked, OUT=str(tmp_path / f"{name}-"))
+        run(asked, OUT=str(tmp_path / f"{name}-"), PRECISION=precision)
     for rank in "01":
         assert (tmp_path / f"plain-{rank}").read_bytes() == (tmp_path / f"rec-{rank}").read_bytes()
+    assert (tmp_path / "plain-0").read_bytes() != (tmp_path / "plain-1").read_bytes(), "losses are their own"
     recorded = Operators.read(tmp_path / "rec")
     assert [process.rank for process in recorded.processes] == [0, 1]
     for process in recorded.processes:
-        assert process.steps == [0, 1, 2, 3]
+        assert process.steps == list(range(12))
         names = [call[0] for call in calls_of(process, 1)]
         assert "c10d::allreduce_" in names
-        assert names.count("aten::addmm") == 1
+        assert names.count("aten::addmm") == 2
+        assert ("aten::_to_copy" in names) is (precision == "bfloat16")
     assert sorted(path.name for path in (tmp_path / "rec" / "operators").iterdir()) == ["rank0", "rank1"]
 
 
