@@ -34,7 +34,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded profiles exits libraries conformance upstream mutation verdict accuracy predictions blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded profiles exits libraries mindspore conformance upstream mutation verdict accuracy predictions blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -134,6 +134,17 @@ libraries: setup build/libraries/.installed ## scripts with accelerate, diffuser
 
 build/libraries/.installed: tests/libraries/requirements.txt
 	$(PIP) install --quiet $(INDEX) --no-deps --upgrade --target $(@D) -r $<
+	touch $@
+
+mindspore: build build/mindspore/.installed ## MindSpore on the virtual NPU, in an environment of its own (2.8 GB, made once)
+	build/mindspore/bin/python -m pytest $(if $(NAMES),$(addprefix tests/mindspore/,$(NAMES)),tests/mindspore) -o timeout=600
+
+# torch before the others, of the build that .venv has. The checkout is on its path; nothing of it is compiled there.
+build/mindspore/.installed: tests/mindspore/requirements.txt | $(VENV)/.packages
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet $(INDEX) --no-deps $(TORCH)
+	$(@D)/bin/python -m pip install --quiet $(INDEX) $(TORCH) -r $<
+	echo '$(CURDIR)/src' > "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torchport_checkout.pth"
 	touch $@
 
 lint: $(VENV)/.packages ## style, import rules

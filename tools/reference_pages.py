@@ -183,6 +183,10 @@ def legacy_operators() -> str:
         "## Otherwise",
         "Implemented: " + ", ".join(f"`{name}`" for name in others if name in there) + ".",
         "Gaps: " + ", ".join(f"`{name}`" for name in others if name not in there) + ".",
+        "## MindSpore's",
+        "What MindSpore calls by its type beside those above: "
+        + ", ".join(f"`{name}`" for name in listed["mindspore"]["names"])
+        + ". See [mindspore.md](../mindspore.md).",
     )
 
 

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <optional>
 
 #include "ascendcl/argument.h"
@@ -36,9 +38,25 @@ int visible(int device) {
     return device;
 }
 
+// How often each device was set and not reset since: the last reset is the one that frees (aclrtResetDevice).
+struct References {
+    std::mutex mutex;
+    std::map<int, int> of;
+};
+References &references() {
+    static auto *all = new References;  // never destroyed: devices are reset until the very end
+    return *all;
+}
+
+void reset(int device) {
+    machine().reset(device);
+    const std::lock_guard lock(references().mutex);
+    references().of.erase(device);
+}
+
 void reset_all() {
     for (int i = 0; i < machine().settings().devices; ++i)
-        if (machine().active(i)) machine().reset(i);
+        if (machine().active(i)) reset(i);
 }
 
 }  // namespace
@@ -69,15 +87,29 @@ aclError aclFinalize() {
 }
 
 aclError aclrtSetDevice(int32_t deviceId) {
-    return VNPU_API(deviceId) { machine().set_current(visible(deviceId)); };
+    return VNPU_API(deviceId) {
+        machine().set_current(visible(deviceId));
+        const std::lock_guard lock(references().mutex);
+        ++references().of[deviceId];
+    };
 }
 
 aclError aclrtResetDevice(int32_t deviceId) {
-    return VNPU_API(deviceId) { machine().reset(visible(deviceId)); };
+    return VNPU_API(deviceId) {
+        {
+            const std::lock_guard lock(references().mutex);
+            const auto found = references().of.find(visible(deviceId));
+            if (found != references().of.end() && found->second > 1) {
+                --found->second;
+                return;
+            }
+        }
+        reset(deviceId);
+    };
 }
 
 aclError aclrtResetDeviceForce(int32_t deviceId) {
-    return VNPU_API(deviceId) { machine().reset(visible(deviceId)); };
+    return VNPU_API(deviceId) { reset(visible(deviceId)); };
 }
 
 aclError aclrtGetDevice(int32_t *deviceId) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "ascendcl/call.h"
+#include "ascendcl/error_code.h"
 #include "ascendcl/queue_thread.h"
 #include "device/abandoned.h"
 #include "device/injection.h"
@@ -130,6 +131,8 @@ std::string compose(const Answer &answer, std::string_view sentence, const char 
 }  // namespace
 
 constinit std::atomic<int> failing_threads{0};
+
+aclError code_of(FaultKind kind) { return answer_of(row_of(kind), Face::Runtime).code; }
 
 void settle() noexcept {
     if (!std::exchange(recent.failing, false)) return;

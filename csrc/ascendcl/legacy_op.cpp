@@ -104,6 +104,15 @@ aclError aclopCompileAndExecuteV2(const char *opType, int numInputs, aclTensorDe
     };
 }
 
+// Which operators are compiled at the call, and which once for all shapes: here none is.
+aclError aclopSetCompileFlag(aclOpCompileFlag flag) {
+    return VNPU_API(flag) {
+        if (flag != ACL_OP_COMPILE_DEFAULT && flag != ACL_OP_COMPILE_FUZZ)
+            fail(FaultKind::InvalidArgument, "flag is {}; it is ACL_OP_COMPILE_DEFAULT or ACL_OP_COMPILE_FUZZ.",
+                 static_cast<int>(flag));
+    };
+}
+
 aclError aclSetCompileopt(aclCompileOpt opt, const char *value) {
     return VNPU_API(opt, value) {
         acl::not_null(value, "value");

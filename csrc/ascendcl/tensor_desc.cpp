@@ -91,6 +91,48 @@ aclError aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64_t 
     };
 }
 
+int64_t aclGetTensorDescDim(const aclTensorDesc *desc, size_t index) {
+    return desc == nullptr || index >= desc->dims.size() ? -1 : desc->dims[index];
+}
+
+// Bytes of one element; 0 for what is none, and for parts of a byte, of which CANN gives 0 too.
+size_t aclDataTypeSize(aclDataType dataType) {
+    switch (dataType) {
+        case ACL_INT8:
+        case ACL_UINT8:
+        case ACL_BOOL:
+        case ACL_FLOAT8_E5M2:
+        case ACL_FLOAT8_E4M3FN:
+        case ACL_FLOAT8_E8M0:
+        case ACL_HIFLOAT8:
+            return 1;
+        case ACL_FLOAT16:
+        case ACL_BF16:
+        case ACL_INT16:
+        case ACL_UINT16:
+            return 2;
+        case ACL_FLOAT:
+        case ACL_INT32:
+        case ACL_UINT32:
+        case ACL_COMPLEX32:
+            return 4;
+        case ACL_DOUBLE:
+        case ACL_INT64:
+        case ACL_UINT64:
+        case ACL_COMPLEX64:
+            return 8;
+        case ACL_COMPLEX128:
+        case ACL_STRING:  // its address and length
+            return 16;
+        default:
+            return 0;
+    }
+}
+
+size_t aclGetTensorDescSize(const aclTensorDesc *desc) {
+    return desc == nullptr ? 0 : aclGetTensorDescElementCount(desc) * aclDataTypeSize(desc->dtype);
+}
+
 size_t aclGetTensorDescElementCount(const aclTensorDesc *desc) {
     return VNPU_API(desc) {
         const auto &dims = required(desc, "desc").dims;

@@ -2,11 +2,13 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "device/abandoned.h"
 #include "device/abort.h"
 #include "device/capture.h"
 #include "device/clock.h"
+#include "device/failing.h"
 #include "device/injection.h"
 #include "device/perform.h"
 #include "device/timeline.h"
@@ -189,6 +191,8 @@ void Stream::execute(Task &task) noexcept {
     }
     if (Trace::enabled()) Trace::task(*this, task.name(), failure ? failure->what() : "");
     if (failure && !aborting(device_)) {
+        tell_failure({static_cast<uint32_t>(completed_.load()), static_cast<uint32_t>(id_),
+                      static_cast<uint32_t>(gettid()), static_cast<uint32_t>(device_), failure->kind()});
         const std::lock_guard lock(failure_mutex_);
         if (!failure_) {
             unseen(*failure);

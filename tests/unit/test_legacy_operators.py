@@ -25,6 +25,10 @@ def test_what_is_reached_by_default_is_implemented_or_a_gap() -> None:
 
 
 def test_every_operator_is_listed_once() -> None:
-    names = Counter([*LISTED["by_default"], *LISTED["otherwise"]["names"]])
+    names = Counter([*LISTED["by_default"], *LISTED["otherwise"]["names"], *LISTED["mindspore"]["names"]])
     assert {name for name, count in names.items() if count > 1} == set()
     assert implemented_legacy() - set(names) <= ELSEWHERE
+
+
+def test_what_is_listed_for_mindspore_is_there() -> None:
+    assert set(LISTED["mindspore"]["names"]) <= implemented_legacy()

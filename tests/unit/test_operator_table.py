@@ -12,6 +12,7 @@ import pytest
 OPAPI = Path(__file__).parents[2] / "csrc/opapi"
 TABLES = (
     "signatures.json",
+    "signatures_mindspore.json",
     "checks.json",
     "corrections.toml",
     "engines.json",

@@ -251,6 +251,25 @@ def test_a_default_device_that_is_not_there_is_named_when_it_is_needed(tmp_path:
     assert said[2].startswith("107001 ") and "There is no device 3" in said[2]
 
 
+def test_the_last_reset_is_the_one_that_frees() -> None:
+    """CANN counts how often a device was set (aclrtResetDevice)."""
+    result = python(
+        """
+import ascendcl
+from ascendcl import code, answer
+for _ in range(3): code("aclrtSetDevice", 2)
+stream = answer("aclrtCreateStream")
+for _ in range(3): print(code("aclrtResetDevice", 2), code("aclrtSynchronizeStream", stream))
+code("aclrtSetDevice", 2); code("aclrtSetDevice", 2)
+stream = answer("aclrtCreateStream")
+print(code("aclrtResetDeviceForce", 2), code("aclrtSynchronizeStream", stream))
+code("aclrtSetDevice", 2)
+print(code("aclrtResetDevice", 2), code("aclrtResetDevice", 2))
+"""
+    )
+    assert result.stdout.splitlines() == ["0 0", "0 0", "0 107017", "0 107017", "0 107001"], result.stderr
+
+
 def test_resetting_an_unused_device() -> None:
     """In a process of its own: another test may have used any device of this one."""
     result = python('import ascendcl; print(ascendcl.code("aclrtResetDevice", 7), ascendcl.message())')

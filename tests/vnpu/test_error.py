@@ -109,6 +109,21 @@ def test_pointers_that_are_not_offered_are_null() -> None:
     assert "aclCreateGraphDumpOpt is not offered" in ascendcl.message()
 
 
+# Of models that were compiled: null, or 0 of something, with a message that says so.
+MODEL_POINTERS = (
+    "aclmdlCreateDataset", "aclmdlCreateDesc", "aclmdlCreateExecConfigHandle", "aclmdlGetDatasetBuffer",
+    "aclmdlGetDatasetTensorDesc", "aclmdlGetInputNameByIndex", "aclmdlGetOutputNameByIndex", "aclmdlGetDatasetNumBuffers",
+    "aclmdlGetInputDataType", "aclmdlGetInputFormat", "aclmdlGetInputSizeByIndex", "aclmdlGetNumInputs",
+    "aclmdlGetNumOutputs", "aclmdlGetOutputDataType", "aclmdlGetOutputFormat", "aclmdlGetOutputSizeByIndex",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODEL_POINTERS)
+def test_a_description_of_a_compiled_model_is_none(name: str) -> None:
+    assert getattr(ascendcl.lib, name)(*[0] * 4) == 0
+    assert f"{name} is not offered" in ascendcl.message()
+
+
 def test_no_function_crashes_on_null_or_pretends() -> None:
     """Every function that returns a code and gets nulls must answer, and only those that need no argument with 0."""
     harmless = {
@@ -121,6 +136,7 @@ def test_no_function_crashes_on_null_or_pretends() -> None:
         "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt", "aclrtSetStreamFailureMode", "aclrtSetStreamOverflowSwitch",
         "aclrtResetStreamResLimit", "aclrtResetDeviceResLimit", "aclrtUseStreamResInCurrentThread",
         "aclrtUnuseStreamResInCurrentThread", "aclGetCompileoptSize", "aclmdlInitDump", "MsprofSysCycleTime", "aclAppLog",
+        "aclopSetCompileFlag", "aclrtSetExceptionInfoCallback",
         "aclrtSetDeviceSatMode", "aclrtDeviceTaskAbort", "vnpuOnWorkerThread",
     }  # fmt: skip
     pointers = {
@@ -129,6 +145,10 @@ def test_no_function_crashes_on_null_or_pretends() -> None:
         "aclGetTensorDescType", "aclGetTensorDescFormat", "aclGetTensorDescNumDims", "aclGetTensorDescElementCount",
         "aclGetDataBufferAddr", "aclGetDataBufferSizeV2", "MsprofGetHashId", "aclprofCreateConfig",
         "aclprofCreateStepInfo", "aclprofDestroyStepInfo", "aclCreateGraphDumpOpt",
+        "aclGetTensorDescDim", "aclGetTensorDescSize", "aclDataTypeSize", "aclrtAllocatorCreateDesc",
+        "aclrtGetDeviceIdFromExceptionInfo", "aclrtGetErrorCodeFromExceptionInfo", "aclrtGetStreamIdFromExceptionInfo",
+        "aclrtGetTaskIdFromExceptionInfo", "aclrtGetThreadIdFromExceptionInfo",
+        *MODEL_POINTERS,
     }  # fmt: skip
     names = sorted(set(exported("libascendcl.so")) - harmless - pointers)
     program = f"""

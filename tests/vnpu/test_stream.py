@@ -110,7 +110,7 @@ def refused(handle: int, mark: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("end", ["aclrtDestroyStream", "aclrtResetDevice"])
+@pytest.mark.parametrize("end", ["aclrtDestroyStream", "aclrtResetDeviceForce"])
 def test_a_stream_that_another_thread_takes_away_is_refused(end: str) -> None:
     """From the moment at which that call begins, and although it still waits for what is queued."""
     acl("aclrtSetDevice", 1)

@@ -39,3 +39,7 @@ HAL_EXPORT int halGetAPIVersion(int32_t *version) {
 HAL_EXPORT int halGetDeviceInfo(uint32_t, int32_t, int32_t, int64_t *value) {
     return value == nullptr ? kInvalidValue : kNotSupported;
 }
+
+// Host memory that a device maps, for memory shared between chips (shmem).
+HAL_EXPORT int halHostRegister(void *, uint64_t, uint32_t, uint32_t, void **) { return kNotSupported; }
+HAL_EXPORT int halHostUnregister(void *, uint32_t) { return kNotSupported; }

@@ -383,7 +383,7 @@ uint64_t whole(at::IntArrayRef sizes, uint64_t itemsize) {
 void live(const Operand &operand, int device) {
     if (!operand.defined()) return;
     const c10::StorageImpl &storage = *operand.storage().unsafeGetStorageImpl();
-    if (storage.nbytes() == 0) return;
+    if (storage.nbytes() == 0 || storage.data() == nullptr) return;  // without memory: unbacked.h
     // A kernel that has replaced its argument by one of its own reads that.
     const AddressSpace &space = Machine::instance().space();
     if (!space.contains(space.unalias(storage.data()))) return;

@@ -9,6 +9,7 @@
 #include "opapi/aclnn/format.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/tensor.h"
+#include "opapi/aclnn/unbacked.h"
 
 using namespace vnpu;
 using namespace vnpu::opapi;
@@ -39,7 +40,9 @@ at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const
     const uint64_t reached = reach({sizes, rank}, {strides, rank}, offset, meta.itemsize());
     const uint64_t size = storage_sizes.empty() ? reached : whole(storage_sizes, meta.itemsize());
     void *bytes_at = nullptr;
-    if (size != 0) {
+    if (size != 0 && data == nullptr) {
+        any_unbacked.store(true, std::memory_order_relaxed);
+    } else if (size != 0) {
         AddressSpace &space = Machine::instance().space();
         if (!space.contains(data))
             fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.",

@@ -1,11 +1,13 @@
 """Turn the table of aclnn signatures into C++: generate.py SOURCE_DIR OUTPUT_DIR
 
-Reads the tables of SOURCE_DIR/aclnn: signatures.json (what torch_npu can ask libopapi for), checks.json and
+Reads the tables of SOURCE_DIR/aclnn: signatures.json (what torch_npu can ask libopapi for), signatures_mindspore.json
+(what MindSpore asks for beside that), checks.json and
 corrections.toml (what CANN's own checks refuse: check_rows.py), engines.json (which unit of the chip runs an operator),
 unexported.toml (what we leave out, and why); and the operator lines of SOURCE_DIR/*/*.cpp: a macro in capitals at the
 start of a line whose first argument is the operator, `OP(aclnnAdd, ...)`. Writes
 
-    aclnn.h          per operator its parameters, how they are owned, what is checked of them and what it reads and
+    aclnn.h, aclnn_mindspore.h
+                     per operator its parameters, how they are owned, what is checked of them and what it reads and
                      writes, used by the macros of op.h
     checks.cpp       the dtypes and ranks
     engines.cpp      the units
@@ -294,7 +296,9 @@ def gaps(names: list[str], elsewhere: dict[str, dict[str, str]]) -> str:
 
 def main(source: Path, output: Path) -> None:
     tables = source / "aclnn"
-    signatures = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
+    asked = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
+    others = json.loads((tables / "signatures_mindspore.json").read_text(encoding="utf-8"))
+    signatures = asked | others
     rows = check_rows.rows(tables, signatures)
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
     elsewhere = tomllib.loads((tables / "elsewhere.toml").read_text(encoding="utf-8"))
@@ -328,7 +332,8 @@ def main(source: Path, output: Path) -> None:
             }
         )
     outputs = {
-        "aclnn.h": header(signatures, rows, files),
+        "aclnn.h": header(asked, {name: row for name, row in rows.items() if name in asked}, files),
+        "aclnn_mindspore.h": header(others, {}, files),
         "checks.cpp": check_table(rows),
         "engines.cpp": engine_table(json.loads((tables / "engines.json").read_text(encoding="utf-8"))),
         "gaps.cpp": gaps(missing, elsewhere),

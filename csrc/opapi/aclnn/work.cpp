@@ -227,6 +227,7 @@ void Shapes::add(const at::Tensor &tensor, bool output, uint8_t format) {
         held = std::min(held, extent);
     }
     line.bytes = static_cast<uint64_t>(held) * tensor.itemsize();
+    if (tensor.storage().data() == nullptr) return;  // unbacked.h
     const AddressSpace &space = Machine::instance().space();
     const void *address = space.unalias(tensor.const_data_ptr());
     if (space.contains(address)) line.address = reinterpret_cast<uint64_t>(address);

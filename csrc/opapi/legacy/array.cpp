@@ -136,6 +136,9 @@ LEGACY(ZerosLike, same_count(out[0], in[0]), out[0].zero_())
 LEGACY(Slice, shaped(out[0], sliced(in[0], in[1], in[2]).sizes()), put(out[0], sliced(in[0], in[1], in[2])))
 LEGACY(StridedSlice, shaped(out[0], strided(in[0], in, attributes).sizes()),
        put(out[0], strided(in[0], in, attributes)))
+// in: the shape of what was sliced, begins, ends, strides, the gradient of the slice.
+LEGACY(StridedSliceGrad, shaped(in[4], strided(out[0], in, attributes).sizes()), out[0].zero_();
+       at::Tensor part = strided(out[0], in, attributes); part.copy_(in[4].reshape(part.sizes())))
 LEGACY(Transpose, permutes(in[0], in[1], out[0]), put(out[0], in[0].permute(ints(in[1]))))
 LEGACY(BroadcastTo, shaped(out[0], ints(in[1])), out[0].copy_(in[0].expand(ints(in[1]))))
 LEGACY(Equal, compares(in[0], in[1], out[0]), at::eq_out(out[0], in[0], in[1]))

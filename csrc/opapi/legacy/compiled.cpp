@@ -83,20 +83,26 @@ void likelihood_grad(LegacyArguments &call) {
                                             widened(call.in[4]).reshape({})));
 }
 
+// Negative from the end.
+int64_t first_normalized(const at::Tensor &x, const aclopAttr &attributes) {
+    const auto axis = attribute<int64_t>(attributes, "begin_norm_axis", 0);
+    if (axis < -x.dim() || axis >= x.dim())
+        fail(FaultKind::InvalidArgument, "attribute begin_norm_axis is {} for {}", axis, describe(x));
+    return axis < 0 ? axis + x.dim() : axis;
+}
+
 // Mean and variance, of which the gradient takes the variance (activation.cpp).
 void layer_norm_check(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kNative, "x");
-    const auto axis = attribute<int64_t>(call.attributes, "begin_norm_axis", 0);
-    if (axis < 0 || axis >= x.dim())
-        fail(FaultKind::InvalidArgument, "attribute begin_norm_axis is {} for {}", axis, describe(x));
+    const int64_t axis = first_normalized(x, call.attributes);
     for (const size_t i : {1, 2}) sizes(call.in[i], x.sizes().slice(static_cast<size_t>(axis)), "gamma or beta");
     alike(call.out[0], x, "the output");
 }
 
 void layer_norm(LegacyArguments &call) {
     const at::Tensor x = widened(call.in[0]);
-    const auto axis = attribute<int64_t>(call.attributes, "begin_norm_axis", 0);
+    const int64_t axis = first_normalized(x, call.attributes);
     std::vector<int64_t> axes;
     for (int64_t i = axis; i < x.dim(); ++i) axes.push_back(i);
     const auto [variance, mean] = at::var_mean(x, at::OptionalIntArrayRef(axes), /*correction=*/at::Scalar(0), true);

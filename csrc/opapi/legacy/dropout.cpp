@@ -37,6 +37,21 @@ void number_call(LegacyArguments &call) {
     call.attributes.values["call"] = calls++;
 }
 
+// The same with a bit for each element.
+void number_call_of_bits(LegacyArguments &call) {
+    static std::atomic<int64_t> calls{0};
+    holds(call.out[0], mask_bytes(elements(call.in[0])), "the mask");
+    probability(call.in[1]);
+    call.attributes.values["call"] = calls++;
+}
+
+void generate_bits(LegacyArguments &call) {
+    const auto number = [&](const char *name) {
+        return static_cast<uint64_t>(attribute<int64_t>(call.attributes, name, 0));
+    };
+    generate_mask(call.out[0], 1 - probability(call.in[1]), number("seed") ^ number("seed2"), number("call") << 32);
+}
+
 void generate_bytes(LegacyArguments &call) {
     at::Tensor &out = call.out[0];
     const auto threshold = static_cast<uint64_t>(probability(call.in[1]) * 0x1p32);
@@ -97,6 +112,7 @@ constexpr DTypes kHalves{at::kHalf, at::kFloat};
 }  // namespace vnpu::opapi
 
 LEGACY(DropOutGenMaskV3, allowed(out[0], at::kByte, "the mask"); number_call(arguments), generate_bytes(arguments))
+LEGACY(DropOutGenMask, allowed(out[0], at::kByte, "the mask"); number_call_of_bits(arguments), generate_bits(arguments))
 // in: shape, prob, seed, seed1, offset.
 LEGACY(StatelessDropOutGenMask, holds(out[0], mask_bytes(elements(in[0])), "the mask");
        probability(in[1]), generate_mask(out[0], 1 - probability(in[1]), word(in[2]), in.size() > 4 ? word(in[4]) : 0))

@@ -32,6 +32,14 @@ void number_call(LegacyArguments &call) {
     call.attributes.values["call"] = calls++;
 }
 
+// The seed and the place in its stream of an operator that has seeds as attributes and counts its calls.
+std::pair<uint64_t, uint64_t> counted(const aclopAttr &attributes) {
+    const auto number = [&](const char *name) {
+        return static_cast<uint64_t>(attribute<int64_t>(attributes, name, 0));
+    };
+    return {number("seed") ^ number("seed2"), number("call") << 32};
+}
+
 std::vector<int64_t> shuffled(int64_t count, const Philox &philox) {
     std::vector<std::pair<uint32_t, int64_t>> order;
     for (int64_t i = 0; i < count; ++i) order.emplace_back(philox(static_cast<uint64_t>(i))[0], i);
@@ -111,6 +119,12 @@ void sub_sample(LegacyArguments &call) {
 // in: shape, key, counter, algorithm.
 LEGACY(StatelessRandomNormalV2, drawn(arguments, kFloats), draw_normal(out[0], 0, 1, word(in[1]), word(in[2])))
 LEGACY(StatelessRandomUniformV2, drawn(arguments, kFloats), draw_uniform(out[0], 0, 1, word(in[1]), word(in[2])))
+// in: shape. The seeds are attributes.
+LEGACY(RandomStandardNormal, drawn(arguments, kFloats);
+       number_call(arguments), const auto [seed, offset] = counted(attributes); draw_normal(out[0], 0, 1, seed, offset))
+LEGACY(RandomUniform, drawn(arguments, kFloats);
+       number_call(arguments), const auto [seed, offset] = counted(attributes);
+       draw_uniform(out[0], 0, 1, seed, offset))
 // in: shape, probability, seed, offset.
 LEGACY(StatelessBernoulli, drawn(arguments, kFloats | kIntsAndBool);
        holds(in[1], 1, "prob"), draw_bernoulli(out[0], widened(in[1]).item().toDouble(), word(in[2]), word(in[3])))

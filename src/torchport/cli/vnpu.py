@@ -3,6 +3,7 @@
 examples:
   torchport vnpu info                  which device this machine uses and why, the chip, the variables
   eval "$(torchport vnpu env)"         this shell's programs use it (like CANN's set_env.sh)
+  eval "$(torchport vnpu env --mindspore)"   this shell's MindSpore uses it
   torchport vnpu enable                plain `python` of this environment uses it, until `disable`
   torchport vnpu ops --status gap      operators that torch_npu knows and the virtual NPU lacks
   torchport vnpu ops --checks unknown  operators of which it is not known what hardware refuses
@@ -29,6 +30,9 @@ CHECKS = ("code and page", "code", "definition", "page", "incomplete", "unknown"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport vnpu`."""
     parser.add_argument("action", choices=list(ACTIONS), help="what to do; see above")
+    parser.add_argument(
+        "--mindspore", action="store_true", help="for env: what MindSpore needs, in its environment"
+    )
     listing = parser.add_argument_group("for ops")
     listing.add_argument(
         "--status", choices=["implemented", "elsewhere", "gap", "unexported"], help="only these"
@@ -88,7 +92,12 @@ def _operators() -> list[dict[str, Any]]:
 
 
 def _env(arguments: argparse.Namespace) -> None:
-    variables = vnpu.environment()
+    if arguments.mindspore:
+        from torchport.vnpu import mindspore
+
+        variables = mindspore.environment()
+    else:
+        variables = vnpu.environment()
     if arguments.json:
         print(json.dumps(variables, indent=2))
         return

@@ -17,6 +17,7 @@ from torchport.doctor import (
     environment,
     host,
     libraries,
+    mindspore,
     packages,
     trial,
 )
@@ -31,9 +32,12 @@ def examine(machine: Machine, probe_timeout: float | None, *, for_build: bool = 
     `for_build`: also what compiling needs.
     """
     yield from host.checks(machine)
+    if mindspore.alone():  # an environment of its own, without torch_npu, which needs other packages
+        yield from mindspore.checks(machine)
+        return
     needed = [*packages.checks(machine), *devices.checks(machine)]
     yield from needed
-    for subject in (cann, libraries, environment, distributed):
+    for subject in (cann, libraries, environment, distributed, mindspore):
         yield from subject.checks(machine)
     if for_build:
         yield from build.checks(machine)

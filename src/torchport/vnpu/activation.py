@@ -48,15 +48,20 @@ PROGRAMS = "tools/profiler/bin"
 SHELL_OWN = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
 
-def activate(force: bool = False) -> Backend:
+def activate(force: bool = False, *, mindspore: bool = False) -> Backend:
     """Make `import torch` (or `import torch_npu`) in this process use the backend of this machine.
 
     Call it before torch_npu is imported; calling it again does nothing. `force` chooses the virtual NPU even
-    where CANN and an NPU are found. Returns what was chosen. Changes `os.environ` (see `environment`) and
-    `sys.meta_path`; loads nothing yet.
+    where CANN and an NPU are found. With `mindspore` it is `import mindspore` that will use the virtual NPU
+    (torchport.vnpu.mindspore), and torch_npu is left alone. Returns what was chosen. Changes `os.environ` (see
+    `environment`) and `sys.meta_path`; loads nothing yet.
 
     Raises `TorchportError` if there is no backend, or if torch_npu is already loaded with another one.
     """
+    if mindspore:
+        from torchport.vnpu import mindspore as other  # a program for torch_npu does not pay for it
+
+        return other.activate()
     if force:
         os.environ["TORCHPORT_BACKEND"] = Kind.VNPU
     backend = detect()

@@ -4,7 +4,7 @@ impossible to reach, and for names that its version of torch does not choose.
     status, message = first_phase("aclnnAdd", x, y, 1, out)     # plans it and throws the plan away
     run("aclnnAdd", x, y, 1, out)                               # runs it on the current stream
 
-Arguments follow csrc/opapi/aclnn/signatures.json: tensors of the NPU or None, numbers for scalars, lists.
+Arguments follow csrc/opapi/aclnn/signatures.json, signatures_mindspore.json: tensors of the NPU or None, numbers for scalars, lists.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ import torch_npu
 
 from torchport import vnpu
 
-SIGNATURES = json.loads(
-    (Path(__file__).parents[3] / "csrc/opapi/aclnn/signatures.json").read_text(encoding="utf-8")
-)
+TABLES = Path(__file__).parents[3] / "csrc/opapi/aclnn"
+SIGNATURES = {
+    name: row
+    for table in ("signatures.json", "signatures_mindspore.json")
+    for name, row in json.loads((TABLES / table).read_text(encoding="utf-8")).items()
+}
 NULL_ARGUMENT = 161001  # ACLNN_ERR_PARAM_NULLPTR
 INVALID_ARGUMENT = 161002  # ACLNN_ERR_PARAM_INVALID
 

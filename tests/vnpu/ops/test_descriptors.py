@@ -87,6 +87,20 @@ def test_an_address_of_the_host_is_named() -> None:
     assert opapi.aclDestroyTensor(made) == 0
 
 
+def test_one_without_memory_is_enough_for_the_first_phase_alone(data: int) -> None:
+    """A graph of MindSpore asks for workspaces before it has memory."""
+    made = tensor(0)
+    assert fill(made) == (0, "")
+    workspace, executor = ctypes.c_uint64(), ctypes.c_void_p()
+    assert opapi.aclnnInplaceOneGetWorkspaceSize(made, ctypes.byref(workspace), ctypes.byref(executor)) == 0
+    stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+    status = opapi.aclnnInplaceOne(None, ctypes.c_uint64(0), executor, stream)
+    assert status == INVALID_ARGUMENT
+    assert "an input of shape [4] was described without memory" in message()
+    assert fill(tensor(data)) == (0, "")
+    assert opapi.aclDestroyTensor(made) == 0
+
+
 def test_null_itself_is_still_null() -> None:
     status, text = fill(ctypes.c_void_p())
     assert status == NULL_ARGUMENT

@@ -133,7 +133,7 @@ class Worker {
     }
 
     bool reset() {
-        DID(aclrtResetDevice, (1), kDevice);
+        DID(aclrtResetDeviceForce, (1), kDevice);
         DID(aclrtSetDevice, (1));
         return false;
     }

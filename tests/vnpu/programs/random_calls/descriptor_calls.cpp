@@ -14,6 +14,9 @@ aclError aclmdlFinalizeDump();
 void aclAppLog(aclLogLevel level, const char *function, const char *file, uint32_t line, const char *format, ...);
 }
 
+// aclGetTensorDescDim: MindSpore still asks for it.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
 namespace random_calls {
 namespace {
 
@@ -122,6 +125,10 @@ std::vector<Call> descriptor_calls() {
         PLAIN(aclGetTensorDescNumDims, draw.descs.any(draw)),
         CALL(aclGetTensorDescDimV2, draw.descs.any(draw), draw.size(), draw.out<int64_t>()),
         PLAIN(aclGetTensorDescElementCount, draw.descs.any(draw)),
+        PLAIN(aclGetTensorDescSize, draw.descs.any(draw)),
+        PLAIN(aclGetTensorDescDim, draw.descs.any(draw), draw.size()),
+        PLAIN(aclDataTypeSize, dtype(draw)),
+        CALL(aclopSetCompileFlag, draw.choice<aclOpCompileFlag>(4)),
         {"aclSetTensorDescName",
          [](Draw &draw) -> int { return aclSetTensorDescName(draw.descs.any(draw), draw.text()), 0; }},
         PLAIN(aclGetTensorDescName, draw.descs.any(draw)),

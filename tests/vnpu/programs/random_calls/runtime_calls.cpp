@@ -1,4 +1,5 @@
 #include <acl/acl_op_compiler.h>
+#include <acl/acl_rt_allocator.h>
 
 #include <chrono>
 #include <cstring>
@@ -43,6 +44,23 @@ std::vector<Call> runtime_calls() {
         RARELY(aclrtResetDevice, draw.device()),
         RARELY(aclrtResetDeviceForce, draw.device()),
         CALL(aclrtGetDevice, draw.out<int32_t>()),
+        CALL(aclrtSetExceptionInfoCallback, nullptr),
+        PLAIN(aclrtGetTaskIdFromExceptionInfo, nullptr),
+        PLAIN(aclrtGetStreamIdFromExceptionInfo, nullptr),
+        PLAIN(aclrtGetThreadIdFromExceptionInfo, nullptr),
+        PLAIN(aclrtGetDeviceIdFromExceptionInfo, nullptr),
+        PLAIN(aclrtGetErrorCodeFromExceptionInfo, nullptr),
+        {"aclrtAllocatorCreateDesc",
+         [](Draw &) -> int { return aclrtAllocatorDestroyDesc(aclrtAllocatorCreateDesc()); }},
+        CALL(aclrtAllocatorDestroyDesc, draw.anything()),
+        CALL(aclrtAllocatorSetObjToDesc, draw.anything(), draw.anything()),
+        CALL(aclrtAllocatorSetAllocFuncToDesc, draw.anything(), nullptr),
+        CALL(aclrtAllocatorSetFreeFuncToDesc, draw.anything(), nullptr),
+        CALL(aclrtAllocatorSetAllocAdviseFuncToDesc, draw.anything(), nullptr),
+        CALL(aclrtAllocatorSetGetAddrFromBlockFuncToDesc, draw.anything(), nullptr),
+        CALL(aclrtAllocatorRegister, draw.stream(), draw.anything()),
+        CALL(aclrtAllocatorGetByStream, draw.stream(), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+        CALL(aclrtAllocatorUnregister, draw.stream()),
         CALL(aclrtGetDeviceCount, draw.out<uint32_t>()),
         CALL(aclrtGetRunMode, draw.out<aclrtRunMode>()),
         CALL(aclrtSynchronizeDevice),

@@ -1,0 +1,126 @@
+// Operators of the old API that MindSpore calls by their type and that pick, order or place elements.
+#include "opapi/aclnn/precision.h"
+#include "opapi/legacy/legacy.h"
+#include "opapi/legacy/operands.h"
+
+namespace vnpu::opapi {
+namespace {
+
+int64_t axis_of(const at::Tensor &x, const aclopAttr &attributes, const char *name) {
+    const auto axis = attribute<int64_t>(attributes, name, -1);
+    if (axis < -x.dim() || axis >= x.dim())
+        fail(FaultKind::InvalidArgument, "attribute {} is {} for {}", name, axis, describe(x));
+    return axis;
+}
+
+int64_t one(const at::Tensor &number, const char *what) {
+    holds(number, 1, what);
+    return ints(number).front();
+}
+
+// Classes, how many there are, the values on and off. Classes past the last are off everywhere.
+void one_hot_check(LegacyArguments &call) {
+    allowed(call.in[0], {at::kInt, at::kLong, at::kByte}, "the classes");
+    holds(call.out[0], call.in[0].numel() * one(call.in[1], "depth"), "the output");
+    for (const size_t i : {2, 3}) holds(call.in[i], 1, "a value");
+}
+
+void one_hot(LegacyArguments &call) {
+    const auto axis = attribute<int64_t>(call.attributes, "axis", -1);
+    const at::Tensor hot = call.in[0].to(at::kLong).unsqueeze(-1).eq(at::arange(one(call.in[1], "depth")));
+    const at::Tensor values = at::where(hot, call.in[2].reshape({}), call.in[3].reshape({}));
+    put(call.out[0], axis == -1 || axis == call.in[0].dim() ? values : values.movedim(-1, axis));
+}
+
+void largest_check(LegacyArguments &call) {
+    allowed(call.in[0], kAll, "x");
+    const int64_t dim = axis_of(call.in[0], call.attributes, "dim"), k = one(call.in[1], "k");
+    if (k < 0 || k > call.in[0].size(dim)) fail(FaultKind::InvalidArgument, "k is {} for {}", k, describe(call.in[0]));
+}
+
+void largest(LegacyArguments &call) {
+    const auto [values, where] =
+        at::topk(call.in[0], one(call.in[1], "k"), axis_of(call.in[0], call.attributes, "dim"),
+                 attribute<bool>(call.attributes, "largest", true), attribute<bool>(call.attributes, "sorted", true));
+    put(call.out[0], values);
+    put(call.out[1], where);
+}
+
+void sorted(LegacyArguments &call) {
+    const auto [values, where] = at::sort(call.in[0], /*stable=*/true, axis_of(call.in[0], call.attributes, "axis"),
+                                          attribute<bool>(call.attributes, "descending", false));
+    put(call.out[0], values);
+    put(call.out[1], where);
+}
+
+void segments_check(LegacyArguments &call) {
+    const at::Tensor &x = call.in[0], &ids = call.in[1];
+    allowed(ids, {at::kInt, at::kLong}, "the segments");
+    if (ids.dim() > x.dim() || x.sizes().slice(0, static_cast<size_t>(ids.dim())) != ids.sizes())
+        fail(FaultKind::InvalidArgument, "x is {}, the segments {}", describe(x), describe(ids));
+    const int64_t width = ids.numel() == 0 ? 0 : x.numel() / ids.numel();
+    if (ids.numel() > 0) holds(call.out[0], one(call.in[2], "num_segments") * width, "the output");
+}
+
+// Elements of a negative segment are left out.
+void segments(LegacyArguments &call) {
+    const at::Tensor ids = call.in[1].to(at::kLong).flatten(), x = widened(call.in[0]).reshape({ids.numel(), -1});
+    const int64_t count = one(call.in[2], "num_segments");
+    const at::Tensor kept = at::nonzero(ids >= 0).flatten(), where = ids.index_select(0, kept);
+    if (where.numel() > 0 && where.max().item<int64_t>() >= count)
+        fail(FaultKind::OutOfBounds, "a segment is {}, there are {}", where.max().item<int64_t>(), count);
+    const at::Tensor sums = at::zeros({count, x.size(1)}, x.options());
+    put(call.out[0], sums.index_add_(0, where, x.index_select(0, kept)));
+}
+
+// Positions in the first dimensions of x, in the last dimension of `indices`.
+c10::List<std::optional<at::Tensor>> places(const at::Tensor &x, const at::Tensor &indices) {
+    c10::List<std::optional<at::Tensor>> all;
+    for (int64_t i = 0; i < indices.size(-1); ++i) {
+        const at::Tensor place = indices.select(-1, i).to(at::kLong);
+        if (place.numel() > 0 && (place.min().item<int64_t>() < 0 || place.max().item<int64_t>() >= x.size(i)))
+            fail(FaultKind::OutOfBounds, "an index lies outside of {}", describe(x));
+        all.push_back(place);
+    }
+    return all;
+}
+
+void positions(const at::Tensor &x, const at::Tensor &indices) {
+    allowed(indices, {at::kInt, at::kLong}, "the indices");
+    if (indices.dim() == 0 || indices.size(-1) == 0 || indices.size(-1) > x.dim())
+        fail(FaultKind::InvalidArgument, "x is {}, the indices {}", describe(x), describe(indices));
+}
+
+void update(LegacyArguments &call) {
+    const at::Tensor x = call.in[0].clone();
+    put(call.out[0], at::index_put(x, places(x, call.in[1]), call.in[2]));
+}
+
+void cumulated(LegacyArguments &call) {
+    const at::Tensor x = widened(call.in[0]);
+    const int64_t axis = one(call.in[1], "axis");
+    const bool reverse = attribute<bool>(call.attributes, "reverse", false);
+    const at::Tensor forward = reverse ? x.flip(axis) : x;
+    at::Tensor sums = forward.cumsum(axis, x.scalar_type());
+    if (attribute<bool>(call.attributes, "exclusive", false)) sums = sums - forward;
+    call.out[0].copy_(reverse ? sums.flip(axis) : sums);
+}
+
+void cumulated_check(LegacyArguments &call) {
+    const int64_t axis = one(call.in[1], "axis");
+    if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
+        fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(call.in[0]));
+    alike(call.out[0], call.in[0], "the output");
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+LEGACY(OneHot, one_hot_check(arguments), one_hot(arguments))
+LEGACY(TopK, largest_check(arguments), largest(arguments))
+LEGACY(Sort, allowed(in[0], kAll, "x"); axis_of(in[0], attributes, "axis");
+       alike(out[0], in[0], "the output"), sorted(arguments))
+LEGACY(UnsortedSegmentSum, segments_check(arguments), segments(arguments))
+LEGACY(GatherNd, positions(in[0], in[1]), put(out[0], at::index(in[0], places(in[0], in[1]))))
+LEGACY(TensorScatterUpdate, positions(in[0], in[1]); alike(out[0], in[0], "the output"), update(arguments))
+LEGACY(Cumsum, cumulated_check(arguments), cumulated(arguments))

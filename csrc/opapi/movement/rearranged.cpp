@@ -1,0 +1,117 @@
+// Views that a program wants as tensors of their own: MindSpore's graphs ask for them, torch_npu makes views instead.
+#include "aclnn_mindspore.h"
+#include "opapi/aclnn/op.h"
+#include "opapi/aclnn/precision.h"
+
+namespace vnpu::opapi {
+namespace {
+
+// Fault InvalidArgument where `dims` is no order of the dimensions.
+void permutes(const Operand &out, const Operand &self, const Ints &dims) {
+    require(self);
+    std::vector<int64_t> sizes;
+    std::vector<bool> seen(static_cast<size_t>(self.dim()));
+    for (const int64_t dim : dims) {
+        dimension(dim, self);
+        const auto place = static_cast<size_t>(at::maybe_wrap_dim(dim, self.dim()));
+        if (place >= seen.size() || seen[place])
+            fail(FaultKind::InvalidArgument, "parameter dims is {}, no order of {} dimensions", show(dims), self.dim());
+        seen[place] = true;
+        sizes.push_back(self.size(dim));
+    }
+    if (dims.size() != seen.size())
+        fail(FaultKind::InvalidArgument, "parameter dims is {}, no order of {} dimensions", show(dims), self.dim());
+    shape(out, sizes);
+    same_dtype(out, self);
+}
+
+// -1 in `size` keeps the dimension.
+std::vector<int64_t> expanded(const Operand &self, const Ints &size) {
+    std::vector<int64_t> sizes = size;
+    const auto before = static_cast<int64_t>(size.size()) - self.dim();
+    if (before < 0) fail(FaultKind::InvalidArgument, "parameter size is {} for {} dimensions", show(size), self.dim());
+    for (int64_t i = 0; i < self.dim(); ++i) {
+        int64_t &wanted = sizes[static_cast<size_t>(before + i)];
+        if (wanted == -1) wanted = self.size(i);
+        if (self.size(i) != 1 && self.size(i) != wanted)
+            fail(FaultKind::InvalidArgument, "parameter self has shape {}, which does not expand to {}", describe(self),
+                 show(size));
+    }
+    return sizes;
+}
+
+void sliced(const Operand &out, const Operand &self, int64_t dim, int64_t start, int64_t end, int64_t step) {
+    dimension(dim, self);
+    if (self.dim() == 0) fail(FaultKind::InvalidArgument, "parameter self has no dimension to slice");
+    if (step < 1) fail(FaultKind::InvalidArgument, "parameter step is {}, allowed are 1 and more", step);
+    shape(out, self.slice(dim, start, end, step).sizes());
+    same_dtype(out, self);
+}
+
+int64_t diagonal_length(int64_t rows, int64_t columns, int64_t diagonal) {
+    return std::max<int64_t>(0,
+                             diagonal >= 0 ? std::min(rows, columns - diagonal) : std::min(rows + diagonal, columns));
+}
+
+void diagonals(const Operand &out, const Operand &self, int64_t diagonal) {
+    rank(self, {1, 2});
+    if (self.dim() == 1) {
+        const int64_t side = self.size(0) + std::abs(diagonal);
+        shape(out, {side, side});
+    } else {
+        shape(out, diagonal_length(self.size(0), self.size(1), diagonal));
+    }
+    same_dtype(out, self);
+}
+
+void splits(const Operands &out, const Operand &self, uint64_t size, int64_t dim) {
+    dimension(dim, self);
+    if (self.dim() == 0) fail(FaultKind::InvalidArgument, "parameter self has no dimension to split");
+    if (size == 0) fail(FaultKind::InvalidArgument, "parameter splitSections is 0");
+    const auto parts = self.split(static_cast<int64_t>(size), dim);
+    if (parts.size() != out.size())
+        fail(FaultKind::InvalidArgument, "parameter out has {} tensors, expected {}", out.size(), parts.size());
+    for (size_t i = 0; i < parts.size(); ++i) shape(out[i], parts[i].sizes());
+}
+
+// The last dimension of `indices` holds positions in the first dimensions of `self`.
+void gathers(const Operand &out, const Operand &self, const Operand &indices) {
+    require(self);
+    require(indices);
+    dtype(indices, {at::kInt, at::kLong});
+    const int64_t depth = indices.dim() == 0 ? 0 : indices.size(-1);
+    if (indices.dim() == 0 || depth > self.dim())
+        fail(FaultKind::InvalidArgument, "parameter indices has shape {} for self of {}", describe(indices),
+             describe(self));
+    std::vector<int64_t> sizes(indices.sizes().begin(), indices.sizes().end() - 1);
+    sizes.insert(sizes.end(), self.sizes().begin() + depth, self.sizes().end());
+    shape(out, sizes);
+    same_dtype(out, self);
+}
+
+at::Tensor gathered(const at::Tensor &self, const at::Tensor &indices, bool negative) {
+    const at::Tensor where = indices.to(at::kLong);
+    c10::List<std::optional<at::Tensor>> places;
+    for (int64_t i = 0; i < where.size(-1); ++i) {
+        const at::Tensor place = where.select(-1, i);
+        if (place.numel() > 0 && !negative && place.min().item<int64_t>() < 0)
+            fail(FaultKind::InvalidArgument, "parameter indices holds {}", place.min().item<int64_t>());
+        places.push_back(place);
+    }
+    if (!places.empty()) return at::index(self, places);
+    std::vector<int64_t> sizes(where.sizes().begin(), where.sizes().end() - 1);  // whole copies of self
+    sizes.insert(sizes.end(), self.sizes().begin(), self.sizes().end());
+    return self.expand(sizes);
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+OP(aclnnPermute, permutes(out, self, dims), out.copy_(self.permute(dims)))
+OP(aclnnExpand, shape(out, expanded(self, size)); same_dtype(out, self), out.copy_(self.expand(expanded(self, size))))
+OP(aclnnSlice, sliced(out, self, dim, start, end, step), out.copy_(self.slice(dim, start, end, step)))
+OP(aclnnDiag, diagonals(out, self, diagonal), out.copy_(at::diag(self, diagonal)))
+OP(aclnnSplitTensor, splits(out, self, splitSections, dim),
+   const auto parts = self.split(static_cast<int64_t>(splitSections), dim);
+   for (size_t i = 0; i < out.size(); ++i) out[i].copy_(parts[i]))
+OP(aclnnGatherNd, gathers(out, self, indices), out.copy_(gathered(self, indices, negativeIndexSupport)))

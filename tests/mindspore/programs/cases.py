@@ -1,0 +1,173 @@
+"""cases.py NAME...: small programs of MindSpore users on the virtual NPU; one line of JSON per case."""
+
+import json
+import sys
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, mint, nn, ops
+from mindspore.amp import DynamicLossScaler, all_finite, auto_mixed_precision
+
+RNG = np.random.RandomState(0)
+
+
+def tensor(*sizes):
+    return Tensor(RNG.randn(*sizes).astype(np.float32))
+
+
+class Net(nn.Cell):
+    def __init__(self, layers=mint.nn):
+        super().__init__()
+        self.c = mint.nn.Conv2d(1, 6, 5)
+        self.b = mint.nn.BatchNorm2d(6)
+        self.f = mint.nn.Linear(6 * 24 * 24, 10)
+
+    def construct(self, x):
+        x = ops.relu(self.b(self.c(x)))
+        return self.f(x.reshape(x.shape[0], -1))
+
+
+def losses(net, scaler=None, steps=4, dtype=ms.float32):
+    x, y = tensor(8, 1, 28, 28), Tensor(RNG.randint(0, 10, 8).astype(np.int64))
+
+    def forward(x, y):
+        loss = mint.nn.functional.cross_entropy(net(x).astype(ms.float32), y)
+        return scaler.scale(loss) if scaler else loss
+
+    grad = ms.value_and_grad(forward, None, net.trainable_params())
+    optimizer = mint.optim.SGD(net.trainable_params(), lr=0.01)
+    found = []
+    for _ in range(steps):
+        loss, slopes = grad(x, y)
+        if scaler:
+            loss, slopes = scaler.unscale(loss), scaler.unscale(slopes)
+            assert bool(all_finite(slopes).asnumpy())
+            scaler.adjust(Tensor(True))
+        optimizer(slopes)
+        found.append(float(loss.asnumpy()))
+    return found
+
+
+def amp(level, dtype):
+    global RNG
+    RNG = np.random.RandomState(0)
+    ms.set_seed(0)
+    net = auto_mixed_precision(Net(), level, dtype)
+    net.set_train()
+    return losses(net, DynamicLossScaler(1024, 2, 50))
+
+
+def plain():
+    global RNG
+    RNG = np.random.RandomState(0)
+    ms.set_seed(0)
+    net = Net()
+    net.set_train()
+    return losses(net)
+
+
+def scaling():
+    """The scale halves at an infinite gradient and doubles after `window` good ones."""
+    scaler = DynamicLossScaler(1024, 2, 2)
+    said = []
+    for finite in (False, True, True, True):
+        scaler.adjust(Tensor(finite))
+        said.append(float(scaler.scale_value.asnumpy()))
+    bad = all_finite([Tensor(np.array([1, np.inf], np.float32))])
+    return [said, bool(bad.asnumpy()), bool(all_finite([tensor(3)]).asnumpy())]
+
+
+def optimizer(name, library):
+    layer = mint.nn.Linear(4, 3) if library is mint.optim else nn.Dense(4, 3)
+    parameters = layer.trainable_params()
+    options = {"SGD": {"momentum": 0.9}, "Momentum": {"momentum": 0.9}}.get(name, {})
+    rate = {"lr": 0.1} if library is mint.optim else {"learning_rate": 0.1}
+    step = getattr(library, name)(parameters, **rate, **options)
+    x = tensor(2, 4)
+    grad = ms.value_and_grad(lambda x: mint.sum(layer(x) ** 2), None, parameters)
+    found = []
+    for _ in range(3):
+        loss, slopes = grad(x)
+        step(slopes)
+        found.append(float(loss.asnumpy()))
+    return found
+
+
+def has_aux():
+    layer = mint.nn.Linear(4, 2)
+
+    def forward(x):
+        y = layer(x)
+        return mint.sum(y * y), y
+
+    grad = ms.value_and_grad(forward, None, layer.trainable_params(), has_aux=True)
+    x = tensor(3, 4)
+    (loss, y), slopes = grad(x)
+    expected = 2 * y.asnumpy().T @ x.asnumpy()
+    return [
+        float(loss.asnumpy() - (y.asnumpy() ** 2).sum()),
+        float(np.abs(slopes[0].asnumpy() - expected).max()),
+    ]
+
+
+def clip():
+    values = [tensor(3, 4), tensor(5)]
+    norm = np.sqrt(sum((each.asnumpy() ** 2).sum() for each in values))
+    clipped = ops.clip_by_global_norm(values, 1.0)
+    return float(
+        max(np.abs(c.asnumpy() - v.asnumpy() / norm).max() for c, v in zip(clipped, values, strict=True))
+    )
+
+
+def rate_by_assign():
+    """The guide: a learning rate in a Parameter, changed with ops.assign, also by a schedule of one's own."""
+    layer = mint.nn.Linear(4, 1)
+    step = mint.optim.SGD(layer.trainable_params(), lr=Parameter(Tensor(0.1, ms.float32), name="lr"))
+    ops.assign(step.param_groups[0]["lr"], 0.05)
+    before = layer.weight.asnumpy().copy()
+    step((mint.ones_like(layer.weight), mint.ones_like(layer.bias)))
+    return [float(step.param_groups[0]["lr"].asnumpy()), float((before - layer.weight.asnumpy()).max())]
+
+
+def one_by_one(code):
+    values = {"x": tensor(2, 4), "img": tensor(2, 3, 8, 8), "ids": Tensor(np.array([[0, 1]], np.int32))}
+    scope = {**globals(), **values}
+    exec(code, scope)
+    y = scope["y"]
+    return float(np.abs(y.asnumpy().astype(np.float64) - scope["expected"]).max())
+
+
+LAYERS = {
+    "dense": "d = nn.Dense(4, 3); y = d(x); expected = x.asnumpy() @ d.weight.asnumpy().T + d.bias.asnumpy()",
+    "max pool": "y = nn.MaxPool2d(2, 2)(img); expected = img.asnumpy().reshape(2, 3, 4, 2, 4, 2).max((3, 5))",
+    "mean pool": "y = nn.AvgPool2d(2, 2)(img); expected = img.asnumpy().reshape(2, 3, 4, 2, 4, 2).mean((3, 5))",
+    "norm": "y = nn.LayerNorm((4,))(x); v = x.asnumpy(); expected = (v - v.mean(1, keepdims=True)) / np.sqrt(v.var(1, keepdims=True) + 1e-7)",
+    "embedding": "e = nn.Embedding(5, 4); y = e(ids); expected = e.embedding_table.asnumpy()[ids.asnumpy()]",
+    "relu6": "y = nn.ReLU6()(x * 9); expected = np.clip(x.asnumpy() * 9, 0, 6)",
+    "one hot": "y = ops.one_hot(ids, 3, Tensor(1.0), Tensor(0.0)); expected = np.eye(3)[ids.asnumpy()]",
+    "cumsum": "y = ops.cumsum(x, 1); expected = x.asnumpy().cumsum(1)",
+    "gather nd": "y = ops.gather_nd(x, Tensor([[0, 1], [1, 2]])); expected = x.asnumpy()[[0, 1], [1, 2]]",
+    "scatter": "y = ops.tensor_scatter_update(x, Tensor([[1]]), Tensor(np.ones((1, 4), np.float32))); expected = x.asnumpy().copy(); expected[1] = 1",
+    "batch norm": "b = nn.BatchNorm2d(3); b.set_train(); y = b(img); v = img.asnumpy(); expected = (v - v.mean((0, 2, 3), keepdims=True)) / np.sqrt(v.var((0, 2, 3), keepdims=True) + 1e-5)",
+}
+
+CASES = {
+    "plain": plain,
+    **{f"amp {level} {dtype}": (lambda level=level, dtype=dtype: amp(level, dtype)) for level, dtype in (
+        ("O1", ms.float16), ("O2", ms.float16), ("O3", ms.float16), ("auto", ms.bfloat16), ("O2", ms.bfloat16))},
+    "scaling": scaling,
+    **{f"mint {name}": (lambda name=name: optimizer(name, mint.optim)) for name in ("SGD", "Adam", "AdamW")},
+    **{f"nn {name}": (lambda name=name: optimizer(name, nn)) for name in ("SGD", "Momentum", "Adam", "AdamWeightDecay", "Adagrad", "RMSProp")},
+    "has_aux": has_aux,
+    "clip": clip,
+    "rate": rate_by_assign,
+    **{f"layer {name}": (lambda code=code: one_by_one(code)) for name, code in LAYERS.items()},
+}  # fmt: skip
+
+if __name__ == "__main__":
+    ms.set_device("Ascend")
+    for name in sys.argv[1:] or CASES:
+        try:
+            print(json.dumps({"case": name, "said": CASES[name]()}), flush=True)
+        except Exception as error:
+            print(json.dumps({"case": name, "error": str(error)[:1000]}), flush=True)

@@ -1,0 +1,216 @@
+"""Networks twice: in torch and in MindSpore (mint), with their parameters in the same order."""
+
+from __future__ import annotations
+
+import math
+
+import mindspore as ms
+import numpy as np
+import torch
+from mindspore import mint
+
+F = torch.nn.functional
+M = mint.nn.functional
+
+
+class LeNet(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c1, self.c2 = torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.Conv2d(6, 16, 5)
+        self.f1, self.f2, self.f3 = (
+            torch.nn.Linear(400, 120),
+            torch.nn.Linear(120, 84),
+            torch.nn.Linear(84, 10),
+        )
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.c1(x)), 2)
+        x = F.max_pool2d(F.relu(self.c2(x)), 2).flatten(1)
+        return self.f3(F.relu(self.f2(F.relu(self.f1(x)))))
+
+
+class MsLeNet(ms.nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.c1, self.c2 = mint.nn.Conv2d(1, 6, 5, padding=2), mint.nn.Conv2d(6, 16, 5)
+        self.f1, self.f2, self.f3 = mint.nn.Linear(400, 120), mint.nn.Linear(120, 84), mint.nn.Linear(84, 10)
+
+    def construct(self, x):
+        x = M.max_pool2d(M.relu(self.c1(x)), 2)
+        x = mint.flatten(M.max_pool2d(M.relu(self.c2(x)), 2), 1)
+        return self.f3(M.relu(self.f2(M.relu(self.f1(x)))))
+
+
+class Block(torch.nn.Module):
+    def __init__(self, i, o, step):
+        super().__init__()
+        self.c1, self.b1 = torch.nn.Conv2d(i, o, 3, step, 1, bias=False), torch.nn.BatchNorm2d(o)
+        self.c2, self.b2 = torch.nn.Conv2d(o, o, 3, 1, 1, bias=False), torch.nn.BatchNorm2d(o)
+        self.short = step != 1
+        if self.short:
+            self.c3, self.b3 = torch.nn.Conv2d(i, o, 1, step, bias=False), torch.nn.BatchNorm2d(o)
+
+    def forward(self, x):
+        y = self.b2(self.c2(F.relu(self.b1(self.c1(x)))))
+        return F.relu(y + (self.b3(self.c3(x)) if self.short else x))
+
+
+class MsBlock(ms.nn.Cell):
+    def __init__(self, i, o, step):
+        super().__init__()
+        self.c1, self.b1 = mint.nn.Conv2d(i, o, 3, step, 1, bias=False), mint.nn.BatchNorm2d(o)
+        self.c2, self.b2 = mint.nn.Conv2d(o, o, 3, 1, 1, bias=False), mint.nn.BatchNorm2d(o)
+        self.short = step != 1
+        if self.short:
+            self.c3, self.b3 = mint.nn.Conv2d(i, o, 1, step, bias=False), mint.nn.BatchNorm2d(o)
+
+    def construct(self, x):
+        y = self.b2(self.c2(M.relu(self.b1(self.c1(x)))))
+        if self.short:
+            return M.relu(y + self.b3(self.c3(x)))
+        return M.relu(y + x)
+
+
+WIDTHS = (
+    (64, 64, 1),
+    (64, 64, 1),
+    (64, 128, 2),
+    (128, 128, 1),
+    (128, 256, 2),
+    (256, 256, 1),
+    (256, 512, 2),
+    (512, 512, 1),
+)
+
+
+class ResNet18(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c, self.b = torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(64)
+        self.blocks = torch.nn.Sequential(*(Block(*each) for each in WIDTHS))
+        self.f = torch.nn.Linear(512, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.b(self.c(x))), 3, 2, 1)
+        return self.f(self.blocks(x).mean((2, 3)))
+
+
+class MsResNet18(ms.nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.c, self.b = mint.nn.Conv2d(3, 64, 7, 2, 3, bias=False), mint.nn.BatchNorm2d(64)
+        self.blocks = ms.nn.SequentialCell([MsBlock(*each) for each in WIDTHS])
+        self.f = mint.nn.Linear(512, 10)
+
+    def construct(self, x):
+        x = M.max_pool2d(M.relu(self.b(self.c(x))), 3, 2, 1)
+        return self.f(mint.mean(self.blocks(x), (2, 3)))
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, d, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.n1, self.qkv, self.o = torch.nn.LayerNorm(d), torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, d)
+        self.n2, self.up, self.down = (
+            torch.nn.LayerNorm(d),
+            torch.nn.Linear(d, 4 * d),
+            torch.nn.Linear(4 * d, d),
+        )
+
+    def forward(self, x, mask):
+        b, t, d = x.shape
+        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(self.n1(x)).split(d, 2))
+        score = q @ k.transpose(-1, -2) / math.sqrt(d // self.heads)
+        if self.causal:
+            score = score.masked_fill(mask, -1e4)
+        y = (F.softmax(score, -1) @ v).transpose(1, 2).reshape(b, t, d)
+        x = x + self.o(y)
+        return x + self.down(F.gelu(self.up(self.n2(x))))
+
+
+class MsLayer(ms.nn.Cell):
+    def __init__(self, d, heads, causal):
+        super().__init__()
+        self.heads, self.causal, self.scale = heads, causal, math.sqrt(d // heads)
+        self.n1, self.qkv, self.o = mint.nn.LayerNorm(d), mint.nn.Linear(d, 3 * d), mint.nn.Linear(d, d)
+        self.n2, self.up, self.down = mint.nn.LayerNorm(d), mint.nn.Linear(d, 4 * d), mint.nn.Linear(4 * d, d)
+
+    def heads_of(self, y, b, t):
+        return mint.transpose(mint.reshape(y, (b, t, self.heads, -1)), 1, 2)
+
+    def construct(self, x, mask):
+        b, t, d = x.shape
+        q, k, v = mint.split(self.qkv(self.n1(x)), d, 2)
+        q, k, v = self.heads_of(q, b, t), self.heads_of(k, b, t), self.heads_of(v, b, t)
+        score = mint.matmul(q, mint.transpose(k, 2, 3)) / self.scale
+        if self.causal:
+            score = mint.masked_fill(score, mask, -1e4)
+        y = mint.reshape(mint.transpose(mint.matmul(M.softmax(score, -1), v), 1, 2), (b, t, d))
+        x = x + self.o(y)
+        return x + self.down(M.gelu(self.up(self.n2(x))))
+
+
+WORDS, LENGTH, WIDTH, HEADS = 512, 32, 128, 4
+
+
+class Transformer(torch.nn.Module):
+    """BERT's encoder with a head on the first word, or GPT's decoder, whose head is the embedding."""
+
+    def __init__(self, causal):
+        super().__init__()
+        self.causal = causal
+        self.w, self.p = torch.nn.Embedding(WORDS, WIDTH), torch.nn.Embedding(LENGTH, WIDTH)
+        self.a, self.b = (Layer(WIDTH, HEADS, causal) for _ in range(2))
+        self.n = torch.nn.LayerNorm(WIDTH)
+        if not causal:
+            self.head = torch.nn.Linear(WIDTH, 2)
+        self.mask = torch.triu(torch.ones(LENGTH, LENGTH, dtype=torch.bool), 1)
+
+    def forward(self, x):
+        x = self.w(x) + self.p(torch.arange(LENGTH))
+        x = self.n(self.b(self.a(x, self.mask), self.mask))
+        return F.linear(x.reshape(-1, WIDTH), self.w.weight) if self.causal else self.head(x[:, 0])
+
+
+class MsTransformer(ms.nn.Cell):
+    def __init__(self, causal):
+        super().__init__()
+        self.causal = causal
+        self.w, self.p = mint.nn.Embedding(WORDS, WIDTH), mint.nn.Embedding(LENGTH, WIDTH)
+        self.a, self.b = MsLayer(WIDTH, HEADS, causal), MsLayer(WIDTH, HEADS, causal)
+        self.n = mint.nn.LayerNorm(WIDTH)
+        if not causal:
+            self.head = mint.nn.Linear(WIDTH, 2)
+        self.mask = ms.Tensor(np.triu(np.ones((LENGTH, LENGTH), bool), 1))
+        self.places = ms.Tensor(np.arange(LENGTH))
+
+    def construct(self, x):
+        x = self.w(x) + self.p(self.places)
+        x = self.n(self.b(self.a(x, self.mask), self.mask))
+        if self.causal:
+            return mint.matmul(mint.reshape(x, (-1, WIDTH)), mint.transpose(self.w.weight, 0, 1))
+        return self.head(x[:, 0])
+
+
+def made(name):
+    """The two networks with the same parameters, an input and labels."""
+    torch.manual_seed(1)
+    pairs = {
+        "lenet": lambda: (LeNet(), MsLeNet()),
+        "resnet18": lambda: (ResNet18(), MsResNet18()),
+        "bert": lambda: (Transformer(False), MsTransformer(False)),
+        "gpt": lambda: (Transformer(True), MsTransformer(True)),
+    }
+    theirs, ours = pairs[name]()
+    state, parameters = list(theirs.named_parameters()), ours.trainable_params()
+    assert [tuple(value.shape) for _, value in state] == [tuple(each.shape) for each in parameters]
+    for (_, value), parameter in zip(state, parameters, strict=True):
+        parameter.set_data(ms.Tensor(value.detach().numpy().copy()))
+    if name in ("lenet", "resnet18"):
+        x = torch.randn((32, 1, 28, 28) if name == "lenet" else (4, 3, 64, 64))
+        y = torch.randint(0, 10, (len(x),))
+    else:
+        x = torch.randint(0, WORDS, (8, LENGTH))
+        y = torch.randint(0, 2, (8,)) if name == "bert" else torch.randint(0, WORDS, (8 * LENGTH,))
+    return theirs, ours, x, y

@@ -1,0 +1,67 @@
+"""What users do, in one process: AMP, loss scaling, optimizers, layers that call operators by their type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import answers, clean, run
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    result = run("cases.py", cwd=tmp_path_factory.mktemp("cases"))
+    found = {each["case"]: each for each in answers(result)}
+    if not any("error" in each for each in found.values()):
+        clean(result)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return found
+
+
+def value(said: dict[str, Any], case: str) -> Any:
+    assert "error" not in said[case], said[case]
+    return said[case]["said"]
+
+
+@pytest.mark.parametrize("case", ["O1 Float16", "O2 Float16", "O3 Float16", "auto BFloat16", "O2 BFloat16"])
+def test_mixed_precision_follows_the_plain_run(said: dict[str, Any], case: str) -> None:
+    plain, mixed = value(said, "plain"), value(said, f"amp {case}")
+    limit = 0.05 if "BFloat16" in case else 0.01
+    assert max(abs(a - b) / b for a, b in zip(mixed, plain, strict=True)) < limit
+    assert mixed != plain and mixed[-1] < mixed[0]
+
+
+def test_the_scale_falls_and_grows(said: dict[str, Any]) -> None:
+    assert value(said, "scaling") == [[512, 512, 1024, 1024], False, True]
+
+
+@pytest.mark.parametrize("case", ["mint SGD", "mint Adam", "mint AdamW", "nn SGD", "nn Momentum", "nn Adam", "nn AdamWeightDecay", "nn Adagrad", "nn RMSProp"])  # fmt: skip
+def test_optimizers_go_down(said: dict[str, Any], case: str) -> None:
+    losses = value(said, case)
+    assert losses[2] < losses[0]
+
+
+def test_gradients_with_a_second_result(said: dict[str, Any]) -> None:
+    loss, slope = value(said, "has_aux")
+    assert abs(loss) < 1e-5 and slope < 1e-5
+
+
+def test_clipping_by_the_norm_of_all(said: dict[str, Any]) -> None:
+    assert value(said, "clip") < 1e-6
+
+
+def test_a_rate_is_assigned_as_the_guide_says(said: dict[str, Any]) -> None:
+    assert value(said, "rate") == pytest.approx([0.05, 0.05], rel=1e-6)
+
+
+@pytest.mark.parametrize("case", ["dense", "max pool", "mean pool", "norm", "embedding", "relu6", "one hot", "cumsum", "gather nd", "scatter", "batch norm"])  # fmt: skip
+def test_layers_that_call_operators_by_their_type(said: dict[str, Any], case: str) -> None:
+    assert value(said, f"layer {case}") < 2e-6
+
+
+@pytest.mark.parametrize("what", ["GE"])
+def test_what_cannot_be_ends_with_a_sentence(what: str, tmp_path: Path) -> None:
+    result = run("impossible.py", what, cwd=tmp_path)
+    assert result.returncode == 0, (result.returncode, result.stderr[-1500:])
+    assert "REFUSED" in result.stdout and "virtual NPU has no graph compiler" in result.stdout, result.stdout
