@@ -81,7 +81,7 @@ def optimizer(name, library):
     layer = mint.nn.Linear(4, 3) if library is mint.optim else nn.Dense(4, 3)
     parameters = layer.trainable_params()
     options = {"SGD": {"momentum": 0.9}, "Momentum": {"momentum": 0.9}}.get(name, {})
-    rate = {"lr": 0.1} if library is mint.optim else {"learning_rate": 0.1}
+    rate = {"lr": 0.01} if library is mint.optim else {"learning_rate": 0.01}
     step = getattr(library, name)(parameters, **rate, **options)
     x = tensor(2, 4)
     grad = ms.value_and_grad(lambda x: mint.sum(layer(x) ** 2), None, parameters)
