@@ -145,7 +145,7 @@ class MsLayer(ms.nn.Cell):
         q, k, v = self.heads_of(q, b, t), self.heads_of(k, b, t), self.heads_of(v, b, t)
         score = mint.matmul(q, mint.transpose(k, 2, 3)) / self.scale
         if self.causal:
-            score = mint.masked_fill(score, mask, -1e4)
+            score = score.masked_fill(mask, -1e4)
         y = mint.reshape(mint.transpose(mint.matmul(M.softmax(score, -1), v), 1, 2), (b, t, d))
         x = x + self.o(y)
         return x + self.down(M.gelu(self.up(self.n2(x))))
