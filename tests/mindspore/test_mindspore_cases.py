@@ -60,7 +60,7 @@ def test_layers_that_call_operators_by_their_type(said: dict[str, Any], case: st
     assert value(said, f"layer {case}") < 2e-6
 
 
-@pytest.mark.xfail(reason="the sentence comes, but the process then ends by SIGSEGV at its exit")
+@pytest.mark.xfail(reason="the sentence comes, but the process then ends by SIGSEGV at its exit", strict=True)
 @pytest.mark.parametrize("what", ["GE"])
 def test_what_cannot_be_ends_with_a_sentence(what: str, tmp_path: Path) -> None:
     result = run("impossible.py", what, cwd=tmp_path)

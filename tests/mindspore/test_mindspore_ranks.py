@@ -21,7 +21,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.mark.xfail(reason="not traced yet: msrun ends with an error here", strict=False)
+@pytest.mark.xfail(reason="not traced yet: msrun ends with an error here", strict=True)
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_data_parallel_is_one_process_with_the_joined_batch(ranks: int, tmp_path: Path) -> None:
     environ = {
