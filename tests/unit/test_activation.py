@@ -54,10 +54,24 @@ ON_TORCH = (
     "torchport.amp",
     *(
         f"torchport.compare.{name}"
-        for name in ("aftermath", "align", "classes", "culprit", "oracles.", "rebuilt", "replay", "tensors")
+        for name in (
+            "aftermath",
+            "align",
+            "batches",
+            "case",
+            "classes",
+            "culprit",
+            "oracles.",
+            "pairs",
+            "rebuilt",
+            "repeated",
+            "replay",
+            "tensors",
+        )
     ),
     *(f"torchport.export.{name}" for name in ("checking", "exporting", "loading", "npu_", "older_opsets")),
     "torchport.legacy.",
+    "torchport.record.on_cpu",  # imported by a script that bisect runs, behind torch
     "torchport.record.operators.",
     "torchport.standins.attention",
     "torchport.standins.packages",

@@ -13,8 +13,10 @@ DEFINITION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 GUARD = re.compile(
-    r"\s*(?:using namespace [\w:]+;\s*)?(?:return )?(?:static_cast<\w+>\(\s*)?"
-    r"(?:VNPU_\w+\(|vnpu::opapi::(?:launch|answer_gap)\(|set_attribute\(__func__|set_list<[\w:]+>\(__func__)"
+    r"\s*(?:using namespace [\w:]+;\s*)?"
+    r"(?:const CallScope call\(__func__\);\s*)?"  # notes the time of a call; noexcept
+    r"(?:return )?(?:static_cast<\w+>\(\s*)?"
+    r"(?:VNPU_\w+\(|vnpu::opapi::(?:launch|answer_gap)\(|set(?:_attribute)?\(__func__|set_list<[\w:]+>\(__func__)"
 )
 UNGUARDED = {
     # They answer what went wrong and must not change it; fixed memory only.
@@ -22,10 +24,12 @@ UNGUARDED = {
     # Destructors of plain data, which the language lets throw nothing.
     "aclDestroyTensor", "aclDestroyScalar", "aclDestroyIntArray", "aclDestroyBoolArray", "aclDestroyFloatArray",
     "aclDestroyTensorList", "aclDestroyScalarList", "aclDestroyAclOpExecutor", "aclDestroyTensorDesc",
-    "aclopDestroyAttr",
+    "aclopDestroyAttr", "aclprofDestroyStepInfo",
     # One field, one counter, one clock, one constant: no code to answer with, nothing that can fail.
     "aclGetTensorDescType", "aclGetTensorDescFormat", "aclGetTensorDescName", "vnpuLaunches", "vnpuUnknownReads", "vnpuTimelineFlush", "vnpuAborts", "vnpuFailUnlessSeen", "vnpuOnWorkerThread", "MsprofSysCycleTime",
-    "HcclGetCommConfigCapability",
+    "HcclGetCommConfigCapability", "aclDataTypeSize", "aclGetTensorDescDim", "aclrtGetTaskIdFromExceptionInfo", "aclrtGetStreamIdFromExceptionInfo", "aclrtGetThreadIdFromExceptionInfo", "aclrtGetDeviceIdFromExceptionInfo", "aclrtGetErrorCodeFromExceptionInfo",
+    # Nothing but guarded ones.
+    "aclGetTensorDescSize", "aclprofGetSupportedFeatures",
     # The driver's interface, whose codes are not CANN's: it catches everything itself.
     "drvGetDevNum",
     # Writes a line of the caller's; its arguments are variadic, so it has no room for a guard's lambda.
@@ -64,15 +68,19 @@ def test_an_unguarded_function_is_found() -> None:
     assert unguarded(
         "const char *aclText() {\n    log();\n    return VNPU_API() { return text(); };\n}\n"
     ) == ["aclText"]
+    assert unguarded("aclError aclTimed(int a) {\n    const CallScope call(__func__);\n    use(a);\n}\n") == [
+        "aclTimed"
+    ]
 
 
 def test_a_guarded_function_is_not() -> None:
     guarded = (
         "aclError aclGood(int *a) {\n    return VNPU_API(a) { *a = 1; };\n}\n"
+        "aclError aclTimed() {\n    const CallScope call(__func__);\n    return VNPU_API() { use(); };\n}\n"
         "HcclResult HcclGood(HcclComm comm) {\n    return static_cast<HcclResult>(\n"
         "        VNPU_COLLECTIVE_API(comm) { use(comm); });\n}\n"
     )
-    assert set(definitions(guarded)) == {"aclGood", "HcclGood"}
+    assert set(definitions(guarded)) == {"aclGood", "aclTimed", "HcclGood"}
     assert unguarded(guarded) == []
 
 

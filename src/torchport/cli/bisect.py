@@ -76,7 +76,7 @@ def _environments(launch: Launch) -> dict[str, dict[str, str]]:
     from torchport.record import reference
 
     given = {**os.environ, **dict(launch.variables)}
-    npu = {**given, **vnpu.environment()}
+    npu = {**given, **vnpu.environment(given)}
     cpu = reference.environment(given, launch.processes or 1)
     path = given.get("PYTHONPATH", "")
     return {

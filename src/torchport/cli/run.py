@@ -198,7 +198,7 @@ def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:
 def _on_npu(arguments: argparse.Namespace, launch: Launch) -> dict[str, str]:
     """The environment of a script whose CUDA calls go to the NPU."""
     environment = {**os.environ, **dict(launch.variables)}
-    environment.update(vnpu.environment())
+    environment.update(vnpu.environment(environment))
     if arguments.device_list:
         environment[VISIBLE] = ",".join(map(str, arguments.device_list))
     if arguments.check_memory:

@@ -100,10 +100,12 @@ def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]
     if environ.get("VNPU_CANN"):
         cann.selected(environ)  # and go on without a version
     home, libraries = str(backend.home), str(backend.libraries)
+    # Where there is none, one made here would hide what the process has that it is merged into.
+    programs = {"PATH": _in_front(f"{home}/{PROGRAMS}", environ["PATH"])} if environ.get("PATH") else {}
     return {
         "TORCHPORT_BACKEND": str(backend.kind),  # a child makes the same choice
         "LD_LIBRARY_PATH": _in_front(libraries, environ.get("LD_LIBRARY_PATH", "")),
-        "PATH": _in_front(f"{home}/{PROGRAMS}", environ.get("PATH", os.defpath)),
+        **programs,
         "ASCEND_HOME_PATH": home,
         "ASCEND_OPP_PATH": f"{home}/opp",
     }

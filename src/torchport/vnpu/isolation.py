@@ -11,8 +11,8 @@ from torchport.vnpu.backend import HOME, library_directory
 # Variables of CANN (its set_env.sh and its run time) and of the virtual NPU; TORCHPORT_BACKEND chooses one of the two.
 PREFIXES = ("ASCEND_", "ASCENDC_", "VNPU_")
 NAMES = frozenset({"TORCHPORT_BACKEND", "TOOLCHAIN_HOME"})
-# Search paths that set_env.sh puts entries into.
-PATHS = ("LD_LIBRARY_PATH", "PYTHONPATH")
+# Search paths that set_env.sh and `torchport vnpu env` put entries into.
+PATHS = ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH")
 # What lies in a folder of CANN's or of ours that the linker is to search.
 LIBRARIES = ("libascendcl.so", "libvnpu.so", "libhccl.so", "libopapi.so")
 
