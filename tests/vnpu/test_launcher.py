@@ -21,7 +21,8 @@ SAYS = "total 3.0 1.0 devices 2\n"
 
 def environment(**more: str) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # torchrun
-    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **vnpu.environment(), **more}
+    given = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    return {**given, **vnpu.environment(given), **more}
 
 
 def finish(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
