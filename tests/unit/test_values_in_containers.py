@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 
@@ -183,11 +184,17 @@ def test_many_patterns_take_no_long_time() -> None:
     """In a time that grows with the text: four times the patterns in less than ten times the time."""
 
     def seconds(count: int) -> float:
+        """The least of three: another process on the core, or a full garbage collection of all that this test
+        process holds, adds to one and not to the others."""
         lines = [f"P{i} = re.compile(r'cuda:{i}')\nP{i}.match(str(x.device))" for i in range(count)]
         data = "\n".join(["import re", *lines]).encode()
-        before = time.process_time()
-        assert convert_source(data, "a.py").output.count(b"npu:") == count
-        return time.process_time() - before
+        took = []
+        for _ in range(3):
+            gc.collect()
+            before = time.process_time()
+            assert convert_source(data, "a.py").output.count(b"npu:") == count
+            took.append(time.process_time() - before)
+        return min(took)
 
     seconds(10)
     assert seconds(1200) < 10 * seconds(300)
