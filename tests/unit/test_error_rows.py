@@ -72,9 +72,14 @@ def test_a_pattern_takes_linear_time(name: str) -> None:
     pieces = [*row.words, row.sample, row.sample[: len(row.sample) // 2], "a", " ", "'", "\\", "0"]
     for piece in pieces:
         for line in (piece * LONGEST, f"{piece} " * LONGEST, f"{row.sample[:-1]}{piece * LONGEST}"):
-            start = time.process_time()
-            row.pattern.search(line[:LONGEST])
-            assert time.process_time() - start < 0.05, (name, piece)
+            took = []
+            for _ in range(3):  # the least counts: another process on the core adds to one of them
+                start = time.process_time()
+                row.pattern.search(line[:LONGEST])
+                took.append(time.process_time() - start)
+                if took[-1] < 0.05:
+                    break
+            assert min(took) < 0.05, (name, piece)
 
 
 def texts() -> dict[str, bytes]:
