@@ -216,3 +216,19 @@ def test_curves_print_on_any_terminal(record, encoding, bars):
         env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True,
     )  # fmt: skip
     assert bars in run.stdout.decode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "two recordings are compared, or --model is given"),
+        (["a"], "two recordings are compared, or --model is given"),
+        (["a", "b", "--device", "cpu"], "--device is for --model"),
+        (["--model", "net"], "--model net names no function"),
+        (["a", "--model", "net:make"], "a recording is of no use beside --model"),
+        (["--model", "net:make", "--csv", "x"], "--csv is of no use beside --model"),
+    ],
+)
+def test_a_model_or_two_recordings(words, said, capsys):
+    assert main(["compare", *words]) == 2
+    assert said in capsys.readouterr().err

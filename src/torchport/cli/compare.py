@@ -5,6 +5,7 @@ examples:
   torchport compare A B --json > comparison.json
   torchport compare A B --tolerance 1e-3
   torchport compare base/ npu/ -o report.html --csv operators.csv     both recorded with --level tensor
+  torchport compare --model package.net:factory                       each module of a model by itself, on the NPU
 
 Answers in the words of `torchport port`, which leaves such recordings, as `torchport run --record` does. Losses,
 gradients, updates and data are compared step by step. How far they may differ, the control run says: the original once
@@ -14,15 +15,23 @@ and it is not known which faults would be noticed.
 Where both have operators (`torchport run --record DIR --level tensor`), the operator that is wrong first is named: each
 of B's is computed again in float64 from its own inputs, which needs torch; all else needs none.
 
+With --model nothing was recorded: FACTORY is called, which gives a module and a tuple of its inputs, and each module in
+it is run by itself on the device (--device), forward and backward, in train and in eval mode, and held against float64.
+GELU is computed in its tanh form then, as an NPU does. Exit code 1 where one is wrong.
+
 Exit code 0: holds. 1: does not hold. 4: undecided, with what would decide it.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchport import vnpu
 from torchport.cli import UNDECIDED
 from torchport.compare import compare
 from torchport.errors import TorchportError
@@ -43,8 +52,15 @@ TOLERANCE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("reference", type=Path, metavar="A", help="recording of the original")
-    parser.add_argument("port", type=Path, metavar="B", help="recording of the port")
+    parser.usage = "torchport compare [options] A B  or  torchport compare [options] --model MODULE:FACTORY"
+    parser.add_argument("reference", type=Path, nargs="?", metavar="A", help="recording of the original")
+    parser.add_argument("port", type=Path, nargs="?", metavar="B", help="recording of the port")
+    parser.add_argument(
+        "--model", metavar="MODULE:FACTORY", help="judge the modules of the model that this function makes"
+    )
+    parser.add_argument(
+        "--device", choices=("npu", "cuda", "cpu"), help="where the modules of --model run (default npu)"
+    )
     parser.add_argument(
         "--control",
         type=Path,
@@ -69,6 +85,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.model is not None:
+        return _modules(arguments)
+    if arguments.port is None or arguments.device:
+        raise TorchportError(
+            "--device is for --model"
+            if arguments.port
+            else "two recordings are compared, or --model is given",
+            hint="torchport compare A B, or torchport compare --model MODULE:FACTORY",
+        )
     reference, port = Recording.read(arguments.reference), Recording.read(arguments.port)
     control = Recording.read(arguments.control) if arguments.control else None
     judged = _judged(arguments.reference, arguments.port, arguments.again)
@@ -96,6 +121,31 @@ def run(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         print(render_compare(result), end="")
     return EXIT.get(result.data["verdict"], UNDECIDED)
+
+
+def _modules(arguments: argparse.Namespace) -> int:
+    """The table of a model's modules."""
+    for name in ("reference", "control", "again", "tolerance", "html", "csv", "tensors", "sarif"):
+        if getattr(arguments, name) is not None:
+            raise TorchportError(
+                f"{'a recording' if name == 'reference' else f'--{name}'} is of no use beside --model",
+                hint="--json prints the table for a program.",
+            )
+    from torchport.compare.module_table import table
+    from torchport.report.modules import render_modules
+
+    device = arguments.device or "npu"
+    environment = dict(os.environ)
+    if device == "npu":
+        environment |= vnpu.environment(environment)
+    else:
+        environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    rows = [dataclasses.asdict(row) for row in table(arguments.model, device, environment)]
+    if arguments.json:
+        print(json.dumps({"device": device, "modules": rows}))
+    elif not arguments.quiet:
+        print(render_modules(rows, device), end="")
+    return int(any(row["wrong"] for row in rows))
 
 
 def _judged(reference: Path, port: Path, again: Path | None) -> Culprit | None:

@@ -6,7 +6,6 @@ JSON for each call.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -146,8 +145,8 @@ class Replayer:
             score = scores.score(self.torch, got, cpu[place], wide[place], limit)
             if score.wrong and not score.spoilt:
                 if noisy is None:
-                    noisy = self._computed(call, recorded, reference, wide=True, noise=2.0**-24)
-                score = self._conditioned(score, wide[place], noisy[place], one.dtype)
+                    noisy = self._computed(call, recorded, reference, wide=True, noise=scores.NOISE)
+                score = scores.conditioned(score, wide[place], noisy[place], one.dtype)
             found.append(score)
             lost = lost or (scores.lost(self.torch, got) if score.wrong else "")
         if any(score.wrong for score in found) and self._of_chance(call, recorded, reference, cpu):
@@ -173,20 +172,6 @@ class Replayer:
             "cpu": worst.cpu, "of_one": worst.of_one, "wrong": worst.wrong, "spoilt": worst.spoilt, "result": place,
             "declared": worst.declared, "bytes": size, "unseen": missing,
         }  # fmt: skip
-
-    def _conditioned(self, score: Score, wide: Any, noisy: Any, dtype: str) -> Score:
-        """What half a unit in the last place of the inputs makes of the result is explained by rounding too."""
-        size = float(wide.abs().square().mean().sqrt())
-        epsilon = scores.EPSILON.get(dtype, 2.0**-3) / 2
-        moved = float((noisy - wide).abs().square().mean().sqrt()) * epsilon / 2.0**-24
-        largest = float((noisy - wide).abs().amax()) * epsilon / 2.0**-24
-        if not size or moved / size <= score.cpu:
-            return score
-        ratio = score.cpu * size / moved
-        allowed = max(1.0, largest / max(float(wide.abs().amax()) * score.cpu, 1e-300) / scores.OF_ONE)
-        return dataclasses.replace(
-            score, score=score.score * ratio, cpu=moved / size, of_one=score.of_one / max(allowed, 1 / ratio)
-        )
 
     def _recorded(self, call: Call, aftermath: Aftermath) -> list[Tensor | None]:
         """The results, then what arguments held after the call that no result shows."""

@@ -12,6 +12,7 @@ FLOOR = 0.1  # of a unit in the last place: nothing is more exact than that
 MULTIPLE = 10.0
 # Of one element among many: the largest error is held against so many times the bound of the mean.
 OF_ONE = 10.0
+NOISE = 2.0**-24  # relative, on the inputs: what it makes of a result is its condition
 FEW = 8  # numbers say nothing of a dtype
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -78,6 +79,22 @@ def score(torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float) -> Sc
         math.inf if spoilt else error / at_least, error / scale, at_least / scale, declared,
         float(off.abs().amax()) / allowed, spoilt,
     )  # fmt: skip
+
+
+def conditioned(score: Score, wide: Any, noisy: Any, dtype: str) -> Score:
+    """What half a unit in the last place of the inputs makes of the result is explained by rounding too: `noisy` is
+    `wide` of inputs that are off by NOISE."""
+    size = float(wide.abs().square().mean().sqrt())
+    epsilon = EPSILON.get(dtype, 2.0**-3) / 2
+    moved = float((noisy - wide).abs().square().mean().sqrt()) * epsilon / NOISE
+    largest = float((noisy - wide).abs().amax()) * epsilon / NOISE
+    if not size or moved / size <= score.cpu:
+        return score
+    ratio = score.cpu * size / moved
+    allowed = max(1.0, largest / max(float(wide.abs().amax()) * score.cpu, 1e-300) / OF_ONE)
+    return dataclasses.replace(
+        score, score=score.score * ratio, cpu=moved / size, of_one=score.of_one / max(allowed, 1 / ratio)
+    )
 
 
 def lost(torch: Any, recorded: Any) -> str:
