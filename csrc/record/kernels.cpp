@@ -247,10 +247,11 @@ AVX2 void copy_avx2(std::byte *to, const std::byte *from, size_t stripes) noexce
 
 }  // namespace
 
-const Kernels kScalar{"scalar", hash_scalar, floats_scalar, converted_scalar, nullptr, copy_scalar};
+const Kernels kScalar{"scalar", hash_scalar, floats_scalar, converted_scalar, nullptr, copy_scalar, kScalarPasses};
 #if defined(__x86_64__)
-const Kernels kAvx2{"avx2", hash_avx2, floats_avx2, converted_avx2, widened_avx2, copy_avx2};
-const Kernels kAvx512{"avx512", hash_avx512, floats_avx512, converted_avx512, widened_avx512, copy_avx512};
+const Kernels kAvx2{"avx2", hash_avx2, floats_avx2, converted_avx2, widened_avx2, copy_avx2, kAvx2Passes};
+const Kernels kAvx512{"avx512",       hash_avx512, floats_avx512, converted_avx512,
+                      widened_avx512, copy_avx512, kAvx512Passes};
 #else
 const Kernels kAvx2 = kScalar, kAvx512 = kScalar;
 #endif

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "record/statistics.h"
 
@@ -11,6 +12,9 @@ namespace torchport::record {
 
 constexpr size_t kStripe = 64, kLanes = 8;
 constexpr size_t kBlock = 256;  // stripes after which sums of floats are looked at; they stay in the first cache
+
+// Bytes that other passes get at a time: a second look at them finds them in the cache.
+constexpr size_t kPiece = 64 * 1024;
 
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
 
@@ -38,6 +42,14 @@ struct Sums {
     uint64_t stripes = 0;
 };
 
+// `count` numbers, one or more and at most kPiece bytes. False, with nothing done, where one of them is not finite or
+// their squares are too large.
+template <class T>
+using Pass = bool (*)(Statistics &found, const T *data, size_t count) noexcept;
+using Passes = std::tuple<Pass<double>, Pass<uint8_t>, Pass<int8_t>, Pass<uint16_t>, Pass<int16_t>, Pass<uint32_t>,
+                          Pass<int32_t>, Pass<uint64_t>, Pass<int64_t>>;
+extern const Passes kScalarPasses, kAvx2Passes, kAvx512Passes;
+
 struct Kernels {
     const char *name;
     void (*hash)(Sums &sums, const std::byte *data, size_t stripes) noexcept;
@@ -49,6 +61,7 @@ struct Kernels {
     void (*widened)(float *to, const uint16_t *from, size_t stripes) noexcept;
     // To a multiple of 64, past the caches: nobody reads it soon.
     void (*copy)(std::byte *to, const std::byte *from, size_t stripes) noexcept;
+    const Passes &numbers;
 };
 
 extern const Kernels kScalar, kAvx2, kAvx512;

@@ -62,25 +62,10 @@ void one_by_one(Statistics &found, const void *data, int64_t size) noexcept {
 }
 
 template <class T>
-void integers(Statistics &found, const void *data, int64_t size) noexcept {
+void numbers(Statistics &found, const void *data, int64_t size) noexcept {
     const T *values = static_cast<const T *>(data);
-    if (size == 0) return;
-    T low = values[0], high = values[0];
-    double sum = 0, squares = 0;
-    int64_t zeros = 0;
-    for (int64_t i = 0; i < size; ++i) {
-        const double value = static_cast<double>(values[i]);
-        low = std::min(low, values[i]);
-        high = std::max(high, values[i]);
-        sum += value;
-        squares += value * value;
-        zeros += values[i] == 0;
-    }
-    found.minimum = static_cast<double>(low);
-    found.maximum = static_cast<double>(high);
-    found.sum = sum;
-    found.squares = squares;
-    found.zeros = zeros;
+    if (size > 0 && !std::get<Pass<T>>(chosen().numbers)(found, values, static_cast<size_t>(size)))
+        one_by_one<T>(found, data, size);
 }
 
 template <class T>
@@ -97,11 +82,11 @@ void complexes(Statistics &found, const void *data, int64_t size) noexcept {
 // Sixteen-bit floats, through float32 in pieces that stay in the cache.
 template <class T>
 void halves(Statistics &found, const void *data, int64_t size) noexcept {
-    constexpr int64_t kPiece = kBlock * 16;
-    alignas(64) std::array<float, kPiece> wide;
+    constexpr int64_t kFloats = kBlock * 16;
+    alignas(64) std::array<float, kFloats> wide;
     const T *values = static_cast<const T *>(data);
-    for (int64_t first = 0; first < size; first += kPiece) {
-        const int64_t here = std::min(kPiece, size - first);
+    for (int64_t first = 0; first < size; first += kFloats) {
+        const int64_t here = std::min(kFloats, size - first);
         const int64_t whole = here / 16 * 16;
         int64_t done = 0;
         if (std::is_same_v<T, c10::Half> && chosen().widened != nullptr) {
@@ -146,33 +131,33 @@ void floats(Statistics &found, Sums &sums, const void *data, int64_t size, std::
               static_cast<size_t>(rest) * sizeof(float));
 }
 
-using Pass = void (*)(Statistics &, const void *, int64_t) noexcept;
+using PassOf = void (*)(Statistics &, const void *, int64_t) noexcept;
 
-Pass pass_of(c10::ScalarType dtype) noexcept {
+PassOf pass_of(c10::ScalarType dtype) noexcept {
     switch (dtype) {
         case c10::ScalarType::Double:
-            return one_by_one<double>;
+            return numbers<double>;
         case c10::ScalarType::Half:
             return halves<c10::Half>;
         case c10::ScalarType::BFloat16:
             return halves<c10::BFloat16>;
         case c10::ScalarType::Bool:
         case c10::ScalarType::Byte:
-            return integers<uint8_t>;
+            return numbers<uint8_t>;
         case c10::ScalarType::Char:
-            return integers<int8_t>;
+            return numbers<int8_t>;
         case c10::ScalarType::Short:
-            return integers<int16_t>;
+            return numbers<int16_t>;
         case c10::ScalarType::UInt16:
-            return integers<uint16_t>;
+            return numbers<uint16_t>;
         case c10::ScalarType::Int:
-            return integers<int32_t>;
+            return numbers<int32_t>;
         case c10::ScalarType::UInt32:
-            return integers<uint32_t>;
+            return numbers<uint32_t>;
         case c10::ScalarType::Long:
-            return integers<int64_t>;
+            return numbers<int64_t>;
         case c10::ScalarType::UInt64:
-            return integers<uint64_t>;
+            return numbers<uint64_t>;
         case c10::ScalarType::ComplexFloat:
             return complexes<float>;
         case c10::ScalarType::ComplexDouble:
@@ -196,9 +181,8 @@ Statistics measure(c10::ScalarType dtype, const void *data, int64_t count, std::
         floats(found, sums, data, count, copy);
     } else {
         // Piece by piece, so that the second look at the bytes finds them in the cache.
-        const Pass pass = pass_of(dtype);
+        const PassOf pass = pass_of(dtype);
         const std::byte *at = static_cast<const std::byte *>(data);
-        constexpr size_t kPiece = 64 * 1024;
         Statistics part;
         for (size_t first = 0; first < bytes; first += kPiece) {
             const size_t here = std::min(kPiece, bytes - first);
