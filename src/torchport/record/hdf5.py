@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import time
 from collections.abc import Iterator
@@ -31,27 +32,28 @@ class Hdf5File:
         self.aside = path.with_name(path.name + aside)
         h5py = imported()
         with _failing(self.aside):
-            self._file = h5py.File(
-                self.aside,
-                "w",
-                libver=(VERSION, VERSION),
-                alignment_threshold=LARGE,
-                alignment_interval=PAGE,
-            )
+            self._file = h5py.h5f.create(os.fsencode(self.aside), h5py.h5f.ACC_TRUNC, fapl=_access())
         self._direct: int | None = None  # a descriptor beside HDF5's own
         self._goes_direct = True
 
     def write(self, name: str, data: Any, **attributes: str) -> None:
         """Add a dataset: an array, or a text for a scalar of that many bytes in UTF-8."""
+        import numpy
+
+        h5py = imported()
         if isinstance(data, (str, bytes)):
             text = data.encode() if isinstance(data, str) else data
-            import numpy
-
             data = numpy.array(text or b"\0", f"S{max(len(text), 1)}")
+        data = numpy.ascontiguousarray(data) if data.ndim else data
+        # By HDF5's own calls: h5py's create_dataset() takes three times as long, and a step has seven.
         with _failing(self.aside):
-            made = self._file.create_dataset(name, data=data)
-            for key, value in attributes.items():
-                made.attrs[key] = value
+            kind = _type(data.dtype)
+            space = h5py.h5s.create_simple(data.shape) if data.ndim else h5py.h5s.create(h5py.h5s.SCALAR)
+            made = h5py.h5d.create(self._file, name.encode(), kind, space, lcpl=_links())
+            if data.size:
+                made.write(h5py.h5s.ALL, h5py.h5s.ALL, data, mtype=kind)
+            if attributes:
+                h5py.Dataset(made).attrs.update(attributes)
 
     def write_block(self, name: str, data: Any) -> None:
         """Add a dataset of bytes (a flat uint8 array), past the system's cache where memory and file system take that:
@@ -65,7 +67,7 @@ class Hdf5File:
             properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
             space = h5py.h5s.create_simple(data.shape)
-            made = h5py.h5d.create(self._file.id, name.encode(), h5py.h5t.STD_U8LE, space, properties)
+            made = h5py.h5d.create(self._file, name.encode(), h5py.h5t.STD_U8LE, space, properties)
             place = made.get_offset()
             whole = data.nbytes // PAGE * PAGE
             if whole == 0 or place is None or place % PAGE or data.ctypes.data % PAGE:
@@ -100,7 +102,7 @@ class Hdf5File:
     def group(self, name: str) -> None:
         """Make a group, also where nothing will lie in it."""
         with _failing(self.aside):
-            self._file.require_group(name)
+            imported().Group(self._file).require_group(name)
 
     def finish(self, path: Path | None = None) -> int:
         """Rename it into its place, or to `path` beside it; its size in bytes."""
@@ -123,6 +125,33 @@ class Hdf5File:
         direct, self._direct = self._direct, None
         if direct is not None:
             os.close(direct)
+
+
+@functools.cache
+def _access() -> Any:
+    """How files are opened: their version, where large data begin, and that closing one closes what is in it."""
+    h5py = imported()
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    version = getattr(h5py.h5f, f"LIBVER_{VERSION.upper()}")
+    access.set_libver_bounds(version, version)
+    access.set_alignment(LARGE, PAGE)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    return access
+
+
+@functools.cache
+def _links() -> Any:
+    """Names may have groups in them, and are UTF-8."""
+    h5py = imported()
+    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+    links.set_create_intermediate_group(True)
+    links.set_char_encoding(h5py.h5t.CSET_UTF8)
+    return links
+
+
+@functools.lru_cache(64)  # texts have one for each length
+def _type(dtype: Any) -> Any:
+    return imported().h5t.py_create(dtype, logical=True)
 
 
 def imported() -> Any:
