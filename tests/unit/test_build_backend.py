@@ -40,7 +40,7 @@ def built(path: Path) -> bool:
 def test_wheel_without_torch_is_pure_and_complete(
     backend: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "can_compile", lambda: False)
+    monkeypatch.setattr(backend, "compiled", lambda: backend.Part.NOTHING)
     name = backend.build_wheel(str(tmp_path))
     assert name.endswith("-py3-none-any.whl")
     files = set(zipfile.ZipFile(tmp_path / name).namelist())
@@ -53,11 +53,26 @@ def test_wheel_without_torch_is_pure_and_complete(
     assert wanted <= files
 
 
-@pytest.mark.parametrize("missing", ["torch", "torch_npu"])
-def test_both_wheels_are_needed_to_compile(
-    backend: ModuleType, missing: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("there", "version", "compiler", "part"),
+    [
+        ({"torch", "torch_npu"}, "2.13.0+cpu", False, "ALL"),
+        ({"torch"}, "2.13.0+cu130", True, "RECORDER"),
+        ({"torch"}, "2.13.0+cu130", False, "NOTHING"),
+        ({"torch"}, "2.13.1", True, "NOTHING"),
+        ({"torch_npu"}, "", True, "NOTHING"),
+        (set(), "", True, "NOTHING"),
+    ],
+)
+def test_what_is_compiled(
+    backend: ModuleType,
+    there: set[str],
+    version: str,
+    compiler: bool,
+    part: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else sys)
-    assert not backend.can_compile()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: sys)
-    assert backend.can_compile()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: sys if name in there else None)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+    monkeypatch.setattr("shutil.which", lambda name: name if compiler else None)
+    assert backend.compiled() is backend.Part[part]

@@ -43,7 +43,7 @@ LAYERS = "import torch\ndef build():\n    return torch.nn.Linear(4, 1).cuda()\n"
 class Environment:
     """A virtual environment in `folder` that holds torchport, installed by pip from a copy of the checkout."""
 
-    def __init__(self, folder: Path, compiled: bool) -> None:
+    def __init__(self, folder: Path, compiled: bool, without: str | None = None) -> None:
         self.folder = folder
         source, environment = folder / "my checkout", folder / "my environment"
         shutil.copytree(ROOT, source, ignore=OTHERS)
@@ -51,7 +51,14 @@ class Environment:
         self.programs = environment / "bin"
         (site,) = environment.glob("lib/python*/site-packages")
         # Behind its own: only these packages, not the .pth files beside them, which lead to the checkout.
-        (site / "downloaded.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+        downloaded = Path(sysconfig.get_path("purelib"))
+        if without is not None:
+            there, downloaded = downloaded, folder / "downloaded"
+            downloaded.mkdir()
+            for package in there.iterdir():
+                if not package.name.startswith((without, "torchport")) and package.suffix != ".pth":
+                    (downloaded / package.name).symlink_to(package)
+        (site / "downloaded.pth").write_text(f"{downloaded}\n")
         settings = [] if compiled else ["--config-settings=wheel.cmake=false"]
         pip = ["python", "-m", "pip", "install", "--no-build-isolation", "--no-deps", *settings, str(source)]
         installed = self.run(*pip, timeout=1800)
@@ -116,3 +123,28 @@ def test_it_runs_and_ports_a_script(environment: Environment) -> None:
     assert "holds" in ported.stdout
     shown = (environment.folder / "torchport-out" / "train" / "npu" / "stdout.txt").read_text()
     assert shown == "device npu\n"
+
+
+RECORDED = """
+import torch, torchport
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+with torchport.record("recording", level="tensor"):
+    for _ in range(2):
+        net(torch.randn(8, 4)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_without_torch_npu_the_recorder_is_compiled(tmp_path: Path) -> None:
+    """As on a machine with a GPU, whose torch is built for CUDA."""
+    environment = Environment(tmp_path, compiled=True, without="torch_npu")
+    libraries = environment.package / "vnpu" / "lib"
+    assert [path.name for path in libraries.rglob("*.so")] == ["libtorchport_record.so"]
+    (environment.folder / "train.py").write_text(RECORDED)
+    ran = environment.run("python", "train.py")
+    assert ran.returncode == 0, ran.stderr
+    shown = environment.run("torchport", "record", "show", "recording")
+    assert "noted by the library" in shown.stdout, shown.stdout + shown.stderr

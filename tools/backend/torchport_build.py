@@ -1,9 +1,11 @@
 """The build backend: scikit-build-core, with the C++ part only where it can be built.
 
 - A wheel built in an environment that holds torch and torch_npu (`pip install --no-build-isolation .`)
-  carries the virtual NPU, compiled against exactly those two. In any other environment, pip's isolated one
-  included, it is a pure-Python wheel (py3-none-any): convert, analyze and report work, the virtual NPU does
-  not.
+  carries the virtual NPU, compiled against exactly those two.
+- In one that holds torch alone, in the release that we are made for, and a compiler (a machine with a GPU), it
+  carries the library that notes operators.
+- In any other environment, pip's isolated one included, it is a pure-Python wheel (py3-none-any): convert,
+  analyze and report work, recording does through Python, the virtual NPU does not.
 - An editable install runs no CMake and installs one .pth line that points to src/: files added later are
   seen without installing again. `make build` puts the libraries into src/torchport/vnpu/lib.
 
@@ -13,8 +15,12 @@ torch is looked for, never imported: importing it takes seconds and loads torch_
 from __future__ import annotations
 
 import base64
+import enum
 import hashlib
+import importlib.metadata
 import importlib.util
+import os
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -36,13 +42,37 @@ __all__ = [
 Settings = dict[str, list[str] | str]
 
 
-def can_compile() -> bool:
-    """Whether both wheels that the C++ part is compiled against are installed in this environment."""
-    return all(importlib.util.find_spec(name) is not None for name in ("torch", "torch_npu"))
+class Part(enum.Enum):
+    """What of the C++ part is built."""
+
+    ALL = enum.auto()
+    RECORDER = enum.auto()
+    NOTHING = enum.auto()
+
+
+def compiled() -> Part:
+    """What can be, with the wheels that are installed in this environment."""
+    torch, torch_npu = (importlib.util.find_spec(name) is not None for name in ("torch", "torch_npu"))
+    if torch and torch_npu:
+        return Part.ALL
+    compiler = any(shutil.which(name) for name in (os.environ.get("CXX", ""), "c++", "g++") if name)
+    if torch and compiler and importlib.metadata.version("torch").partition("+")[0] == _supported():
+        return Part.RECORDER
+    return Part.NOTHING
+
+
+def _supported() -> str:
+    """The release of torch, as vnpu/wheels.py has it; nothing of torchport is imported here."""
+    (found,) = re.findall(r'^SUPPORTED = "([^"]+)"$', Path("src/torchport/vnpu/wheels.py").read_text(), re.M)
+    return str(found)
 
 
 def _wheel(settings: Settings | None) -> Settings:
-    if can_compile():
+    part = compiled()
+    if part is Part.ALL:
+        return dict(settings or {})
+    if part is Part.RECORDER:
+        print("torchport: torch without torch_npu here: building the recorder, not the virtual NPU")
         return dict(settings or {})
     print("torchport: no torch and torch_npu here: building a pure-Python wheel without the virtual NPU")
     return {**(settings or {}), "wheel.cmake": "false"}
