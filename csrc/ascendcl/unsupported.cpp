@@ -94,6 +94,30 @@ VNPU_UNSUPPORTED(aclGenGraphAndDumpForOp, kDump)
 VNPU_UNSUPPORTED(aclDestroyGraphDumpOpt, kDump)
 VNPU_UNSUPPORTED_POINTER(aclCreateGraphDumpOpt, kDump)
 
+// --- what operators of a compiled model took, told while it runs
+constexpr const char *kSubscription =
+    "There is no compiled model on the virtual NPU whose operators could be subscribed.";
+VNPU_UNSUPPORTED(aclprofModelSubscribe, kSubscription)
+VNPU_UNSUPPORTED(aclprofModelUnSubscribe, kSubscription)
+VNPU_UNSUPPORTED_POINTER(aclprofCreateSubscribeConfig, kSubscription)
+VNPU_UNSUPPORTED(aclprofDestroySubscribeConfig, kSubscription)
+VNPU_UNSUPPORTED(aclprofGetOpDescSize, kSubscription)
+VNPU_UNSUPPORTED(aclprofGetOpNum, kSubscription)
+VNPU_UNSUPPORTED(aclprofGetOpTypeLen, kSubscription)
+VNPU_UNSUPPORTED(aclprofGetOpType, kSubscription)
+VNPU_UNSUPPORTED(aclprofGetOpNameLen, kSubscription)
+VNPU_UNSUPPORTED(aclprofGetOpName, kSubscription)
+VNPU_UNSUPPORTED_AS(Runtime, uint64_t, uint64_t, aclprofGetOpStart, kSubscription)
+VNPU_UNSUPPORTED_AS(Runtime, uint64_t, uint64_t, aclprofGetOpEnd, kSubscription)
+VNPU_UNSUPPORTED_AS(Runtime, uint64_t, uint64_t, aclprofGetOpDuration, kSubscription)
+VNPU_UNSUPPORTED_AS(Runtime, size_t, size_t, aclprofGetModelId, kSubscription)
+VNPU_UNSUPPORTED_AS(Runtime, int, int, aclprofGetOpFlag, kSubscription)
+VNPU_UNSUPPORTED_POINTER(aclprofGetOpAttriValue, kSubscription)
+// What a program tells of the tensors of kernels that it has compiled itself.
+VNPU_UNSUPPORTED(aclprofRangePushEx, kBinary)
+VNPU_UNSUPPORTED(aclprofRangePop, kBinary)
+VNPU_UNSUPPORTED_AS(Runtime, uint64_t, uint64_t, aclprofStr2Id, kBinary)
+
 // --- memory shared between processes
 constexpr const char *kShare = "Device memory cannot be shared between processes on the virtual NPU yet.";
 VNPU_UNSUPPORTED(aclrtMemExportToShareableHandle, kShare)

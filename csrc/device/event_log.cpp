@@ -185,7 +185,8 @@ void EventLog::write_kept() noexcept {
             const ssize_t written = ::write(file_, from, left);
             if (written < 0 && errno == EINTR) continue;
             if (written <= 0) {
-                std::fprintf(stderr, "torchport: %s ends early: %s.\n", subject_.c_str(), std::strerror(errno));
+                std::fprintf(stderr, "torchport: %s ends early: %s.%s\n", subject_.c_str(), std::strerror(errno),
+                             of_ == Of::Session ? " No file will be made of the NPU's part of it." : "");
                 ::close(file_);
                 file_ = -1;
                 whole_ = false;

@@ -78,9 +78,9 @@ std::string communication_matrix(const Profile &profile) {
         bool first = true;
         for (const Link &link : links(one)) {
             out += fmt::format(
-                R"-({}"{}-{}":{{"Transport Type":"{}","Transit Size(MB)":{:.6f},"Transit Time(ms)":{:.6f},"Bandwidth(GB/s)":{:.4f}}})-",
+                R"-({}"{}-{}":{{"Transport Type":"{}","Transit Size(MB)":{:.6f},"Transit Time(ms)":{:.6f},"Bandwidth(GB/s)":{:.4f},{}}})-",
                 first ? "" : ",", link.from, link.to, one.transport, link.megabytes, one.transit_ms,
-                one.transit_ms > 0 ? link.megabytes / one.transit_ms : 0);
+                one.transit_ms > 0 ? link.megabytes / one.transit_ms : 0, predicted(profile));
             first = false;
         }
         out += "}";

@@ -113,7 +113,7 @@ std::string op_summary(const Profile &profile) {
                            of_tensors(task, false, format), of_tensors(task, true, shape, true),
                            of_tensors(task, true, dtype), of_tensors(task, true, format));
         if (with_metrics) out += metrics(profile, task);
-        out += profile.predicted ? ",true\n" : ",false\n";
+        out += fmt::format(",{}\n", profile.predicted);
     }
     return out;
 }
@@ -128,12 +128,13 @@ std::string op_statistic(const Profile &profile) {
     }
     if (all.empty()) return {};
     std::string out =
-        "Device_id,OP Type,Core Type,Count,Total Time(us),Min Time(us),Avg Time(us),Max Time(us),Ratio(%)\n";
+        "Device_id,OP Type,Core Type,Count,Total Time(us),Min Time(us),Avg Time(us),Max Time(us),Ratio(%)"
+        ",Predicted\n";
     for (const auto &[key, sum] : largest_first(all)) {
         const auto &[device, type, engine] = key;
-        out +=
-            fmt::format("{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f}\n", device, type, engine, sum.count, sum.total,
-                        sum.least, sum.mean(), sum.most, whole[device] > 0 ? 100 * sum.total / whole[device] : 0);
+        out += fmt::format("{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.3f},{}\n", device, type, engine, sum.count,
+                           sum.total, sum.least, sum.mean(), sum.most,
+                           whole[device] > 0 ? 100 * sum.total / whole[device] : 0, profile.predicted);
     }
     return out;
 }
@@ -146,19 +147,21 @@ std::string api_statistic(const Profile &profile) {
         if (call.connection != 0) all[{"node", "launch"}].add(time);
     }
     if (all.empty()) return {};
-    std::string out = "Device_id,Level,API Name,Time(us),Count,Avg(us),Min(us),Max(us),Variance\n";
+    std::string out = "Device_id,Level,API Name,Time(us),Count,Avg(us),Min(us),Max(us),Variance,Predicted\n";
     for (const auto &[key, sum] : largest_first(all))
-        out += fmt::format("host,{},{},{:.3f},{},{:.3f},{:.3f},{:.3f},{:.3f}\n", key.first, key.second, sum.total,
-                           sum.count, sum.mean(), sum.least, sum.most, sum.variance());
+        out += fmt::format("host,{},{},{:.3f},{},{:.3f},{:.3f},{:.3f},{:.3f},{}\n", key.first, key.second, sum.total,
+                           sum.count, sum.mean(), sum.least, sum.most, sum.variance(), profile.predicted);
     return out;
 }
 
 std::string task_time(const Profile &profile) {
     std::string out =
-        "Device_id,kernel_name,kernel_type,stream_id,task_id,task_time(us),task_start(us),task_stop(us)\n";
+        "Device_id,kernel_name,kernel_type,stream_id,task_id,task_time(us),task_start(us),task_stop(us)"
+        ",Predicted\n";
     for (const Task &task : profile.tasks)
-        out += fmt::format("{},{},{},{},{},{:.3f},{}\t,{}\t\n", task.device, task.name, task.engine, task.stream,
-                           task.id, us(task.busy()), microseconds(task.start), microseconds(task.end));
+        out +=
+            fmt::format("{},{},{},{},{},{:.3f},{}\t,{}\t,{}\n", task.device, task.name, task.engine, task.stream,
+                        task.id, us(task.busy()), microseconds(task.start), microseconds(task.end), profile.predicted);
     return out;
 }
 
@@ -176,11 +179,12 @@ std::string aicpu(const Profile &profile) {
     std::string out;
     for (const Task &task : profile.tasks)
         if (std::string_view(task.engine) == "AI_CPU")
-            out += fmt::format("{},{}\t,{},{:.3f},0,{:.3f},0,{:.3f},{},{}\n", task.device, microseconds(task.start),
-                               task.name, us(task.busy()), us(task.busy()), us(task.busy()), task.stream, task.id);
+            out += fmt::format("{},{}\t,{},{:.3f},0,{:.3f},0,{:.3f},{},{},{}\n", task.device, microseconds(task.start),
+                               task.name, us(task.busy()), us(task.busy()), us(task.busy()), task.stream, task.id,
+                               profile.predicted);
     if (out.empty()) return {};
     return "Device_id,Timestamp(us),Node,Compute_time(us),Memcpy_time(us),Task_time(us),Dispatch_time(us),"
-           "Total_time(us),Stream ID,Task ID\n" +
+           "Total_time(us),Stream ID,Task ID,Predicted\n" +
            out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <set>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
@@ -31,9 +32,33 @@ Profiler &profiler() {
     return *one;
 }
 
+void say(const std::string &message) { std::fprintf(stderr, "torchport: %s\n", message.c_str()); }
+
 [[noreturn]] void refuse(aclError code, const std::string &message) {
-    std::fprintf(stderr, "torchport: %s\n", message.c_str());
+    say(message);
     throw acl::Error(code, message);
+}
+
+// Once for each of what a user may switch on: a program may start many sessions.
+void say_missing(const char *what, const std::string &message) {
+    static auto *const said = new std::set<std::string>;  // under the profiler's lock
+    if (said->insert(what).second) say(message);
+}
+
+// What aclprofSetConfig is given for, and torch_npu's word for it.
+const char *collected_by(aclprofConfigType type) {
+    switch (type) {
+        case ACL_PROF_SYS_IO_FREQ:
+            return "the traffic of network cards (sys_io)";
+        case ACL_PROF_SYS_INTERCONNECTION_FREQ:
+            return "the traffic of links (sys_interconnection)";
+        case ACL_PROF_HOST_SYS:
+        case ACL_PROF_HOST_SYS_USAGE:
+        case ACL_PROF_HOST_SYS_USAGE_FREQ:
+            return "this machine's own load (host_sys)";
+        default:
+            return nullptr;
+    }
 }
 
 }  // namespace
@@ -107,6 +132,8 @@ aclError aclprofStart(const aclprofConfig *profilerConfig) {
             refuse(ACL_ERROR_PROFILING_FAILURE,
                    fmt::format("The NPU's part of the profile is missing: {}", error.what()));
         }
+        if ((profilerConfig->switches & ACL_PROF_L2CACHE) != 0)
+            say_missing("l2", "l2_cache.csv will be missing: the virtual NPU's model counts no hits of the L2 cache.");
     };
 }
 
@@ -128,15 +155,21 @@ PROF_EXPORT aclError aclprofSetConfig(aclprofConfigType configType, const char *
         acl::not_null(config, "config");
         if (configLength == 0 || configLength > 4096)
             fail(FaultKind::InvalidArgument, "configLength is {}; it is 1 to 4096.", configLength);
+        const auto number = static_cast<int>(configType);
         switch (configType) {
             case ACL_PROF_STORAGE_LIMIT:
             case ACL_PROF_SYS_HARDWARE_MEM_FREQ:
             case ACL_PROF_LLC_MODE:
                 return;
-            default:
-                throw acl::Error(ACL_ERROR_PROF_MODULES_UNSUPPORTED,
-                                 fmt::format("The virtual NPU has no model for what setting {} collects.",
-                                             static_cast<int>(configType)));
+            default: {
+                const char *what = collected_by(configType);
+                const std::string message =
+                    fmt::format("The virtual NPU has no model for {}; no file will have it.",
+                                what ? std::string(what) : fmt::format("what setting {} collects", number));
+                const std::lock_guard lock(profiler().mutex);
+                if (what != nullptr) say_missing(what, message);
+                throw acl::Error(ACL_ERROR_PROF_MODULES_UNSUPPORTED, message);
+            }
         }
     };
 }

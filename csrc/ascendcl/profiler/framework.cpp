@@ -2,11 +2,13 @@
 // with a head of fixed size, some each behind a tag (u16) and a length (u32).
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <system_error>
 
 #include "ascendcl/profiler/session.h"
 
@@ -73,7 +75,9 @@ bool retime_framework(const fs::path &folder, const std::vector<std::string> &na
             if (form == nullptr || !entry.is_regular_file()) continue;
             if (!names.empty() && std::ranges::find(names, form->name) == names.end()) continue;
             std::optional<std::string> data = read(entry.path());
-            if (!data) throw fs::filesystem_error("cannot be read", entry.path(), {});
+            if (!data)
+                throw fs::filesystem_error("cannot be read", entry.path(),
+                                           std::error_code(errno, std::generic_category()));
             retime(*data, *form, map, offset);
             // Not a name that torch_npu's parser would take for one of its own.
             const fs::path next = folder / ("retimed." + name);
@@ -81,7 +85,8 @@ bool retime_framework(const fs::path &folder, const std::vector<std::string> &na
             std::ofstream file(next, std::ios::binary);
             file.write(data->data(), static_cast<std::streamsize>(data->size()));
             file.close();
-            if (!file) throw fs::filesystem_error("cannot be written", next, {});
+            if (!file)
+                throw fs::filesystem_error("cannot be written", next, std::error_code(errno, std::generic_category()));
             fs::permissions(next, entry.status().permissions());
         }
         for (const auto &[next, old] : made) fs::rename(next, old);

@@ -133,6 +133,11 @@ void ProfilerSession::stop() noexcept {
     const EventLog::Moment now = EventLog::Moment::now();
     map_.add(now.raw, now.virtual_time);
     map_.finish();
+    // Of a log that is not whole no file is made, so torch_npu's have nothing to agree with.
+    if (!log_->flush()) {
+        model_time_ = false;
+        return;
+    }
     if (model_time_) model_time_ = to_model_time({});
     log_->add(records::kEnd,
               body_of(records::End{{}, now.raw, now.monotonic, now.realtime, now.virtual_time, !model_time_, 0}));
