@@ -24,7 +24,7 @@ from pathlib import Path
 
 from torchport.errors import TorchportError
 from torchport.on_import import before_import
-from torchport.vnpu import cann, chips
+from torchport.vnpu import homes
 from torchport.vnpu.backend import BUILD_HINT, Backend, Kind, detect
 from torchport.vnpu.stopped import restart_at_exit
 
@@ -95,24 +95,12 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]:
     if backend.kind is Kind.CANN:
         return _cann_environment(backend, environ)
-    if environ.get("VNPU_SOC"):
-        chips.selected(environ)  # raises here: torch_npu would only say that the device id is invalid
-    if environ.get("VNPU_CANN"):
-        cann.selected(environ)  # and go on without a version
-    home, libraries = str(backend.home), str(backend.libraries)
+    home = str(backend.home)
     # Where there is none, one made here would hide what the process has that it is merged into.
-    programs = {"PATH": _in_front(f"{home}/{PROGRAMS}", environ["PATH"])} if environ.get("PATH") else {}
-    return {
-        "TORCHPORT_BACKEND": str(backend.kind),  # a child makes the same choice
-        "LD_LIBRARY_PATH": _in_front(libraries, environ.get("LD_LIBRARY_PATH", "")),
-        **programs,
-        "ASCEND_HOME_PATH": home,
-        "ASCEND_OPP_PATH": f"{home}/opp",
-    }
-
-
-def _in_front(folder: str, paths: str) -> str:
-    return ":".join([folder, *(path for path in paths.split(":") if path and path != folder)])
+    programs = (
+        {"PATH": homes.in_front([f"{home}/{PROGRAMS}"], environ["PATH"])} if environ.get("PATH") else {}
+    )
+    return {**homes.environment(home, [str(backend.libraries)], environ), **programs}
 
 
 def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]:

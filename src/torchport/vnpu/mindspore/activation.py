@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from torchport.errors import TorchportError
 from torchport.on_import import before_import
-from torchport.vnpu import cann, chips
+from torchport.vnpu import homes
 from torchport.vnpu.backend import BUILD_HINT, Backend, Kind, detect, library_directory
 from torchport.vnpu.mindspore import home, wheels
 
@@ -54,17 +54,10 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     if problems := wheels.problems():
         raise TorchportError(" ".join(each.sentence for each in problems), hint=f"{problems[0].command}")
     _backend(environ)
-    if environ.get("VNPU_SOC"):
-        chips.selected(environ)
-    if environ.get("VNPU_CANN"):
-        cann.selected(environ)
     libraries = [str(home.lib64()), str(wheels.torch_libraries())]
     return {
-        "TORCHPORT_BACKEND": "vnpu",
-        "LD_LIBRARY_PATH": _in_front(libraries, environ.get("LD_LIBRARY_PATH", "")),
-        "PYTHONPATH": _in_front([str(home.PYTHON)], environ.get("PYTHONPATH", "")),
-        "ASCEND_HOME_PATH": str(home.HOME),
-        "ASCEND_OPP_PATH": str(home.HOME / "opp"),
+        **homes.environment(str(home.HOME), libraries, environ),
+        "PYTHONPATH": homes.in_front([str(home.PYTHON)], environ.get("PYTHONPATH", "")),
     }
 
 
@@ -78,10 +71,6 @@ def _backend(environ: Mapping[str, str]) -> Backend:
     if backend.kind is Kind.NONE:
         raise TorchportError(f"There is no virtual NPU. {backend.reason}", hint=BUILD_HINT)
     return backend._replace(libraries=library_directory() / "cann" / "lib64", home=home.HOME)
-
-
-def _in_front(paths: list[str], inherited: str) -> str:
-    return ":".join([*paths, *(path for path in inherited.split(":") if path and path not in paths)])
 
 
 def _preload() -> None:
