@@ -1,74 +1,166 @@
 """npu_fusion_attention and its gradient: scaled dot-product attention, written out.
 
 From torch_npu's documentation of the operator: `input_layout` orders batch (B), heads (N), sequence (S) and width (D),
-H being N x D; keys and values may have fewer heads; scores are `scale` times the product, plus `pse`; a mask says what
-is *not* seen, in full (sparse_mode 0 and 1) or as a triangle of 2048 x 2048 that is laid to the upper left (2) or the
-lower right (3) of the scores. The row maximum and sum of the softmax are results, eight times each.
+H being N x D; in TND all sequences lie one behind the other, and lengths are given as their ends. Keys and values may
+have fewer heads. `pse` is added to the product before it is scaled (pse_type 1), or after (0). A mask says what is
+*not* seen: `masks` has the modes. A sink is one more score of each head, whose value is nothing. Row maximum and sum
+of the softmax are results, eight times each. What is dropped is known where the mask of the dropout is given.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from torchport.compare.oracles.masks import hidden
 from torchport.compare.rebuilt import UnknownCallError
 
 ORDERS = {"BNSD": (0, 1, 2, 3), "BSND": (0, 2, 1, 3)}
-PLAIN, ALL, UPPER_LEFT, LOWER_RIGHT = range(4)
-_NAMES = ("pse", "padding_mask", "atten_mask")
+PACKED = "TND"
+FAR = 2147483647
+FORWARD = (
+    "query", "key", "value", "heads", "layout", "pse", "padding", "mask", "scale", "keep", "before", "after", "precise",
+    "prefix", "q_ends", "k_ends", "sparse", "parallel", "sync", "softmax_layout", "sink", "dropped",
+)  # fmt: skip
+FORWARD_V2 = (
+    *FORWARD[:8], "query_rope", "key_rope", *FORWARD[8:19], "pse_type", "q_start", "k_start", *FORWARD[19:],
+)  # fmt: skip
+_STATISTICS = ("softmax_max", "softmax_sum", "softmax_in", "attention_in")
+BACKWARD_V3 = (
+    *FORWARD[:3], "grad", *FORWARD[3:8], *_STATISTICS, *FORWARD[8:13], "seed", "offset", *FORWARD[13:21],
+)  # fmt: skip
+BACKWARD = (*BACKWARD_V3[:20], "numels", *BACKWARD_V3[20:])
+BACKWARD_V2 = (
+    *BACKWARD[:13], "query_rope", "key_rope", *BACKWARD[13:27], "pse_type", "q_start", "k_start", *BACKWARD[27:],
+)  # fmt: skip
 
 
-def npu_fusion_attention(
-    torch: Any, query: Any, key: Any, value: Any, heads: int, layout: str, pse: Any = None, padding: Any = None,
-    mask: Any = None, scale: float = 1.0, keep: float = 1.0, before: int = 2147483647, after: int = 2147483647,
-    precise: int = 0, prefix: Any = None, q_lengths: Any = None, k_lengths: Any = None, sparse: int = 0, *more: Any,
-) -> list[Any]:  # fmt: skip
-    """Attention, and the maximum and sum of its softmax."""
-    _known(keep, prefix, q_lengths, k_lengths, more[3] if len(more) > 3 else None, layout, sparse)
-    parts = [_split(one, layout, heads) for one in (query, key, value)]
-    out, highest, total = _attention(
-        torch, parts, pse, _hidden(torch, mask, parts, sparse, before, after), scale
-    )
-    eight = [one.expand(*one.shape[:-1], 8) for one in (highest, total)]
-    return [_joined(out, layout), *eight, None, None, None]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """The arguments of a call by name, where it has them."""
+
+    query: Any
+    key: Any
+    value: Any
+    heads: int
+    layout: str
+    grad: Any = None
+    pse: Any = None
+    mask: Any = None
+    scale: float = 1.0
+    keep: float = 1.0
+    before: int = FAR
+    after: int = FAR
+    precise: int = 0
+    prefix: Any = None
+    q_ends: Any = None
+    k_ends: Any = None
+    sparse: int = 0
+    pse_type: int = 1
+    sink: Any = None
+    dropped: Any = None
+
+    @classmethod
+    def of(cls, names: Sequence[str], values: Sequence[Any]) -> Given:
+        """Raises UnknownCallError for what there is no reference for."""
+        given = dict(zip(names, values, strict=False))
+        if any(given.get(name) is not None for name in ("query_rope", "key_rope", "q_start", "k_start")):
+            raise UnknownCallError("there is no reference for rotary parts and places that lie elsewhere")
+        known = {field.name for field in dataclasses.fields(cls)}
+        made = cls(**{name: value for name, value in given.items() if name in known})
+        if made.layout not in (*ORDERS, "BSH", "SBH", PACKED):
+            raise UnknownCallError(f"there is no reference for the layout {made.layout}")
+        if made.pse_type not in (0, 1) or (made.pse is not None and made.layout == PACKED):
+            raise UnknownCallError("there is no reference for positions that the operator makes or packs")
+        return made
+
+    @property
+    def draws(self) -> bool:
+        """Whether it drops what nobody has recorded."""
+        return self.keep != 1 and self.dropped is None
+
+    def sequences(self, torch: Any) -> Iterator[tuple[list[slice], int | None]]:
+        """Where each sequence lies in queries and keys; all of them at once where they are not packed (None)."""
+        if self.layout != PACKED:
+            yield [slice(None), slice(None)], None
+            return
+        starts = [0, 0]
+        for number, ends in enumerate(
+            zip(*(_numbers(one) for one in (self.q_ends, self.k_ends)), strict=True)
+        ):
+            yield [slice(start, end) for start, end in zip(starts, ends, strict=True)], number
+            starts = list(ends)
 
 
-npu_fusion_attention_v2 = npu_fusion_attention_v3 = npu_fusion_attention
+def _forward(name: str, names: Sequence[str]) -> Callable[..., list[Any]]:
+    def reference(torch: Any, *values: Any) -> list[Any]:
+        given = Given.of(names, values)
+        out, highest, total = _whole(torch, given, given.query, given.key, given.value, given.sink)
+        # With a sink, or packed, documentation does not say how they lie.
+        plain = given.layout != PACKED and given.sink is None
+        eight = [one.expand(*one.shape[:-1], 8) if plain else None for one in (highest, total)]
+        return [None if given.draws else out, *eight, None, None, None]
+
+    reference.__name__ = name
+    return reference
 
 
-def npu_fusion_attention_grad_v3(
-    torch: Any, query: Any, key: Any, value: Any, grad: Any, heads: int, layout: str, pse: Any = None,
-    padding: Any = None, mask: Any = None, highest: Any = None, total: Any = None, softmax_in: Any = None,
-    attention_in: Any = None, scale: float = 1.0, keep: float = 1.0, before: int = 2147483647,
-    after: int = 2147483647, precise: int = 0, seed: Any = None, offset: Any = None, prefix: Any = None,
-    q_lengths: Any = None, k_lengths: Any = None, sparse: int = 0, *more: Any,
-) -> list[Any]:  # fmt: skip
-    """Gradients by query, key and value; with `pse` that is not judged."""
-    _known(keep, prefix, q_lengths, k_lengths, more[3] if len(more) > 3 else None, layout, sparse)
-    with torch.enable_grad():
-        leaves = [one.detach().requires_grad_() for one in (query, key, value)]
-        parts = [_split(one, layout, heads) for one in leaves]
-        hidden = _hidden(torch, mask, parts, sparse, before, after)
-        out = _joined(_attention(torch, parts, pse, hidden, scale)[0], layout)
-        return [*torch.autograd.grad(out, leaves, grad), None, None]
+def _backward(name: str, names: Sequence[str], *, ropes: bool = False) -> Callable[..., list[Any]]:
+    def reference(torch: Any, *values: Any) -> list[Any]:
+        given = Given.of(names, values)
+        if given.keep != 1:
+            raise UnknownCallError("its dropout draws on the device")
+        with torch.enable_grad():
+            leaves = [one.detach().requires_grad_() for one in (given.query, given.key, given.value)]
+            pse, sink = (
+                None if one is None else one.detach().requires_grad_() for one in (given.pse, given.sink)
+            )
+            query, key, value = leaves
+            out = _whole(torch, dataclasses.replace(given, pse=pse), query, key, value, sink)[0]
+            wanted = [*leaves, *(one for one in (pse, sink) if one is not None)]
+            found = iter(torch.autograd.grad(out, wanted, given.grad))
+        by = [next(found) for _ in leaves]
+        by_pse, by_sink = (None if one is None else next(found) for one in (pse, sink))
+        return [*by, by_pse, *([None, None] if ropes else []), by_sink]
+
+    reference.__name__ = name
+    return reference
 
 
-def npu_fusion_attention_grad(torch: Any, *given: Any) -> list[Any]:
-    """As `npu_fusion_attention_grad_v3`, which has no `numels` before `prefix`."""
-    return npu_fusion_attention_grad_v3(torch, *given[:20], *given[21:])
+npu_fusion_attention = _forward("npu_fusion_attention", FORWARD)
+npu_fusion_attention_v2 = _forward("npu_fusion_attention_v2", FORWARD_V2)
+npu_fusion_attention_v3 = npu_fusion_attention
+npu_fusion_attention_grad = _backward("npu_fusion_attention_grad", BACKWARD)
+npu_fusion_attention_grad_v2 = _backward("npu_fusion_attention_grad_v2", BACKWARD_V2, ropes=True)
+npu_fusion_attention_grad_v3 = _backward("npu_fusion_attention_grad_v3", BACKWARD_V3)
 
 
-npu_fusion_attention_grad_v2 = npu_fusion_attention_grad_v3
+def _numbers(ends: Any) -> list[int]:
+    if ends is None:
+        raise UnknownCallError("packed sequences without their ends")
+    return [int(end) for end in (ends.tolist() if hasattr(ends, "tolist") else ends)]
 
 
-def _known(
-    keep: float, prefix: Any, q_lengths: Any, k_lengths: Any, sink: Any, layout: str, sparse: int
-) -> None:
-    if keep != 1:
-        raise UnknownCallError("its dropout draws on the device")
-    if prefix or q_lengths is not None or k_lengths is not None or sink is not None:
-        raise UnknownCallError("there is no reference for sequences of several lengths, prefixes and sinks")
-    if layout not in (*ORDERS, "BSH", "SBH") or sparse > LOWER_RIGHT:
-        raise UnknownCallError(f"there is no reference for the layout {layout} with sparse_mode {sparse}")
+def _whole(torch: Any, given: Given, query: Any, key: Any, value: Any, sink: Any) -> tuple[Any, Any, Any]:
+    """Output, row maxima and sums."""
+    outs = []
+    highest = total = None
+    for (of_queries, of_keys), number in given.sequences(torch):
+        if number is None:
+            heads = _key_heads(given)
+            parts = [
+                _split(one, given.layout, count)
+                for one, count in ((query, given.heads), (key, heads), (value, heads))
+            ]
+        else:
+            parts = [
+                one[where].transpose(0, 1).unsqueeze(0)
+                for one, where in ((query, of_queries), (key, of_keys), (value, of_keys))
+            ]
+        out, highest, total = _attention(torch, parts, given, sink, number)
+        outs.append(_joined(out, given.layout))
+    return torch.cat(outs), highest, total
 
 
 def _split(one: Any, layout: str, heads: int) -> Any:
@@ -80,35 +172,47 @@ def _split(one: Any, layout: str, heads: int) -> Any:
     return one.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def _key_heads(given: Given) -> int:
+    """Of BSH and SBH: a key's head is as wide as a query's."""
+    return int(given.key.shape[-1] * given.heads // given.query.shape[-1])
+
+
 def _joined(out: Any, layout: str) -> Any:
     if layout in ORDERS:
         return out.permute(ORDERS[layout])
+    if layout == PACKED:
+        return out.squeeze(0).transpose(0, 1)
     out = out.transpose(1, 2).flatten(2)
     return out.transpose(0, 1) if layout == "SBH" else out
 
 
-def _hidden(torch: Any, mask: Any, parts: Any, sparse: int, before: int, after: int) -> Any:
-    """What is not seen, of (query, key); None where all is."""
-    q, k = parts[0].shape[2], parts[1].shape[2]
-    away = torch.arange(k)[None, :] - torch.arange(q)[:, None]
-    if sparse == PLAIN:
-        band = (away > after) | (away < -before)
-        return band if mask is None else mask.to(torch.bool) | band
-    if mask is None or sparse == ALL:
-        return None if mask is None else mask.to(torch.bool)
-    return away > (0 if sparse == UPPER_LEFT else k - q)
-
-
-def _attention(torch: Any, parts: Any, pse: Any, hidden: Any, scale: float) -> Any:
+def _attention(torch: Any, parts: Any, given: Given, sink: Any, sequence: int | None) -> tuple[Any, Any, Any]:
     query, key, value = parts
     group = query.shape[1] // key.shape[1]
     key, value = (one.repeat_interleave(group, 1) for one in (key, value))
-    scores = query @ key.transpose(-1, -2) * scale
-    if pse is not None:
-        scores = scores + pse
-    if hidden is not None:
-        scores = scores.masked_fill(hidden, -torch.inf)
+    scores = query @ key.transpose(-1, -2)
+    if given.pse is not None and given.pse_type == 1:
+        scores = scores + given.pse
+    scores = scores * given.scale
+    if given.pse is not None and given.pse_type == 0:
+        scores = scores + given.pse
+    unseen = hidden(torch, given, query.shape[2], key.shape[2], sequence)
+    if unseen is not None:
+        scores = scores.masked_fill(unseen, -torch.inf)
     highest = scores.amax(-1, keepdim=True)
     raised = (scores - highest).exp()
     total = raised.sum(-1, keepdim=True)
-    return raised / total @ value, highest, total
+    if sink is not None:
+        total = total + (sink.view(-1, 1, 1).to(scores.dtype) - highest).exp()
+    weights = raised / total
+    if given.dropped is not None and given.keep != 1:
+        weights = weights * _kept(torch, given.dropped, weights) / given.keep
+    return weights @ value, highest, total
+
+
+def _kept(torch: Any, bits: Any, weights: Any) -> Any:
+    """Of a mask with a bit for each score, the lowest first, or a number."""
+    if bits.dtype != torch.uint8 or bits.numel() >= weights.numel():
+        return bits.flatten()[: weights.numel()].view(weights.shape).to(weights.dtype)
+    flat = (bits.reshape(-1, 1) >> torch.arange(8, dtype=torch.uint8) & 1).flatten()
+    return flat[: weights.numel()].view(weights.shape).to(weights.dtype)
