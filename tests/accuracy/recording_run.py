@@ -22,7 +22,9 @@ from programs import MODELS, batch, loss_of
 from torch import distributed
 
 from torchport.findings import Result
+from torchport.patches import Patches
 from torchport.record import recording, roundoff
+from torchport.record.draws import Draws
 from torchport.record.operators import part
 from torchport.record.operators.mode import ModeRecorder
 from torchport.record.operators.wanted import Wanted
@@ -84,6 +86,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if device == "npu":
         import torch_npu  # noqa: F401 - the device
+    # Both sides draw the same numbers, as in runs that `torchport run` records.
+    Draws(torch, 0, lambda: "", lambda operator, site: None).install(Patches())
     with tempfile.TemporaryDirectory() as temporary:
         store = distributed.FileStore(f"{temporary}/store", 1)
         distributed.init_process_group(

@@ -155,6 +155,46 @@ def _arguments(number: int, one: Side, other: Side) -> Iterator[Cause]:
                     number, second.module, second.source,
                 )  # fmt: skip
                 return
+    yield from _update_numbers(number, *updates)
+
+
+def _update_numbers(number: int, one: Sequence[Call], other: Sequence[Call]) -> Iterator[Cause]:
+    """What the optimizers compute with, where one updates all parameters in a call and the other each in its own: the
+    numbers are the same, whatever the form of the operators."""
+    sides = [_numbers_by_name(calls) for calls in (one, other)]
+    for name in sorted(sides[0].keys() & sides[1].keys()):
+        theirs, ours = (
+            sorted(value for value in mine[name] if not any(_equal(value, known) for known in yours[name]))
+            for mine, yours in (sides, sides[::-1])
+        )
+        if theirs and ours:
+            yield Cause(
+                HYPER_PARAMETER,
+                f"{name} in the optimizer pass computes with {_words(ours)}, with {_words(theirs)} in the reference",
+                number,
+            )
+            return
+
+
+def _numbers_by_name(calls: Sequence[Call]) -> dict[str, set[float]]:
+    """By operator, whether it writes in place or takes a list or not, the fractions that it is given."""
+    found: dict[str, set[float]] = {}
+    for call in calls:
+        name = short(call).removeprefix("_foreach_").removesuffix("_")
+        found.setdefault(name, set()).update(_fractions(call.arguments))
+    return found
+
+
+def _fractions(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _fractions(one)
+
+
+def _words(values: Sequence[float]) -> str:
+    return ", ".join(map(_word, values[:NAMED]))
 
 
 def _plain(value: Any) -> bool:

@@ -1,0 +1,50 @@
+"""What differs around operators, where the two recordings have other forms of one thing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_pairs import X, Y, Recorded
+
+from torchport.compare.classes import causes
+
+OPTIMIZER = 2
+
+
+def each(folder, decay=0.99999, rate=0.01):
+    """An optimizer that calls operators for each of two parameters."""
+    made = Recorded().tensor("x", X).tensor("p", X).tensor("q", Y)
+    made.call("relu", "x", "x")
+    for name in "pq":
+        made.call("mul_", name, name, "", OPTIMIZER, json.dumps([{"t": 0}, decay]))
+        made.call("addcdiv_", name, name, "", OPTIMIZER, json.dumps([{"t": 0}, {"t": 0}, {"t": 0}, -rate]))
+    return made.write(folder)
+
+
+def at_once(folder, decay=0.99999, rate=0.01):
+    """One that calls them for a list."""
+    made = Recorded().tensor("x", X).tensor("p", X).tensor("q", Y)
+    both = [{"t": 0}, {"t": 1}]
+    made.call("relu", "x", "x")
+    made.call("_foreach_mul_", "p q", "", "", OPTIMIZER, json.dumps([both, decay]))
+    # A number of one form alone, as the count of steps, is none of both.
+    made.call("_foreach_add_", "p q", "", "", OPTIMIZER, json.dumps([both, 1.0]))
+    made.call("_foreach_addcdiv_", "p q", "", "", OPTIMIZER, json.dumps([both, both, both, [-rate, -rate]]))
+    return made.write(folder)
+
+
+def test_an_optimizer_in_another_form_is_none(tmp_path):
+    assert causes(each(tmp_path / "a"), at_once(tmp_path / "b")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"rate": 0.02}, "addcdiv in the optimizer pass computes with -0.02, with -0.01 in the reference"),
+        ({"decay": 0.9999}, "mul in the optimizer pass computes with 0.9999, with 0.99999 in the reference"),
+    ],
+)
+def test_its_numbers_are_compared_whatever_its_form(tmp_path, options, text):
+    (found,) = causes(each(tmp_path / "a"), at_once(tmp_path / "b", **options))
+    assert (found.kind, found.text, found.step) == ("hyper-parameter", text, 0)
