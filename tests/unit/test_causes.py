@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_pairs import X, Y, Recorded
+from test_pairs import Recorded, X, Y
 
 from torchport.compare.classes import causes
 
