@@ -18,13 +18,13 @@ import argparse
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from step import MODELS, ROOT, summary
+from turns import answer, asked
 
 CHOSEN = ("resnet18", "gpt")
 DEVICES = ("cpu", "npu")
@@ -50,7 +50,8 @@ def serve(name: str, device: str, threads: int, clock: Callable[[], float]) -> N
     model = model.to(device).train()
     optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9, weight_decay=5e-4)
     wait: Callable[[], None] = torch.npu.synchronize if device == "npu" else lambda: None
-    for _ in sys.stdin:
+
+    def a_round() -> float:
         start = clock()
         for _ in range(STEPS):
             x, y = inputs.to(device), target.to(device).flatten()
@@ -59,13 +60,14 @@ def serve(name: str, device: str, threads: int, clock: Callable[[], float]) -> N
             loss.backward()
             optimizer.step()
         wait()
-        print((clock() - start) / STEPS, flush=True)
+        return (clock() - start) / STEPS
+
+    answer(a_round)
 
 
-@contextlib.contextmanager
 def training(
     name: str, device: str, threads: int, recording: str, processor: bool
-) -> Iterator[Callable[[], float]]:
+) -> contextlib.AbstractContextManager[Callable[[], float]]:
     """A process that trains, recorded into the folder `recording` ("": not); each call runs a round and gives the
     seconds of a step."""
     from torchport import startup
@@ -78,20 +80,7 @@ def training(
         environment |= {"PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(recording).variable()}
     words = [sys.executable, __file__, name, "--on", device, "--threads", str(threads), "--serve"]
     words += ["--processor"] * processor
-    with subprocess.Popen(
-        words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        asks, answers = process.stdin, process.stdout
-
-        def seconds() -> float:
-            asks.write("\n")
-            asks.flush()
-            return float(answers.readline())
-
-        yield seconds
-        asks.close()
+    return asked(words, environment)
 
 
 def compare(

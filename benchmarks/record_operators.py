@@ -31,17 +31,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from step import ROOT
+from turns import answer, asked
 
 DEVICES = ("cpu", "npu")
 FORMS = ("plain", "alone", "statistics", "tensor", "python", "msprobe")
 STEPS = 3  # in a round
 WARM = 2  # rounds that do not count
-ANSWER = "seconds "
 FAST_MEMORY, CEILING, CEILING_OF_MODEL = 10.0, 1.25, 1.15  # GB/s, ratios
 STATISTICS_LIMIT, TENSOR_LIMIT, BYTES_LIMIT, KERNEL_LIMIT = 1.5, 3.0, 0.6, 2.5
 
@@ -125,7 +125,8 @@ def serve(name: str, device: str, form: str, folder: str, model_only: bool) -> N
     wait: Callable[[], None] = torch.npu.synchronize if device == "npu" else lambda: None
     with recorded(form, folder) as recording:
         begin, end, step = (getattr(recording, word, lambda: None) for word in ("begin", "end", "step"))
-        for _ in sys.stdin:
+
+        def a_round() -> float:
             start = time.process_time()
             for _ in range(STEPS):
                 begin()
@@ -135,43 +136,21 @@ def serve(name: str, device: str, form: str, folder: str, model_only: bool) -> N
                 (step if model_only else optimizer.step)()
                 end()
             wait()
-            print(f"{ANSWER}{(time.process_time() - start) / STEPS}", flush=True)
+            return (time.process_time() - start) / STEPS
+
+        answer(a_round)
 
 
-@contextlib.contextmanager
 def training(
     name: str, device: str, form: str, folder: str, model_only: bool
-) -> Iterator[Callable[[], float]]:
+) -> contextlib.AbstractContextManager[Callable[[], float]]:
     """A process that trains in one form; each call runs a round and gives the processor seconds of a step."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if device == "cpu":
         environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     words = [sys.executable, __file__, name, "--on", device, "--serve", form, "--folder", folder]
     words += ["--model-only"] * model_only
-    with subprocess.Popen(
-        words,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        asks, answers = process.stdin, process.stdout
-
-        def seconds() -> float:
-            asks.write("\n")
-            asks.flush()
-            line = answers.readline()
-            while line and not line.startswith(ANSWER):  # msprobe says what it does
-                line = answers.readline()
-            if not line:
-                raise SystemExit(f"the process of the form {form} has ended: {' '.join(words)}")
-            return float(line.removeprefix(ANSWER))
-
-        yield seconds
-        asks.close()
+    return asked(words, environment, subprocess.DEVNULL)
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:

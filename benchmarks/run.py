@@ -12,14 +12,17 @@ is at most 1.02. Exit status 0 where it holds for each model, else 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+
+from turns import asked
 
 from torchport.convert import convert_source
 
@@ -70,48 +73,16 @@ for _ in sys.stdin:
     for _ in range(steps):
         step()
     torch.cuda.synchronize()
-    print((time.perf_counter() - start) / steps, flush=True)
+    print(f"seconds {(time.perf_counter() - start) / steps}", flush=True)
 """
 
 
-class Side:
+def side(
+    script: Path, options: list[str], model: str
+) -> contextlib.AbstractContextManager[Callable[[], float]]:
     """One of the two scripts, waiting for its turn."""
-
-    def __init__(self, script: Path, options: list[str], model: str) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "torchport",
-            "run",
-            *options,
-            str(script),
-            "--",
-            *map(str, MODELS[model]),
-        ]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-        self._process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def seconds(self) -> float:
-        """Seconds per step of one round."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(self._process.communicate()[1])
-        return float(line)
-
-    def end(self) -> None:
-        """Let the script end by itself."""
-        self._process.communicate()
+    words = [sys.executable, "-m", "torchport", "run", *options, str(script), "--", *map(str, MODELS[model])]
+    return asked(words, {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"})
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -126,24 +97,18 @@ def measure(model: str, rounds: int, folder: Path) -> dict[str, object]:
     original, converted = folder / "original.py", folder / "converted.py"
     original.write_text(SCRIPT)
     converted.write_bytes(convert_source(SCRIPT.encode(), "original.py").output)
-    sides = [Side(converted, ["--as-is"], model), Side(original, ["-q"], model)]
-    try:
-        for side in sides:
-            side.seconds()  # the first round loads kernels
-        pairs = []
-        for number in range(rounds):
-            order = sides if number % 2 else sides[::-1]  # neither side is always the first
-            seconds = {id(side): side.seconds() for side in order}
-            pairs.append([seconds[id(side)] for side in sides])
-    finally:
-        for side in sides:
-            side.end()
-    ratios = [redirected / plain for plain, redirected in pairs]
+    with side(converted, ["--as-is"], model) as plain, side(original, ["-q"], model) as redirected:
+        plain(), redirected()  # the first round loads kernels
+        # Neither side is always the first.
+        pairs = [
+            (plain(), redirected()) if turn % 2 else (redirected(), plain())[::-1] for turn in range(rounds)
+        ]
+    ratios = [ours / base for base, ours in pairs]
     low, high = interval(ratios)
     return {
         "model": model,
-        "converted_ms": statistics.median(plain for plain, _ in pairs) * 1e3,
-        "run_ms": statistics.median(redirected for _, redirected in pairs) * 1e3,
+        "converted_ms": statistics.median(base for base, _ in pairs) * 1e3,
+        "run_ms": statistics.median(ours for _, ours in pairs) * 1e3,
         "ratio": statistics.median(ratios),
         "low": low,
         "high": high,
