@@ -29,7 +29,7 @@ class Recorded:
         self.known[name] = index
         return self
 
-    def call(self, operator, inputs, outputs, module="net", phase=0, arguments=""):
+    def call(self, operator, inputs, outputs, module="net", phase=0, arguments="", sequence=-1):
         given, gave = ([self.known[name] for name in names.split()] for names in (inputs, outputs))
         self.tables.call(
             f"aten::{operator}",
@@ -40,6 +40,7 @@ class Recorded:
             module=module,
             source="train.py:7",
             arguments=arguments,
+            sequence=sequence,
         )
         return self
 
@@ -93,6 +94,30 @@ def test_a_region_without_a_frontier_of_one_shape_says_so(tmp_path):
     found = pairs.paired(written_out(tmp_path / "a"), fused(tmp_path / "b", numpy.ones((3, 2))))
     assert [region.compared for region in found.regions] == [0]
     assert not [pair for pair in found.pairs if pair.region]
+
+
+def run_twice(folder, *gradients):
+    """A module that runs twice; `gradients` are the calls whose gradients are computed, in that order."""
+    made = Recorded().tensor("x", X).tensor("0", X).tensor("1", Y)
+    for number in (0, 1):
+        made.call("relu", "x", "x", sequence=number)
+    for number in gradients:
+        made.call("threshold_backward", "x", str(number), phase=1, sequence=number)
+    return made.write(folder)
+
+
+def test_gradients_are_those_of_the_same_forward_call(tmp_path):
+    """Where only one side follows the second run of a module, its gradient is none of the first run's."""
+    found = pairs.paired(run_twice(tmp_path / "a", 1, 0), run_twice(tmp_path / "b", 0))
+    assert [pair.euclidean for pair in found.pairs if pair.phase == "backward"] == [0.0]
+    (region,) = found.regions
+    assert (region.phase, list(region.reference), list(region.port)) == (
+        "backward",
+        ["threshold_backward"],
+        [],
+    )
+    same = pairs.paired(run_twice(tmp_path / "c", 1, 0), run_twice(tmp_path / "d", 1, 0))
+    assert (same.same, same.regions) == (4, [])
 
 
 def plain(one, other):

@@ -2,14 +2,15 @@
 
 Two devices call different operators for one line of a model: attention is fused or written out, a product is taken
 apart or not, an optimizer calls one operator for all parameters or one for each. So forward calls are aligned by the
-module that ran and the operator, without what only moves numbers (views, copies, memory). Between a CPU and an NPU only
+module that ran and the operator, without what only moves numbers (views, copies, memory), and calls of the backward
+pass by the forward call whose gradient they are, which autograd's sequence number says. Between a CPU and an NPU only
 operators that both call alike count as missing.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torchport.record.operators.reading import Call
 
@@ -54,9 +55,32 @@ def significant_of(calls: Sequence[Call]) -> list[Call]:
     ]  # fmt: skip
 
 
-def matched(one: Sequence[Call], other: Sequence[Call]) -> Iterator[tuple[Call | None, Call | None]]:
-    """Pairs in order; None beside a call that the other recording does not have."""
-    first, second = ([f"{call.module} {call.name}" for call in calls] for calls in (one, other))
+Anchors = tuple[Mapping[int, int], Mapping[int, int]]
+
+
+def anchors(one: Sequence[Call], other: Sequence[Call]) -> Anchors:
+    """By autograd's sequence number of each side, the number of the pair of forward calls that it belongs to: the same
+    number on both sides for gradients of the same call. `one` and `other` are all calls of a step."""
+    forward = [[call for call in significant_of(calls) if call.phase == "forward"] for calls in (one, other)]
+    found: tuple[dict[int, int], dict[int, int]] = ({}, {})
+    for number, pair in enumerate(matched(*forward)):
+        if pair[0] is None or pair[1] is None:
+            continue
+        for known, call in zip(found, pair, strict=True):
+            if call is not None and call.sequence >= 0:
+                known.setdefault(call.sequence, number)
+    return found
+
+
+def matched(
+    one: Sequence[Call], other: Sequence[Call], of: Anchors = ({}, {})
+) -> Iterator[tuple[Call | None, Call | None]]:
+    """Pairs in order; None beside a call that the other recording does not have. With `of` gradients of different
+    forward calls are no pair."""
+    first, second = (
+        [f"{call.module} {call.name} {known.get(call.sequence, '')}" for call in calls]
+        for calls, known in zip((one, other), of, strict=True)
+    )
     for tag, i, j, m, n in difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
         if tag == "equal":
             yield from zip(one[i:j], other[m:n], strict=True)

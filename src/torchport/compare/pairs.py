@@ -1,6 +1,6 @@
 """What two recordings computed, tensor by tensor: how far each result is from that of the same call in the reference.
 
-Calls are the same that have one module, operator and pass (`align`). Where the two call different operators for one
+Calls are the same that have one module, operator and pass, and gradients those of the same forward call (`align`). Where the two call different operators for one
 line of a model (attention fused or written out), the calls between two that are the same are a region, which is
 compared at its frontier: what is computed in it and read behind it. Both are the error that a result has come to,
 inherited and introduced; `replay` says what was introduced. Needs numpy; no torch.
@@ -15,7 +15,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torchport.compare.align import matched, significant_of
+from torchport.compare.align import anchors, matched, significant_of
 from torchport.compare.tensors import Metrics, distance, metrics
 from torchport.record.operators import layout
 from torchport.record.operators.reading import Call, Operators, Tensor
@@ -23,7 +23,8 @@ from torchport.record.operators.reading import Call, Operators, Tensor
 TENSORS, STATISTICS, SHAPES = "tensors", "statistics", "other shapes"
 # Relative to the norm: other forms of one computation are nearer than that.
 ALIKE, ALIKE_HALF = {"float32": 1e-4, "float64": 1e-10}, 3e-2
-PHASES = ("forward", "backward", "optimizer")
+BACKWARD = "backward"
+PHASES = ("forward", BACKWARD, "optimizer")
 NAMED = 4
 
 
@@ -143,7 +144,8 @@ class Phase:
         self.pairs: list[Pair] = []
         self.regions: list[Region] = []
         open_: tuple[list[Call], list[Call]] = ([], [])
-        for a, b in matched(*counted):
+        known = anchors(first, second) if phase == BACKWARD else ({}, {})
+        for a, b in matched(*counted, known):
             if a is not None and b is not None:
                 self._close(open_, a, b)
                 open_ = ([], [])
