@@ -99,7 +99,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-operators",
         action="store_true",
-        help="where the losses part, do not run both again to name the operator that is wrong first",
+        help="where the losses part, run nothing again to name the operator that is wrong first",
     )
     parser.add_argument("--force", action="store_true", help="overwrite a converted tree that was edited")
 

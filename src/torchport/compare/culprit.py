@@ -236,6 +236,17 @@ def culprit(
     )
 
 
+def alone(port: Path) -> Culprit | None:
+    """Judge the operators of one recording, beside a reference that has none: what they compute, not what they are
+    given. None where it has no tensors of any. Raises TorchportError as `replay` does."""
+    recorded = Operators.read(port)
+    if not any(process.steps for process in recorded.processes) or not has_tensors(recorded):
+        return None
+    first = recorded.processes[0]
+    spoilt = [one for one in overflows(recorded) if not one.handled]
+    return Culprit([], replay(port, rank=first.rank or 0), (0, len(first.steps)), None, spoilt, port=port)
+
+
 def _overflows(reference: Operators, port: Operators) -> list[Overflow]:
     """What the port's numbers run into and the reference's do not, but for what a GradScaler takes care of."""
     theirs = {(one.step, one.operator, one.module) for one in overflows(reference)}

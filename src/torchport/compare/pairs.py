@@ -1,9 +1,9 @@
 """What two recordings computed, tensor by tensor: how far each result is from that of the same call in the reference.
 
-Calls are the same that have one module, operator and pass, and gradients those of the same forward call (`align`). Where the two call different operators for one
-line of a model (attention fused or written out), the calls between two that are the same are a region, which is
-compared at its frontier: what is computed in it and read behind it. Both are the error that a result has come to,
-inherited and introduced; `replay` says what was introduced. Needs numpy; no torch.
+Calls are the same that have one module, operator and pass, and gradients those of one forward call (`align`). Where the
+two call different operators for one line of a model (attention fused or written out), the calls between two that are
+the same are a region, which is compared at its frontier: what is computed in it and read behind it. Both are the error
+that a result has come to, inherited and introduced; `replay` says what was introduced. Needs numpy; no torch.
 """
 
 from __future__ import annotations

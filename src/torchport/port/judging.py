@@ -23,9 +23,7 @@ OPERATORS = "operators"
 def judged(plan: Plan, folder: Path, reference: Recording, port: Recording, progress: Progress) -> Result:
     """As `_judged`, and which operator is wrong first where the runs part (`suspects`)."""
     result = _judged(plan, folder, reference, port, progress)
-    if plan.reference is not None or not plan.operators:  # a reference's run is elsewhere
-        return result
-    return suspects.named(plan, folder / OPERATORS, result, progress)
+    return result if not plan.operators else suspects.named(plan, folder / OPERATORS, result, progress)
 
 
 def _judged(plan: Plan, folder: Path, reference: Recording, port: Recording, progress: Progress) -> Result:

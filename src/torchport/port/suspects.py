@@ -1,4 +1,8 @@
-"""Which operator is wrong first, where the losses of a port have parted: both runs once more, with their tensors."""
+"""Which operator is wrong first, where the losses of a port have parted: both runs once more, with their tensors.
+
+Of a reference that was recorded elsewhere the port alone runs again: its operators are held against what that recording
+has of them.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +47,27 @@ def named(plan: Plan, folder: Path, result: Result, progress: Progress) -> Resul
     if step > LATEST:
         progress.note(f"which operator is wrong first is not known: the runs part in step {step} only")
         return result
-    progress.note(f"the runs part in step {step}: both run again, and their operators are recorded there")
-    from torchport.compare.culprit import culprit  # needs numpy
+    sides = (REFERENCE, NPU) if plan.reference is None else (NPU,)
+    who = "both run" if len(sides) == 2 else "the port runs"
+    progress.note(f"the runs part in step {step}: {who} again, and their operators are recorded there")
+    from torchport.compare.culprit import Culprit, alone, culprit  # these need numpy
+    from torchport.record.operators.reading import Operators
 
     first = max(step - 1, 0)
     wanted = Wanted("tensor", {"step": [f"{first}-{step}"]}, MOST_BYTES, DROP).plain()
     changes: dict[str, Any] = {"operators": wanted, "steps": step + 1}
     try:
-        for side in (REFERENCE, NPU):
+        for side in sides:
             place = folder / side
             place.mkdir(parents=True)
             controls.again(plan, side, place, Watch(place, plan.timeout, progress), changes)
-        found = culprit(folder / REFERENCE, folder / NPU)
+        found: Culprit | None
+        if plan.reference is None:
+            found = culprit(folder / REFERENCE, folder / NPU)
+        elif any(one.steps for one in Operators.read(plan.kept_in(REFERENCE)).processes):
+            found = culprit(plan.kept_in(REFERENCE), folder / NPU)
+        else:
+            found = alone(folder / NPU)
     except (OSError, TorchportError) as error:
         progress.note(f"which operator is wrong first is not known: {error}")
         return result

@@ -31,7 +31,7 @@ draws = torch.Generator().manual_seed(1)
 for _ in range(6):
     x, y = torch.randn(8, 3, 16, 16, generator=draws), torch.randint(0, 5, (8,), generator=draws)
     if on_npu and "data" in faults:
-        x *= 1.01
+        x = x.flip(-1)  # a factor would be taken out by the normalisation
     loss = nn.functional.cross_entropy(model(x.to("cuda")), y.to("cuda"))
     optimizer.zero_grad()
     loss.backward()

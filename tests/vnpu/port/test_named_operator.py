@@ -12,13 +12,38 @@ import pytest
 SCRIPT = Path(__file__).parents[1] / "data" / "bisected_training.py"
 
 
+def torchport(folder, *words):
+    command = [sys.executable, "-m", "torchport", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=850)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("level", ["statistics", "none"])
+def test_beside_a_reference_that_was_recorded_elsewhere_too(tmp_path, level):
+    (tmp_path / SCRIPT.name).write_bytes(SCRIPT.read_bytes())
+    script = [SCRIPT.name, "gelu_backward"]
+    made = torchport(tmp_path, "run", "-q", "--record", "rec", "--on", "cpu", "--level", level, *script)
+    assert made.returncode == 0, made.stderr
+    ended = torchport(tmp_path, "port", "--json", "-q", "--no-control", "--reference", "rec", *script)
+    assert ended.returncode == 1, ended.stderr
+    result = json.loads(ended.stdout)
+    culprit = result["data"]["comparison"]["culprit"]
+    assert culprit["first"]["operator"] == "aten::gelu_backward"
+    assert culprit["causes"] == []
+    assert result["data"]["reason"].startswith("first wrong: ")
+    assert culprit["steps"]["reference"] == (6 if level == "statistics" else 0)
+    # The port alone ran again.
+    places = tmp_path / "torchport-out" / SCRIPT.stem / "compare" / "operators"
+    assert [one.name for one in places.iterdir()] == ["npu"]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("fault", "operator"), [("gelu_backward", "aten::gelu_backward"), ("none", "")])
 def test_the_operator_is_named_where_the_losses_part(tmp_path, fault, operator):
     (tmp_path / SCRIPT.name).write_bytes(SCRIPT.read_bytes())
-    command = [sys.executable, "-m", "torchport", "port", "--json", "-q", "--no-control", SCRIPT.name, fault]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=850)
+    ended = torchport(tmp_path, "port", "--json", "-q", "--no-control", SCRIPT.name, fault)
     result = json.loads(ended.stdout)
     culprit = result["data"]["comparison"]["culprit"]
     codes = [finding["code"] for finding in result["findings"]]
