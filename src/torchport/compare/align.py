@@ -73,7 +73,7 @@ def anchors(one: Sequence[Call], other: Sequence[Call]) -> Anchors:
 
 
 def matched(
-    one: Sequence[Call], other: Sequence[Call], of: Anchors = ({}, {})
+    one: Sequence[Call], other: Sequence[Call], *, of: Anchors = ({}, {})
 ) -> Iterator[tuple[Call | None, Call | None]]:
     """Pairs in order; None beside a call that the other recording does not have. With `of` gradients of different
     forward calls are no pair."""

@@ -145,7 +145,7 @@ class Phase:
         self.regions: list[Region] = []
         open_: tuple[list[Call], list[Call]] = ([], [])
         known = anchors(first, second) if phase == BACKWARD else ({}, {})
-        for a, b in matched(*counted, known):
+        for a, b in matched(*counted, of=known):
             if a is not None and b is not None:
                 self._close(open_, a, b)
                 open_ = ([], [])
