@@ -29,20 +29,24 @@ print("trained")
 """
 
 PARALLEL = """
-import torch, torch_npu
+import copy, torch, torch_npu
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).npu()
+plain = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+model = copy.deepcopy(plain).npu()
 parallel = torch.nn.DataParallel(model, device_ids=[0, 1])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-x = torch.randn(32, 16).npu()
-first = None
+x = torch.randn(32, 16)
 for step in range(300):
-    optimizer.zero_grad()
-    loss = (parallel(x) - 1).square().mean()
-    loss.backward()
-    optimizer.step()
-    first = first or loss.item()
+    for net, of, given in ((parallel, model, x.npu()), (plain, plain, x)):
+        if step == 0:
+            of.optimizer = torch.optim.SGD(of.parameters(), lr=0.1)
+        of.optimizer.zero_grad()
+        loss = (net(given) - 1).square().mean()
+        loss.backward()
+        of.optimizer.step()
+        first = loss.item() if step == 0 else first
 assert loss.item() < first / 2, (first, loss.item())
+for one, other in zip(plain.parameters(), model.parameters()):
+    torch.testing.assert_close(other.cpu(), one, rtol=1e-3, atol=1e-4)
 print("trained")
 """
 

@@ -164,11 +164,6 @@ BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, multiplier(other, self)))
 BINARY_INPLACE(aclnnInplaceMul, kAll, at::mul_out(selfRef, selfRef, other))
 BINARY_SCALAR_INPLACE(aclnnInplaceMuls, kAll, at::mul_out(selfRef, selfRef, multiplier(other, selfRef)))
 
-OP(aclnnDiv, (binary(out, self, other, kAll), to_float(out)), at::div_out(out, self, other))
-OP(aclnnDivs, (with_number(out, self, other, kAll), to_float(out)), at::div_out(out, self, other.number()))
-OP(aclnnInplaceDiv, (binary(selfRef, selfRef, other, kAll), to_float(selfRef)), at::div_out(selfRef, selfRef, other))
-OP(aclnnInplaceDivs, (with_number(selfRef, selfRef, other, kAll), to_float(selfRef)),
-   at::div_out(selfRef, selfRef, other.number()))
 OP(aclnnPowTensorTensor,
    (dtype(self, kAll), dtype(exponent, kAll), no_truths(self.scalar_type(), exponent.scalar_type()),
     broadcasts(out, {&self, &exponent}), promotes(out, {&self, &exponent})),

@@ -3,6 +3,8 @@
 // they are 0 and the dividend, so that a = (a / b) * b + remainder holds.
 #include <ATen/native/BinaryOps.h>
 
+#include <cmath>
+
 #include "opapi/aclnn/limits.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
@@ -36,10 +38,6 @@ std::optional<std::string_view> rounding(int mode) {
     }
 }
 
-void divides(const Operand &out, int mode) {
-    if (!rounding(mode)) to_float(out);
-}
-
 // An integer divided by the number 0, which is known before the kernel starts.
 bool by_nothing(const Operand &out, const ScalarArgument &number) {
     return at::isIntegralType(out.scalar_type(), true) && number.get().isIntegral(true) && number.get().toLong() == 0;
@@ -49,6 +47,21 @@ void divisor(const Operand &out, const ScalarArgument &number, Gives gives) {
     if (by_nothing(out, number) && !bugs_hidden())
         fail(FaultKind::InvalidArgument, "parameter {} is 0, and {} holds integers{}", number.parameter(),
              out.parameter(), hidden_on_hardware(by_zero(gives)));
+}
+
+// Of a true quotient by a number only the dividend has to fit the result (ops-math: aclnn_div.cpp).
+void by_real(const Operand &out, const Operand &self, const ScalarArgument &number) {
+    require(number);
+    if (number.has_value() && number.get().isComplex()) return with_number(out, self, number, kAll);
+    dtype(self, kAll);
+    same_shape(out, self);
+    promotes(out, {&self});
+}
+
+void divides(const Operand &out, const Operand &self, const ScalarArgument &number, int mode) {
+    if (!rounding(mode)) return by_real(out, self, number);
+    with_number(out, self, number, kAll);
+    divisor(out, number, Gives::Zero);
 }
 
 // Any two whose common dtype the kernel computes in (ops-math: aclnn_remainder.cpp).
@@ -79,6 +92,37 @@ void by_number(Operand &out, const at::Tensor &dividend, const ScalarArgument &n
     gives == Gives::Zero ? out.zero_() : out.copy_(dividend);
 }
 
+// A true quotient. Integers take it without its fraction, as the cast behind hardware's division leaves it (ops-math:
+// aclnn_div.cpp); that division is of float32, but for two int32, which it divides as they are.
+void quotient(at::Tensor &out, const at::Tensor &self, const at::Tensor &other) {
+    const at::ScalarType to = out.scalar_type();
+    if (!at::isIntegralType(to, true)) {
+        at::div_out(out, self, other);
+        return;
+    }
+    const at::ScalarType wide =
+        self.scalar_type() == at::kInt && other.scalar_type() == at::kInt ? at::kDouble : at::kFloat;
+    at::Tensor result = at::div(self.to(wide), other.to(wide)).to(at::kDouble);
+    if (to == at::kBool) {
+        out.copy_(result);
+        return;
+    }
+    const bool is_signed = at::isSignedType(to);
+    const double past = std::ldexp(1.0, static_cast<int>(8 * out.element_size()) - (is_signed ? 1 : 0));
+    result.nan_to_num_(0, INFINITY, -INFINITY).clamp_(is_signed ? -past : 0.0, std::nextafter(past, 0.0));
+    out.copy_(result);
+}
+
+void divided(at::Tensor &out, const at::Tensor &self, const at::Tensor &other, int mode) {
+    if (!rounding(mode)) return quotient(out, self, other);
+    by_tensor(out, self, other, Gives::Zero, [&](const at::Tensor &by) { at::div_out(out, self, by, rounding(mode)); });
+}
+
+void divided(Operand &out, const at::Tensor &self, const ScalarArgument &other, int mode) {
+    if (!rounding(mode)) return quotient(out, self, other.number());
+    by_number(out, self, other, Gives::Zero, [&] { at::div_out(out, self, other.number(), rounding(mode)); });
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -90,17 +134,14 @@ void by_number(Operand &out, const at::Tensor &dividend, const ScalarArgument &n
     OP(NAME, (with_number(OUT, SELF, other, DTYPES), divisor(OUT, other, GIVES)), \
        by_number(OUT, SELF, other, GIVES, [&] { FUNCTION(OUT, SELF, other.number()); }))
 
-OP(aclnnDivMod, (binary(out, self, other, kAll), divides(out, mode)),
-   by_tensor(out, self, other, Gives::Zero, [&](const at::Tensor &by) { at::div_out(out, self, by, rounding(mode)); }))
-OP(aclnnInplaceDivMod, (binary(selfRef, selfRef, other, kAll), divides(selfRef, mode)),
-   by_tensor(selfRef, selfRef, other, Gives::Zero,
-             [&](const at::Tensor &by) { at::div_out(selfRef, selfRef, by, rounding(mode)); }))
-OP(aclnnDivMods, (with_number(out, self, other, kAll), divides(out, mode), divisor(out, other, Gives::Zero)),
-   by_number(out, self, other, Gives::Zero, [&] { at::div_out(out, self, other.number(), rounding(mode)); }))
-OP(aclnnInplaceDivMods,
-   (with_number(selfRef, selfRef, other, kAll), divides(selfRef, mode), divisor(selfRef, other, Gives::Zero)),
-   by_number(selfRef, selfRef, other, Gives::Zero,
-             [&] { at::div_out(selfRef, selfRef, other.number(), rounding(mode)); }))
+OP(aclnnDiv, binary(out, self, other, kAll), quotient(out, self, other))
+OP(aclnnDivs, by_real(out, self, other), quotient(out, self, other.number()))
+OP(aclnnInplaceDiv, binary(selfRef, selfRef, other, kAll), quotient(selfRef, selfRef, other))
+OP(aclnnInplaceDivs, by_real(selfRef, selfRef, other), quotient(selfRef, selfRef, other.number()))
+OP(aclnnDivMod, (binary(out, self, other, kAll), rounding(mode)), divided(out, self, other, mode))
+OP(aclnnInplaceDivMod, (binary(selfRef, selfRef, other, kAll), rounding(mode)), divided(selfRef, selfRef, other, mode))
+OP(aclnnDivMods, divides(out, self, other, mode), divided(out, self, other, mode))
+OP(aclnnInplaceDivMods, divides(selfRef, selfRef, other, mode), divided(selfRef, selfRef, other, mode))
 
 BY_TENSOR(aclnnFloorDivide, out, self, kWhole, Gives::Zero, at::floor_divide_out)
 BY_NUMBER(aclnnFloorDivides, out, self, kWhole, Gives::Zero, at::floor_divide_out)

@@ -31,10 +31,6 @@ RANKS = "tensor cannot be larger than"
 RELATED = {
     "aclnnComplex out": "real and imag, of whose dtype it is the complex one",
     "aclnnCumsum out": "dtype",
-    "aclnnDiv out": "the quotient, which is no integer",
-    "aclnnDivMod out": "the quotient, which mode 0 does not round",
-    "aclnnInplaceDiv selfRef": "the quotient, which is no integer",
-    "aclnnInplaceDivMod selfRef": "the quotient, which mode 0 does not round",
     "aclnnQuantMatmulAllReduceV4 output": "x1, of which int8 is all that 910B has",
     "aclnnQuantMatmulAllReduceV5 output": "x1, of which int8 is all that 910B has",
     "aclnnSearchSorted out": "outInt32",

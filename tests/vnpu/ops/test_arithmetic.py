@@ -350,4 +350,46 @@ def test_refused() -> None:
     status, message = first_phase("aclnnPowTensorScalar", i, -1, i)
     assert status == INVALID_ARGUMENT
     assert "exponent is -1, negative" in message
-    assert first_phase("aclnnDiv", i, i, i)[0] == INVALID_ARGUMENT  # a true quotient is no integer
+
+
+INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_an_integer_takes_a_true_quotient_without_its_fraction(dtype: torch.dtype) -> None:
+    """As the cast behind hardware's division leaves it (ops-math: aclnn_div.cpp): torch_npu's average of ranks stands on
+    it. A number need not be an integer, a tensor of floats does not fit."""
+    numbers = [7, 8, 9, 100] if dtype == torch.uint8 else [7, -7, 9, -100]
+    expected = [int(number / 2) for number in numbers]
+    given = torch.tensor(numbers, dtype=dtype)
+    x, two, out = (
+        given.to(DEVICE),
+        torch.full((4,), 2, dtype=dtype, device=DEVICE),
+        torch.empty(4, dtype=dtype),
+    )
+    for name, other in (("aclnnDivs", 2), ("aclnnDiv", two)):
+        result = out.to(DEVICE)
+        run(name, x, other, result)
+        assert result.tolist() == expected, name
+        run(name.replace("Div", "DivMod"), x, other, 0, result.zero_())
+        assert result.tolist() == expected, name
+    assert given.to(DEVICE).div_(2).tolist() == expected
+    assert given.to(DEVICE).div_(two).tolist() == expected
+    assert given.to(DEVICE).div_(2.5).tolist() == [int(number / 2.5) for number in numbers]
+    status, message = first_phase("aclnnDiv", x, two.float(), out.to(DEVICE))
+    assert status == INVALID_ARGUMENT
+    assert "cannot hold the result's float32" in message
+
+
+def test_true_quotients_of_integers_are_those_of_float32() -> None:
+    """But two int32 are divided as they are; what does not fit is the nearest number that does."""
+    large = 2**24 + 1
+    assert torch.tensor([large], device=DEVICE).div_(1).tolist() == [2**24]
+    narrow = torch.tensor([large, -(2**31)], dtype=torch.int32, device=DEVICE)
+    narrow.div_(torch.tensor([1, -1], dtype=torch.int32, device=DEVICE))
+    assert narrow.tolist() == [large, 2**31 - 1]
+    x = torch.tensor([5, -5, 0], device=DEVICE)
+    x.div_(torch.tensor([0, 0, 0], device=DEVICE))
+    assert x.tolist() == [torch.iinfo(torch.int64).max - 1023, torch.iinfo(torch.int64).min, 0]
+    truths = torch.tensor([True, False], device=DEVICE)
+    assert truths.div_(2.0).tolist() == [True, False]
