@@ -52,9 +52,9 @@ STARTERS = (
 )
 DEVICE_LOST = 75  # exit status: torch_npu drops all work after a kernel's failure
 REASON = 300  # characters
-# What torch's tests of several ranks raise, and in it what the first of these has raised.
+# What torch's tests of several ranks raise, which are processes or threads, and in it what the first has raised.
 OF_A_RANK = re.compile(
-    r"Process \d+ exited with error code \d+ and exception: Traceback .*?(\w+(?:Error|Exception): .*)"
+    r"(?:Process|Thread) \d+ exited with (?:error code \d+ and )?exception: Traceback .*?(\w+(?:Error|Exception): .*)"
 )
 
 

@@ -48,6 +48,10 @@ class TestOwn(unittest.TestCase):
         said = "Process 1 exited with error code 10 and exception:\\nTraceback (most recent call last):\\n  File 'a'"
         raise RuntimeError(said + ", line 3, in run\\n    raise ValueError(\\nValueError: a rank's own\\n")
 
+    def test_k_has_ranks_that_are_threads(self):
+        said = "Thread 7 exited with exception:\\nTraceback (most recent call last):\\n  File 'a', line 3, in run\\n"
+        raise RuntimeError(said + "TypeError: a thread's own\\n")
+
     @unittest.expectedFailure
     def test_i_fails_as_expected(self):
         self.fail()
@@ -158,6 +162,7 @@ def test_each_end_has_its_verdict(worker: Worker) -> None:
         "TestOwn.test_h_has_parts": "FAIL: AssertionError: 1 == 1",
         "TestOwn.test_i_fails_as_expected": "PASS",
         "TestOwn.test_j_has_ranks": "FAIL: ValueError: a rank's own",
+        "TestOwn.test_k_has_ranks_that_are_threads": "FAIL: TypeError: a thread's own",
         "TestPrepared.test_one": "FAIL: setUpClass: ValueError: never ready",
     }
 
