@@ -10,6 +10,7 @@ The operator page needs the built virtual NPU (operators.json).
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
 import sys
@@ -433,7 +434,38 @@ def torch_support() -> str:
     )
 
 
+def half_precision() -> str:
+    """How far operators are from float64 in half precision: torch's CPU kernels and ours."""
+    sys.path.insert(0, str(TESTS / "conformance"))
+    half = importlib.import_module("half")
+    stored = json.loads(half.STORED.read_text(encoding="utf-8"))
+    worst = {name: max(of[0] for of in row.values()) for name, row in stored.items()}
+    rows = [
+        [f"`{name}`", *(f"{error:.1f}" for word in half.DTYPES for error in stored[name][word])]
+        for name in sorted(stored, key=lambda name: -worst[name])
+    ]
+    listed = ", ".join(
+        f"`{name}`" for name in sorted(worst, key=lambda name: -worst[name]) if worst[name] > half.BAR
+    )
+    return page(
+        "Half precision",
+        "`tests/conformance/half.json`, which `python tests/conformance/half.py --update` measures",
+        "Results and gradients in float16 and bfloat16 against float64 on the same rounded inputs. The figures are the "
+        "largest error of any element, in units in the last place of the tensor's largest value; 0.5 is what rounding "
+        "once leaves. A port that differs from its CPU original in half precision is not wrong for that where the CPU "
+        "is far from float64 itself.",
+        f"torch's CPU kernels that are more than {half.BAR:g} units off: {listed}.",
+        table(
+            ["operator", *(f"{word}, {of}" for word in half.DTYPES for of in ("torch's CPU", "virtual NPU"))],
+            rows,
+        ),
+        f"Where the virtual NPU is past {half.BAR:g} units:",
+        "\n".join(f"- `{name}`: {why}." for name, why in half.HANDED_OVER.items()),
+    )
+
+
 PAGES = {
+    "half_precision": half_precision,
     "interfaces": interfaces,
     "findings": findings,
     "environment": environment,
