@@ -4,17 +4,20 @@ Each would load them again, for 5 s of processor time; tests of several ranks do
 as judge.py does for each file; what Python does in a spawned process is done in the fork: variables, working directory,
 the file as `__mp_main__`. Where a variable is another that may be read when torch_npu is loaded, a process is spawned.
 
-The server imports this module (forkserver's preload), and so does judge.py, which calls `from_a_server`.
+The server is itself a fork of judge.py's process, made before the file is loaded, which has to be without threads then.
+Where the file has set a variable since, another server is started, which imports this module (forkserver's preload).
 """
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 import threading
 import time
 from multiprocessing import (
+    connection,
     context,
     forkserver,
     popen_forkserver,
@@ -39,14 +42,17 @@ def others() -> dict[str, str]:
 
 class Process(context.SpawnProcess):
     started_with: dict[str, str] | None = None  # the server's variables
+    first = True
 
     @staticmethod
     def _Popen(process_obj: process.BaseProcess) -> Any:  # noqa: N802 -- multiprocessing chose the name
-        if Process.started_with is None:
+        if Process.first and others() != Process.started_with:
+            forget_forked()
             Process.started_with = others()
             os.environ[SERVER] = "1"
             forkserver.ensure_running()
             del os.environ[SERVER]
+        Process.first = False
         if others() != Process.started_with:
             return popen_spawn_posix.Popen(process_obj)
         return popen_forkserver.Popen(process_obj)
@@ -58,6 +64,8 @@ class Context(context.SpawnContext):
 
 def from_a_server() -> None:
     """From now on, in this process and those that it spawns."""
+    fork_server()
+    Process.started_with = others()
     prepared = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -67,6 +75,33 @@ def from_a_server() -> None:
     spawn.prepare = _prepare
     forkserver.set_forkserver_preload([__name__])
     context._concrete_contexts["spawn"] = Context()  # type: ignore[attr-defined]
+
+
+def fork_server() -> None:
+    """What forkserver.ensure_running does, without a new Python."""
+    server = forkserver._forkserver  # type: ignore[attr-defined]
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = connection.arbitrary_address("AF_UNIX")
+        listener.bind(address)
+        listener.listen()
+        alive_r, alive_w = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(alive_w)
+            spawn.prepare = _prepare
+            try:
+                forkserver.main(listener.fileno(), alive_r, [])  # ends with its parent, by SystemExit
+            finally:
+                os._exit(0)
+        os.close(alive_r)
+    server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = address, alive_w, pid
+
+
+def forget_forked() -> None:
+    server = forkserver._forkserver  # type: ignore[attr-defined]
+    os.close(server._forkserver_alive_fd)  # at which it ends
+    os.waitpid(server._forkserver_pid, 0)
+    server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None
 
 
 _as_python = spawn.prepare
