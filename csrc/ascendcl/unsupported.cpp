@@ -2,12 +2,30 @@
 // name: torch_npu would otherwise report that CANN is too old. The ones it must not find at all are listed at the end.
 #include "ascendcl/unsupported.h"
 
+#include <cstdio>
+#include <mutex>
+
+using vnpu::fail;
+using vnpu::FaultKind;
+
 #define VNPU_UNSUPPORTED(name, reason) VNPU_UNSUPPORTED_AS(Runtime, void, aclError, name, reason)
 #define VNPU_UNSUPPORTED_POINTER(name, reason) VNPU_UNSUPPORTED_AS(Runtime, void *, void *, name, reason)
 
 // --- compiled kernels: code for the AI Core cannot run on a CPU
 constexpr const char *kBinary = "Kernels compiled for the AI Core cannot run on the virtual NPU.";
-VNPU_UNSUPPORTED(aclrtBinaryLoadFromData, kBinary)
+
+// The first that a program calls with such kernels. MindSpore's generator (jit_level="O1") does not look at the answer
+// and then says "reg vec failed", so it is written out, too.
+extern "C" [[gnu::visibility("default")]] aclError aclrtBinaryLoadFromData() {
+    return VNPU_CALL(Runtime)->void {
+        static std::once_flag once;
+        std::call_once(once, [] {
+            std::fprintf(stderr, "torchport: %s MindSpore makes such of jit_level=\"O1\"; with \"O0\" it needs none.\n",
+                         kBinary);
+        });
+        fail(FaultKind::Unsupported, "aclrtBinaryLoadFromData is not offered. {}", kBinary);
+    };
+}
 VNPU_UNSUPPORTED(aclrtBinaryGetFunction, kBinary)
 VNPU_UNSUPPORTED(aclrtGetFunctionAddr, kBinary)
 VNPU_UNSUPPORTED(aclrtLaunchKernelWithHostArgs, kBinary)

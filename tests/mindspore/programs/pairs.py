@@ -1,16 +1,18 @@
-"""Networks twice: in torch and in MindSpore (mint), with their parameters in the same order."""
+"""Networks twice: in torch and in MindSpore, with their parameters in the same order. MindSpore's are made of the layers
+of mint or, where LAYERS=nn, of nn and ops, which its CPU backend has kernels for."""
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
 
 import mindspore as ms
 import numpy as np
 import torch
-from mindspore import mint
 
 F = torch.nn.functional
-M = mint.nn.functional
+M = importlib.import_module(f"layers_{os.environ.get('LAYERS', 'mint')}")
 
 
 class LeNet(torch.nn.Module):
@@ -32,12 +34,12 @@ class LeNet(torch.nn.Module):
 class MsLeNet(ms.nn.Cell):
     def __init__(self):
         super().__init__()
-        self.c1, self.c2 = mint.nn.Conv2d(1, 6, 5, padding=2), mint.nn.Conv2d(6, 16, 5)
-        self.f1, self.f2, self.f3 = mint.nn.Linear(400, 120), mint.nn.Linear(120, 84), mint.nn.Linear(84, 10)
+        self.c1, self.c2 = M.Conv2d(1, 6, 5, padding=2), M.Conv2d(6, 16, 5)
+        self.f1, self.f2, self.f3 = M.Linear(400, 120), M.Linear(120, 84), M.Linear(84, 10)
 
     def construct(self, x):
         x = M.max_pool2d(M.relu(self.c1(x)), 2)
-        x = mint.flatten(M.max_pool2d(M.relu(self.c2(x)), 2), 1)
+        x = M.flatten(M.max_pool2d(M.relu(self.c2(x)), 2), 1)
         return self.f3(M.relu(self.f2(M.relu(self.f1(x)))))
 
 
@@ -58,11 +60,11 @@ class Block(torch.nn.Module):
 class MsBlock(ms.nn.Cell):
     def __init__(self, i, o, step):
         super().__init__()
-        self.c1, self.b1 = mint.nn.Conv2d(i, o, 3, step, 1, bias=False), mint.nn.BatchNorm2d(o)
-        self.c2, self.b2 = mint.nn.Conv2d(o, o, 3, 1, 1, bias=False), mint.nn.BatchNorm2d(o)
+        self.c1, self.b1 = M.Conv2d(i, o, 3, step, 1, bias=False), M.BatchNorm2d(o)
+        self.c2, self.b2 = M.Conv2d(o, o, 3, 1, 1, bias=False), M.BatchNorm2d(o)
         self.short = step != 1
         if self.short:
-            self.c3, self.b3 = mint.nn.Conv2d(i, o, 1, step, bias=False), mint.nn.BatchNorm2d(o)
+            self.c3, self.b3 = M.Conv2d(i, o, 1, step, bias=False), M.BatchNorm2d(o)
 
     def construct(self, x):
         y = self.b2(self.c2(M.relu(self.b1(self.c1(x)))))
@@ -98,13 +100,13 @@ class ResNet18(torch.nn.Module):
 class MsResNet18(ms.nn.Cell):
     def __init__(self):
         super().__init__()
-        self.c, self.b = mint.nn.Conv2d(3, 64, 7, 2, 3, bias=False), mint.nn.BatchNorm2d(64)
+        self.c, self.b = M.Conv2d(3, 64, 7, 2, 3, bias=False), M.BatchNorm2d(64)
         self.blocks = ms.nn.SequentialCell([MsBlock(*each) for each in WIDTHS])
-        self.f = mint.nn.Linear(512, 10)
+        self.f = M.Linear(512, 10)
 
     def construct(self, x):
-        x = M.max_pool2d(M.relu(self.b(self.c(x))), 3, 2, 1)
-        return self.f(mint.mean(self.blocks(x), (2, 3)))
+        x = M.max_pool2d_padded(M.relu(self.b(self.c(x))))
+        return self.f(M.mean(self.blocks(x), (2, 3)))
 
 
 class Layer(torch.nn.Module):
@@ -133,20 +135,20 @@ class MsLayer(ms.nn.Cell):
     def __init__(self, d, heads, causal):
         super().__init__()
         self.heads, self.causal, self.scale = heads, causal, math.sqrt(d // heads)
-        self.n1, self.qkv, self.o = mint.nn.LayerNorm(d), mint.nn.Linear(d, 3 * d), mint.nn.Linear(d, d)
-        self.n2, self.up, self.down = mint.nn.LayerNorm(d), mint.nn.Linear(d, 4 * d), mint.nn.Linear(4 * d, d)
+        self.n1, self.qkv, self.o = M.LayerNorm(d), M.Linear(d, 3 * d), M.Linear(d, d)
+        self.n2, self.up, self.down = M.LayerNorm(d), M.Linear(d, 4 * d), M.Linear(4 * d, d)
 
     def heads_of(self, y, b, t):
-        return mint.transpose(mint.reshape(y, (b, t, self.heads, -1)), 1, 2)
+        return M.transpose(M.reshape(y, (b, t, self.heads, -1)), 1, 2)
 
     def construct(self, x, mask):
         b, t, d = x.shape
-        q, k, v = mint.split(self.qkv(self.n1(x)), d, 2)
+        q, k, v = M.split(self.qkv(self.n1(x)), d, 2)
         q, k, v = self.heads_of(q, b, t), self.heads_of(k, b, t), self.heads_of(v, b, t)
-        score = mint.matmul(q, mint.transpose(k, 2, 3)) / self.scale
+        score = M.matmul(q, M.transpose(k, 2, 3)) / self.scale
         if self.causal:
-            score = score.masked_fill(mask, -1e4)
-        y = mint.reshape(mint.transpose(mint.matmul(M.softmax(score, -1), v), 1, 2), (b, t, d))
+            score = M.masked_fill(score, mask, -1e4)
+        y = M.reshape(M.transpose(M.matmul(M.softmax(score, -1), v), 1, 2), (b, t, d))
         x = x + self.o(y)
         return x + self.down(M.gelu(self.up(self.n2(x))))
 
@@ -177,11 +179,11 @@ class MsTransformer(ms.nn.Cell):
     def __init__(self, causal):
         super().__init__()
         self.causal = causal
-        self.w, self.p = mint.nn.Embedding(WORDS, WIDTH), mint.nn.Embedding(LENGTH, WIDTH)
+        self.w, self.p = M.Embedding(WORDS, WIDTH), M.Embedding(LENGTH, WIDTH)
         self.a, self.b = MsLayer(WIDTH, HEADS, causal), MsLayer(WIDTH, HEADS, causal)
-        self.n = mint.nn.LayerNorm(WIDTH)
+        self.n = M.LayerNorm(WIDTH)
         if not causal:
-            self.head = mint.nn.Linear(WIDTH, 2)
+            self.head = M.Linear(WIDTH, 2)
         self.mask = ms.Tensor(np.triu(np.ones((LENGTH, LENGTH), bool), 1))
         self.places = ms.Tensor(np.arange(LENGTH))
 
@@ -189,7 +191,7 @@ class MsTransformer(ms.nn.Cell):
         x = self.w(x) + self.p(self.places)
         x = self.n(self.b(self.a(x, self.mask), self.mask))
         if self.causal:
-            return mint.matmul(mint.reshape(x, (-1, WIDTH)), mint.transpose(self.w.weight, 0, 1))
+            return M.linear(M.reshape(x, (-1, WIDTH)), M.table(self.w))
         return self.head(x[:, 0])
 
 

@@ -1,5 +1,5 @@
-"""train.py NETWORK [DEVICE]: ten steps in torch, in MindSpore op by op and in MindSpore compiled (jit, O0); one line of
-JSON with the losses and the gradients' largest difference in the first step."""
+"""train.py NETWORK [DEVICE [FILE]]: ten steps in torch, in MindSpore op by op and in MindSpore compiled (jit, O0); one line of
+JSON with the losses and the gradients' largest difference in the first step; FILE keeps these gradients."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def mindspores(name, compiled):
     _, net, x, y = made(name)
     net.set_train()
     x, y = ms.Tensor(x.numpy()), ms.Tensor(y.numpy())
-    optimizer = ms.mint.optim.SGD(net.trainable_params(), lr=RATE)
+    optimizer = M.SGD(net.trainable_params(), RATE)
 
     def forward(x, y):
         return M.cross_entropy(net(x), y)
@@ -63,4 +63,6 @@ for mode, compiled in (("pynative", False), ("jit", True)):
     found, first = mindspores(sys.argv[1], compiled)
     said[mode] = found
     said[f"{mode}_gradients"] = apart(first, slopes)
+    if sys.argv[3:]:
+        np.savez(f"{sys.argv[3]}_{mode}", *first)
 print(json.dumps(said))
