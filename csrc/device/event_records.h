@@ -20,6 +20,8 @@ enum Type : uint16_t {
     kMark = 7,
     kBegin = 8,
     kEnd = 9,
+    kQueueThread = 10,
+    kPut = 11,
 };
 
 struct Head {
@@ -97,6 +99,15 @@ struct End {
     Head head;
     int64_t raw, monotonic, realtime, virtual_time;
     uint32_t wall, reserved;  // 1: host times are this machine's
+};
+// A thread that takes operators out of torch_npu's queue; when another had put one into it (time_map.h).
+struct QueueThread {
+    Head head;
+    uint32_t thread, reserved;
+};
+struct Put {
+    Head head;
+    int64_t raw, virtual_time;
 };
 static_assert(sizeof(Task) == 112 && sizeof(Tensor) == 24 && sizeof(Memory) == 56 && sizeof(Process) == 48);
 

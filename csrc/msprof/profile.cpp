@@ -138,12 +138,13 @@ class Reader {
         profile_.predicted = end_.wall == 0;
         profile_.begin = begin_.realtime;
         profile_.end = profile_.predicted ? device_time(end_.virtual_time) : begin_.realtime + (end_.raw - begin_.raw);
-        map_.add(begin_.raw, begin_.virtual_time);
+        clocks_.add(begin_.raw, begin_.virtual_time);
         for (const records::Call &call : calls_)
-            map_.add_call(call.correlation != 0, begin_.host_ns, call.began, call.ended, call.virtual_began,
-                          call.virtual_ended);
-        map_.add(end_.raw, end_.virtual_time);
-        map_.finish();
+            clocks_.add_call(call.thread, call.correlation != 0, begin_.host_ns, call.began, call.ended,
+                             call.virtual_began, call.virtual_ended);
+        clocks_.add(end_.raw, end_.virtual_time);
+        clocks_.finish_launches();
+        clocks_.finish();
         take_tasks();
         take_host();
         return std::move(profile_);
@@ -197,6 +198,14 @@ class Reader {
                 case records::kMemory:
                     memory_.push_back(at<records::Memory>(data_, where));
                     break;
+                case records::kQueueThread:
+                    clocks_.take_from_queue(at<records::QueueThread>(data_, where).thread);
+                    break;
+                case records::kPut: {
+                    const auto put = at<records::Put>(data_, where);
+                    clocks_.add_put(put.raw, put.virtual_time);
+                    break;
+                }
                 case records::kBegin:
                     begin_ = at<records::Begin>(data_, where);
                     break;
@@ -226,8 +235,9 @@ class Reader {
     }
     int64_t device_time(int64_t virtual_time) const { return begin_.realtime + (virtual_time - begin_.virtual_time); }
     int64_t wall_time(int64_t monotonic) const { return begin_.realtime + (monotonic - begin_.monotonic); }
-    int64_t host_time(int64_t raw) const {
-        return begin_.realtime + (profile_.predicted ? map_(raw) - begin_.virtual_time : raw - begin_.raw);
+    int64_t host_time(uint32_t thread, int64_t raw) const {
+        return begin_.realtime +
+               (profile_.predicted ? clocks_.of(thread)(raw) - begin_.virtual_time : raw - begin_.raw);
     }
 
     // A replayed graph runs its tasks within one of its own; they belong to the call that has started the replay.
@@ -323,11 +333,11 @@ class Reader {
 
     void take_host() {
         for (const records::Call &call : calls_)
-            profile_.calls.push_back(
-                {name(call.name), call.thread, call.correlation, host_time(call.began), host_time(call.ended)});
+            profile_.calls.push_back({name(call.name), call.thread, call.correlation,
+                                      host_time(call.thread, call.began), host_time(call.thread, call.ended)});
         std::map<uint64_t, size_t> open;
         for (const records::Mark &mark : marks_) {
-            const int64_t time = host_time(mark.raw);
+            const int64_t time = host_time(mark.thread, mark.raw);
             if (mark.kind == 2) {
                 if (const auto found = open.find(mark.number); found != open.end())
                     profile_.marks[found->second].end = time;
@@ -353,7 +363,7 @@ class Reader {
     records::End end_{};
     bool ended_ = false;
     uint32_t chip_ = 0;
-    vnpu::TimeMap map_;
+    vnpu::ProgramTime clocks_;
     Profile profile_;
 };
 

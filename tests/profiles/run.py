@@ -34,6 +34,7 @@ EXPECTED = {
     "ddp": LEVEL1 | {"communication.json", "communication_matrix.json"},
 }
 RANKS = {"ddp": 2}
+UNDECIDED = 4  # of picture.py: there is no browser
 # A loader of another's, on a folder of profiles or a trace.
 HTA = """
 import sys
@@ -109,8 +110,12 @@ def _tools(python: str, place: Path, programs: list[str]) -> list[tuple[str, lis
             ("compare", [analyze, "compare", "-d", str(first), "-bp", str(first), "-o", str(out)]),
             ("tensorboard", [python, "-c", TENSORBOARD, str(first.parent)]),
         ]
+        (trace,) = first.glob("ASCEND_PROFILER_OUTPUT/trace_view.json")
+        tools.append(("browser, torch_npu.profiler", _picture(python, trace, "trace_view.png")))
     if "gpt" in programs:
-        tools.append(("hta", [python, "-c", HTA, str(place / "gpt" / "0" / "kineto.json")]))
+        trace = place / "gpt" / "0" / "kineto.json"
+        tools.append(("hta", [python, "-c", HTA, str(trace)]))
+        tools.append(("browser, torch.profiler", _picture(python, trace, "kineto.png")))
     if "ddp" in programs:
         tools.append(
             ("cluster", [analyze, "cluster", "-m", "all", "-d", str(place / "ddp" / "0"), "-o", str(out)])
@@ -118,10 +123,19 @@ def _tools(python: str, place: Path, programs: list[str]) -> list[tuple[str, lis
     return tools
 
 
+def _picture(python: str, trace: Path, name: str) -> list[str]:
+    (viewer,) = Path(python).parent.parent.glob("lib/python3*/site-packages/torch_tb_profiler/static")
+    picture = HERE.parents[1] / "build" / "profile_pictures" / name
+    return [sys.executable, str(HERE / "picture.py"), str(trace), str(picture), "--viewer", str(viewer)]
+
+
 def _tool(name: str, command: list[str]) -> bool:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     said = done.stdout + done.stderr
     # msprof-analyze wants SQLite 3.44 for one of its queries.
+    if done.returncode == UNDECIDED:
+        print(f"{name}: left out; {said.strip()}", flush=True)
+        return False
     failed = done.returncode != 0 or ("[ERROR]" in said and 'near "ORDER": syntax error' not in said)
     words = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     print(f"{name}: {'FAILED' if failed else 'ok'}; {words[-1] if words else 'nothing said'}", flush=True)

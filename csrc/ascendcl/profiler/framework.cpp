@@ -17,43 +17,60 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of torch.op_mark.
+constexpr size_t kMarkKind = 8, kMarkNumber = 16, kMarkThread = 24;
+enum MarkKind : uint64_t { kPut = 1, kTaken = 2 };  // the end of putting, the start of taking
+
 struct Form {
     const char *name;
     size_t head;  // bytes; of a record without a tag, all of it
     bool tagged;
-    std::vector<size_t> times;  // where they lie in the head
+    std::vector<size_t> times;     // where they lie in the head
+    std::optional<size_t> thread;  // where it does; else of the program's, which keeps their order
 };
 
 const Form *form_of(const std::string &name) {
     static const auto *const forms = new std::vector<Form>{
-        {"torch.op_range", 58, true, {0, 8}},    {"torch.op_mark", 40, true, {0}},
-        {"torch.memory_usage", 77, true, {8}},   {"torch.python_tracer_func", 33, false, {0}},
-        {"torch.gc_record", 24, false, {8, 16}},
+        {"torch.op_range", 58, true, {0, 8}, 32},    {"torch.op_mark", 40, true, {0}, kMarkThread},
+        {"torch.memory_usage", 77, true, {8}, {}},   {"torch.python_tracer_func", 33, false, {0}, {}},
+        {"torch.gc_record", 24, false, {8, 16}, {}},
     };
     for (const Form &form : *forms)
         if (name.starts_with(form.name)) return &form;
     return nullptr;
 }
 
-void retime(std::string &data, const Form &form, const TimeMap &map, int64_t offset) {
+template <class T>
+T value_at(const std::string &data, size_t at) {
+    T value{};
+    std::memcpy(&value, &data[at], sizeof value);
+    return value;
+}
+
+// Calls back with where the head of each record begins.
+template <class Each>
+void for_each_record(const std::string &data, const Form &form, const Each &each) {
     for (size_t at = 0;;) {
         size_t length = form.head;
         if (form.tagged) {
             if (at + 6 > data.size()) return;
-            uint32_t given = 0;
-            std::memcpy(&given, &data[at + 2], sizeof given);
+            length = value_at<uint32_t>(data, at + 2);
             at += 6;
-            length = given;
         }
         if (at + length > data.size() || length < form.head) return;  // the last record is cut off
-        for (const size_t place : form.times) {
-            int64_t time = 0;
-            std::memcpy(&time, &data[at + place], sizeof time);
-            time = map(time) + offset;
-            std::memcpy(&data[at + place], &time, sizeof time);
-        }
+        each(at);
         at += length;
     }
+}
+
+void retime(std::string &data, const Form &form, const ProgramTime &clocks, int64_t offset) {
+    for_each_record(data, form, [&](size_t at) {
+        const TimeMap &map = form.thread ? clocks.of(value_at<uint64_t>(data, at + *form.thread)) : clocks.program();
+        for (const size_t place : form.times) {
+            const int64_t time = map(value_at<int64_t>(data, at + place)) + offset;
+            std::memcpy(&data[at + place], &time, sizeof time);
+        }
+    });
 }
 
 std::optional<std::string> read(const fs::path &path) {
@@ -64,7 +81,24 @@ std::optional<std::string> read(const fs::path &path) {
 
 }  // namespace
 
-bool retime_framework(const fs::path &folder, const std::vector<std::string> &names, const TimeMap &map,
+QueueMarks queue_marks(const fs::path &folder) {
+    QueueMarks marks;
+    const Form &form = *form_of("torch.op_mark");
+    const std::optional<std::string> data = read(folder / form.name);
+    if (!data) return marks;
+    for_each_record(*data, form, [&](size_t at) {
+        const auto number = value_at<uint64_t>(*data, at + kMarkNumber);
+        const auto time = value_at<int64_t>(*data, at);
+        const auto kind = value_at<uint64_t>(*data, at + kMarkKind);
+        if (kind == kPut) marks.put.emplace(number, time);
+        if (kind != kTaken) return;
+        marks.taken.emplace(number, time);
+        marks.threads.insert(value_at<uint64_t>(*data, at + kMarkThread));
+    });
+    return marks;
+}
+
+bool retime_framework(const fs::path &folder, const std::vector<std::string> &names, const ProgramTime &clocks,
                       int64_t offset) noexcept {
     std::vector<std::pair<fs::path, fs::path>> made;  // what is to replace which
     try {
@@ -78,7 +112,7 @@ bool retime_framework(const fs::path &folder, const std::vector<std::string> &na
             if (!data)
                 throw fs::filesystem_error("cannot be read", entry.path(),
                                            std::error_code(errno, std::generic_category()));
-            retime(*data, *form, map, offset);
+            retime(*data, *form, clocks, offset);
             // Not a name that torch_npu's parser would take for one of its own.
             const fs::path next = folder / ("retimed." + name);
             made.emplace_back(next, entry.path());

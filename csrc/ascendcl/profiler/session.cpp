@@ -19,6 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// From when an operator is in torch_npu's queue to when it is taken out, ns: an order of magnitude for waking a thread,
+// and more than a viewer loses that keeps microseconds since 1970 as a float.
+constexpr int64_t kWaking = 1000;
 constexpr auto kDrainLimit = std::chrono::seconds(30);
 
 // As CANN names them; torch_npu looks for ^PROF_\d+_\d+_[0-9a-zA-Z]+.
@@ -107,7 +110,6 @@ ProfilerSession::ProfilerSession(const fs::path &root, const aclprofConfig &conf
         if (const Heap *heap = Machine::instance().heap(each); heap != nullptr)
             log_->memory({each, nullptr, 0, heap->used()});
     log_->flush();  // what is left of a process that is killed can be recognised
-    map_.add(began_.raw, began_.virtual_time);
     Timeline::add(*this);
 }
 
@@ -119,7 +121,30 @@ void ProfilerSession::call(const CallSeen &call) noexcept {
     if (call.correlation == 0 && (!name.starts_with("aclrt") || name.starts_with("aclrtGet"))) return;
     log_->call(call);
     const std::lock_guard lock(mutex_);
-    map_.add_call(call.correlation != 0, launch_cost_, call.began, call.ended, call.virtual_began, call.virtual_ended);
+    passed_.push_back(
+        {call.thread, call.correlation != 0, call.began, call.ended, call.virtual_began, call.virtual_ended});
+}
+
+void ProfilerSession::make_clocks(const EventLog::Moment &now) {
+    const QueueMarks marks = queue_marks(root_ / "FRAMEWORK");
+    for (const uint64_t thread : marks.threads) {
+        clocks_.take_from_queue(thread);
+        log_->add(records::kQueueThread, body_of(records::QueueThread{{}, static_cast<uint32_t>(thread), 0}));
+    }
+    clocks_.add(began_.raw, began_.virtual_time);
+    for (const Passed &call : passed_)
+        clocks_.add_call(call.thread, call.launched, launch_cost_, call.began, call.ended, call.virtual_began,
+                         call.virtual_ended);
+    clocks_.add(now.raw, now.virtual_time);
+    clocks_.finish_launches();
+    for (const auto &[number, raw] : marks.put) {
+        const auto taken = marks.taken.find(number);
+        if (taken == marks.taken.end()) continue;
+        const int64_t time = clocks_.launches()(taken->second) - kWaking;
+        clocks_.add_put(raw, time);
+        log_->add(records::kPut, body_of(records::Put{{}, raw, time}));
+    }
+    clocks_.finish();
 }
 
 void ProfilerSession::stop() noexcept {
@@ -131,21 +156,28 @@ void ProfilerSession::stop() noexcept {
             std::this_thread::sleep_for(std::chrono::microseconds(200));
     Timeline::remove(*this);
     const EventLog::Moment now = EventLog::Moment::now();
-    map_.add(now.raw, now.virtual_time);
-    map_.finish();
     // Of a log that is not whole no file is made, so torch_npu's have nothing to agree with.
     if (!log_->flush()) {
         model_time_ = false;
         return;
     }
-    if (model_time_) model_time_ = to_model_time({});
+    if (model_time_) {
+        try {
+            make_clocks(now);
+            model_time_ = to_model_time({});
+        } catch (const std::exception &error) {  // no memory left
+            std::fprintf(stderr, "torchport: the profile keeps this machine's times instead of the model's: %s\n",
+                         error.what());
+            model_time_ = false;
+        }
+    }
     log_->add(records::kEnd,
               body_of(records::End{{}, now.raw, now.monotonic, now.realtime, now.virtual_time, !model_time_, 0}));
     log_->flush();
 }
 
 bool ProfilerSession::to_model_time(const std::vector<std::string> &names) noexcept {
-    return retime_framework(root_ / "FRAMEWORK", names, map_, began_.raw - began_.virtual_time);
+    return retime_framework(root_ / "FRAMEWORK", names, clocks_, began_.raw - began_.virtual_time);
 }
 
 void ProfilerSession::rewrite_late() noexcept {

@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "device/event_log.h"
@@ -42,6 +44,12 @@ class ProfilerSession final : public Observer {
     bool marks_ranges() const noexcept { return (switches_ & ACL_PROF_MSPROFTX) != 0; }
 
   private:
+    struct Passed {  // what a call says of both clocks
+        uint32_t thread;
+        bool launched;
+        int64_t began, ended, virtual_began, virtual_ended;
+    };
+    void make_clocks(const EventLog::Moment &now);
     bool to_model_time(const std::vector<std::string> &names) noexcept;
 
     const std::filesystem::path root_;
@@ -51,16 +59,25 @@ class ProfilerSession final : public Observer {
     EventLog::Moment began_{};
     int64_t launch_cost_ = 0;
     std::mutex mutex_;
-    TimeMap map_;  // of the calls so far; finished by stop()
+    std::vector<Passed> passed_;
+    ProgramTime clocks_;  // made by stop()
     bool model_time_ = true, stopped_ = false;
 };
 
 // The session that runs; null: none does.
 std::shared_ptr<ProfilerSession> profiler_session() noexcept;
 
+// What torch_npu has noted of its queue (torch.op_mark): when a thread of the program had put an operator into it, and
+// when which other thread took it out, by the number of the operator.
+struct QueueMarks {
+    std::unordered_map<uint64_t, int64_t> put, taken;
+    std::unordered_set<uint64_t> threads;  // that take
+};
+QueueMarks queue_marks(const std::filesystem::path &folder);
+
 // The files of torch_npu's own part of a profile, whose times are CLOCK_MONOTONIC_RAW: brought onto another clock, each
 // as a whole. Returns whether all were; otherwise none is changed.
-bool retime_framework(const std::filesystem::path &folder, const std::vector<std::string> &names, const TimeMap &map,
-                      int64_t offset) noexcept;
+bool retime_framework(const std::filesystem::path &folder, const std::vector<std::string> &names,
+                      const ProgramTime &clocks, int64_t offset) noexcept;
 
 }  // namespace vnpu::acl

@@ -87,6 +87,12 @@ class SessionLog:
             ),
         )
 
+    def queue_thread(self, thread: int) -> None:
+        self.record(10, struct.pack("<II", thread, 0))
+
+    def put(self, raw: int, virtual: int) -> None:
+        self.record(11, struct.pack("<qq", raw, virtual))
+
     def memory(self, used: int, virtual: int) -> None:
         self.record(4, struct.pack("<IIqqQqQ", 0, 0, virtual, virtual, 0, used, used))
 

@@ -103,6 +103,26 @@ def test_what_this_machine_computed_is_cut_out(exported: Path) -> None:
     assert all(event["args"]["predicted"] is True for event in events.values())
 
 
+def test_a_program_ahead_of_its_queue_has_a_time_of_its_own(tmp_path: Path) -> None:
+    """Thread 9 takes from the queue, on this machine long after thread 8 has put both operators and waits."""
+    log = SessionLog()
+    log.call("aclnnMm", 1, 1_500, 5_000_000, (0, 1000))
+    log.task("aclnnMm", 1, (1000, 2000), unit=session_logs.CUBE, shapes=((4, 8), (8, 2), (4, 2)))
+    log.call("aclnnMm", 2, 5_000_000, 9_000_000, (1000, 2000))
+    log.task("aclnnMm", 2, (2000, 3000), unit=session_logs.CUBE, shapes=((4, 8), (8, 2), (4, 2)))
+    log.call("aclrtSynchronizeStream", 0, 3_000, 9_100_000, (0, 3000), thread=8)
+    log.queue_thread(9)
+    log.put(1_000, 0)
+    log.put(2_000, 1000)
+    folder = log.write(tmp_path / "PROF_1_1_A", (9_200_000, 3500))
+    assert msprof("--export=on", f"--output={folder}").returncode == 0
+    wait = spans(folder)["AscendCL@aclrtSynchronizeStream"]
+    assert float(wait["ts"]) - float(start_us(1000)) == pytest.approx(0.4, abs=0.3)  # as a float
+    assert wait["dur"] == pytest.approx(1.6, abs=0.01)
+    launches = [event for event in trace(folder) if event["name"] == "AscendCL@aclnnMm"]
+    assert [event["dur"] for event in launches] == pytest.approx([1.0, 1.0], abs=0.01)
+
+
 def test_wall_time_is_this_machines(tmp_path: Path) -> None:
     folder = small().write(tmp_path / "PROF_1_1_A", (9_200_000, 9000), wall=True)
     assert msprof("--export=on", f"--output={folder}").returncode == 0

@@ -13,6 +13,7 @@ import forked
 import pytest
 
 from torchport.predict import timeline
+from torchport.vnpu import chips
 
 TRAINING = """
 import sys, torch, torch_npu
@@ -56,6 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"""
 torch.npu.reset_peak_memory_stats()
 run(profiler({str(folder / "level1")!r}, "Level1", ["Text", "Db"], aic_metrics=P.AiCMetrics.PipeUtilization))
+open({str(folder / "left")!r}, "w").write(str(torch.npu.memory_allocated()))
 open({str(folder / "peak")!r}, "w").write(f"{{torch.npu.max_memory_allocated()}} {{torch.npu.memory_reserved()}}")
 """,
         VNPU_TIMELINE=str(folder / "log"),
@@ -108,17 +110,43 @@ def test_kernel_times_are_those_of_the_event_log(folder: Path) -> None:
     )
 
 
-def test_steps_take_what_the_model_says(folder: Path) -> None:
-    steps = [e for e in trace(folder) if e["name"].startswith("ProfilerStep") and e["ph"] == "X"]
-    assert len(steps) == 2
-    computing = [float(row["Computing"]) for row in table(folder, "step_trace_time.csv")]
+def test_steps_take_what_the_event_log_says(folder: Path) -> None:
+    """On the device a step goes from its first kernel to that of the next, the last one to its last kernel's end."""
     rows = table(folder, "kernel_details.csv")
-    assert sum(computing) == pytest.approx(sum(float(row["Duration(us)"]) for row in rows), abs=1)
-    # A step ends with a wait for the device, and the host launches one behind another: the log has when.
-    per_step = len(rows) // 2
     logged = kernels(folder)[-len(rows) :]
-    between = (logged[per_step].virtual_queued - logged[0].virtual_queued) / 1000
-    assert steps[0]["dur"] == pytest.approx(between, rel=0.25)
+    of_step = [
+        [task for row, task in zip(rows, logged, strict=True) if row["Step Id"] == number]
+        for number in ("1", "2")
+    ]
+    assert all(of_step) and sum(map(len, of_step)) == len(rows)
+    ends = [of_step[1][0].virtual_began, of_step[1][-1].virtual_ended]
+    steps = table(folder, "step_trace_time.csv")
+    assert [row["Step"] for row in steps] == ["1", "2"]
+    for row, tasks, end in zip(steps, of_step, ends, strict=True):
+        computing = sum(task.virtual_time for task in tasks) / 1000
+        whole = (end - tasks[0].virtual_began) / 1000
+        assert float(row["Computing"]) == pytest.approx(computing, abs=1)
+        assert float(row["Stage"]) == pytest.approx(whole, abs=1)
+        assert float(row["Free"]) == pytest.approx(whole - computing, abs=1)
+    # On the host it begins between the wait at the end of the one before and its first launch.
+    (first, _) = (e["dur"] for e in trace(folder) if e["name"].startswith("ProfilerStep") and e["ph"] == "X")
+    launch = chips.selected()[1]["time"]["host_us"]["value"]
+    assert first == pytest.approx((ends[0] - of_step[0][0].virtual_began) / 1000, abs=launch)
+
+
+def test_operators_are_in_the_queue_only_shortly(folder: Path) -> None:
+    """However far ahead of the kernels, which this machine computes, the program was."""
+    spans = [e for e in trace(folder) if e["ph"] == "X" and e.get("cat") in ("enqueue", "dequeue")]
+    times = {(e["cat"], e["args"]["correlation_id"]): (float(e["ts"][6:]), e["dur"]) for e in spans}
+    numbers = {number for kind, number in times if kind == "dequeue"}
+    assert len(numbers) > 30
+    launch = chips.selected()[1]["time"]["host_us"]["value"]
+    waits = []
+    for number in numbers:
+        (put, lasting), (taken, _) = times["enqueue", number], times["dequeue", number]
+        assert put < taken
+        waits.append(taken - put - lasting)
+    assert max(waits) < launch
 
 
 def test_every_kernel_has_an_arrow_from_its_operator(folder: Path) -> None:
@@ -137,6 +165,26 @@ def test_memory_agrees_with_the_allocator(folder: Path) -> None:
     assert all(float(row["Total Reserved(MB)"]) == pytest.approx(reserved, abs=1e-6) for row in rows)
     times = [float(row["Timestamp(us)"]) for row in rows]
     assert times == sorted(times)
+    left = int((folder / "left").read_text()) / 2**20
+    assert float(rows[-1]["Total Allocated(MB)"]) == pytest.approx(left, abs=1e-6)
+
+
+def test_torch_npu_writes_the_columns_that_it_names(folder: Path) -> None:
+    from torch_npu.profiler.analysis.prof_view import (
+        _memory_view_parser,
+        _operator_view_parser,
+        _trace_step_time_parser,
+    )
+
+    named = {
+        "step_trace_time.csv": _trace_step_time_parser.TraceStepTimeParser.title,
+        "operator_details.csv": _operator_view_parser.OperatorViewParser.OPERATOR_HEADERS,
+        "memory_record.csv": _memory_view_parser.MemoryViewParser.HEADERS_RECORD,
+        "operator_memory.csv": _memory_view_parser.MemoryViewParser.HEADERS_OPERATOR,
+    }
+    for name, headers in named.items():
+        rows = table(folder, name)
+        assert rows and list(rows[0]) == list(headers), name
 
 
 def test_files_say_that_they_are_predicted(folder: Path) -> None:
@@ -197,34 +245,3 @@ print("went on")
     assert "is not started again" in done.stderr
     assert "The NPU's part of the profile is missing" in done.stderr
     assert len(list(tmp_path.glob("raw/PROF_*"))) == 1
-
-
-def kineto(program: str, path: Path, queue: str) -> None:
-    """Every kernel of torch.profiler has an arrow from an operation of the program."""
-    run(
-        f"""
-from torch.profiler import ProfilerActivity, profile
-a = torch.randn(16, 16).npu()
-with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
-    {program}
-    torch.npu.synchronize()
-prof.export_chrome_trace({str(path)!r})
-assert "Self NPU" in prof.key_averages().table()
-""",
-        TASK_QUEUE_ENABLE=queue,
-    )
-    events = json.loads(path.read_text())["traceEvents"]
-    kernels = [e for e in events if e.get("cat") == "kernel"]
-    ends = {
-        (e["pid"], e["tid"], e["ts"]): e["id"] for e in events if e.get("cat") == "ac2g" and e["ph"] == "f"
-    }
-    starts = {e["id"] for e in events if e.get("cat") == "ac2g" and e["ph"] == "s"}
-    assert [e["name"] for e in kernels] == ["aclnnMatmul", "aclnnAdd"]
-    assert all(e["args"]["type"] in ("AI_CORE", "AI_VECTOR_CORE", "AI_CPU") for e in kernels)
-    assert [e["name"] for e in kernels if ends.get((e["pid"], e["tid"], e["ts"])) not in starts] == []
-
-
-@pytest.mark.parametrize("queue", ["0", "1"])
-def test_kineto_has_kernels_with_arrows(tmp_path: Path, queue: str) -> None:
-    """With torch_npu's queue too, where another thread launches than the one that the operation is in."""
-    kineto("c = a @ a; d = c + a", tmp_path / "kineto.json", queue)

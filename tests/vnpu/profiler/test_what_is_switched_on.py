@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import ascendcl
 import pytest
 from session_logs import msprof
 from test_torch_npu_profiler import output, run, table, trace
+
+from torchport.predict import timeline
 
 COMMON = {"trace_view.json", "operator_details.csv", "memory_record.csv", "operator_memory.csv"}
 LEVEL0 = COMMON | {"kernel_details.csv", "step_trace_time.csv", "task_time.csv"}
@@ -147,9 +150,11 @@ def test_ranks_tell_of_their_communication(tmp_path: Path) -> None:
 import subprocess, sys
 command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", {str(program)!r}]
 sys.exit(subprocess.run([*command, {str(tmp_path)!r}], check=False).returncode)
-"""
+""",
+        VNPU_TIMELINE=str(tmp_path / "log.%p"),
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    logs = {log.rank: log for log in map(timeline.read, tmp_path.glob("log.*")) if log.tasks}
     found = sorted(tmp_path.glob("*_ascend_pt/ASCEND_PROFILER_OUTPUT"))
     assert len(found) == 2
     times = []
@@ -161,6 +166,14 @@ sys.exit(subprocess.run([*command, {str(tmp_path)!r}], check=False).returncode)
         rows = list(csv.DictReader((one / "step_trace_time.csv").read_text().splitlines()))
         elapsed = sum(info["Communication Time Info"]["Elapse Time(ms)"] for info in times[-1].values())
         assert sum(float(row["Communication"]) for row in rows) == pytest.approx(elapsed * 1000, abs=1)
+        rank = int(re.findall(r"_(\d)\.db", " ".join(path.name for path in one.iterdir()))[0])
+        transit = [info["Communication Time Info"]["Transit Time(ms)"] for info in times[-1].values()]
+        logged = [task.virtual_time / 1e6 for task in logs[rank].tasks if task.unit == "collective"]
+        assert any(
+            logged[start : start + len(transit)] == pytest.approx(transit, abs=1e-6)
+            for start in range(len(logged) - len(transit) + 1)
+        )
+        assert len(transit) == 4
     assert times[0].keys() == times[1].keys()  # one name for one collective on all ranks
     for op, info in times[0].items():
         other = times[1][op]["Communication Time Info"]
