@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy
 
-from torchport.compare.classes import DATA, Cause, Side, external
+from torchport.compare.classes import DATA, Cause
 from torchport.errors import TorchportError
-from torchport.record.operators.reading import Operators, ProcessOperators, Tensor
+from torchport.record.operators.reading import Call, Operators, ProcessOperators, Step, Tensor
 
 HINT = "Record both with the same number of processes, or both with --level tensor."
 
@@ -74,11 +74,7 @@ def _batches(recorded: Operators, number: int) -> list[Counter[bytes]]:
 
 def _tensors(process: ProcessOperators, number: int) -> list[Counter[bytes]]:
     with process.step(number) as step:
-        given = [
-            one
-            for _, one in external(Side.of(step))
-            if (len(one.shape) and one.shape[0] > 1) or one.elements > 1
-        ]
+        given = list(_given(step))
         kept: Sequence[Tensor] = [one for one in given if one.has_content]
         if len(kept) < len(given) or not given:
             raise TorchportError(
@@ -87,6 +83,40 @@ def _tensors(process: ProcessOperators, number: int) -> list[Counter[bytes]]:
                 hint=HINT,
             )
         return [_samples(one) for one in kept]
+
+
+def _given(step: Step) -> Iterator[Tensor]:
+    """What the forward pass reads and has not made: by a module, or beside what one has made (a loss, its labels), in
+    the order of its use. What a rank draws or cuts before, parameters and single numbers are none of that."""
+    made: set[int] = set()  # by modules, and out of that
+    seen: set[int] = set()
+    for call in step.calls():
+        if call.phase != "forward" or call.name.startswith(("module::", "c10d::")):
+            continue
+        inputs = [one for one in call.inputs if one is not None]
+        if not call.module and not any(one.storage in made for one in inputs):
+            continue
+        for one in inputs:
+            # Names are known when a module has run once.
+            if (
+                one.storage in made
+                or one.storage in seen
+                or one.name
+                or one.requires_grad
+                or one.elements <= 1
+            ):
+                continue
+            seen.add(one.storage)
+            yield one
+        made.update(_results(call))
+
+
+def _results(call: Call) -> Iterator[int]:
+    """The storages that a call has made; a view's is its input's."""
+    given = {one.storage for one in call.inputs if one is not None}
+    for one in call.outputs:
+        if one is not None and one.storage not in given:
+            yield one.storage
 
 
 def _samples(one: Tensor) -> Counter[bytes]:

@@ -66,7 +66,7 @@ def causes(reference: Operators, port: Operators, rank: int = 0, *, other_ranks:
         with one.step(number) as first, other.step(number) as second:
             sides = Side.of(first), Side.of(second)
             looks: tuple[Callable[[int, Side, Side], Iterator[Cause]], ...] = (
-                (_arguments, _operators, _updates) if other_ranks
+                (_arguments, _operators_of_modules, _updates) if other_ranks
                 else (_data, _arguments, _operators, _draws, _collectives, _updates)
             )  # fmt: skip
             if (
@@ -214,9 +214,17 @@ def _word(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
-def _operators(number: int, one: Side, other: Side) -> Iterator[Cause]:
+def _operators_of_modules(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    """Without what the averaging of gradients calls, beside the model."""
+    return _operators(number, one, other, inside=True)
+
+
+def _operators(number: int, one: Side, other: Side, *, inside: bool = False) -> Iterator[Cause]:
     alike = one.device != other.device
-    calls = [significant(side.calls, alike=alike) for side in (one, other)]
+    calls = [
+        [call for call in significant(side.calls, alike=alike) if call.module or not inside]
+        for side in (one, other)
+    ]
     forms: Phase | None = None  # asked only where something is missing
     for first, second in matched(*calls):
         call = first or second

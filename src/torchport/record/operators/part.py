@@ -15,7 +15,7 @@ from torchport import __version__, vnpu
 from torchport.record import quiet
 from torchport.record.operators import layout
 from torchport.record.operators.ring import Ring, describe
-from torchport.record.operators.scopes import Scopes
+from torchport.record.operators.scopes import Scopes, unwrapped
 from torchport.record.operators.tables import StepTables
 from torchport.record.operators.wanted import DROP, Wanted
 from torchport.record.operators.writing import Writer
@@ -88,6 +88,7 @@ class OperatorsPart(Part):
         atexit.register(self.finish)
 
     def _learned(self, module: Any) -> None:
+        module = unwrapped(module)[-1]
         with self._recorder.quiet():
             self._recorder.name_tensors(
                 (name, tensor)

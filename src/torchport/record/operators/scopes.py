@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from torchport.record import releases
@@ -11,6 +11,14 @@ from torchport.record import releases
 OUTERMOST = "."
 # Wrappers whose one child is the user's model, with the name that they give it.
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
+
+
+def unwrapped(module: Any) -> Sequence[Any]:
+    """A module, what is in it where it is a wrapper, and so on: the last is the user's own, whose names count."""
+    found = [module]
+    while (name := _WRAPPERS.get(type(found[-1]).__name__, "")) and hasattr(found[-1], name):
+        found.append(getattr(found[-1], name))
+    return found
 
 
 class Listener(Protocol):
@@ -72,11 +80,10 @@ class Scopes:
 
     def _learn(self, module: Any) -> None:
         self._quick.clear()  # some get another name
-        root, kind = module, type(module).__name__
-        while kind in _WRAPPERS and hasattr(root, _WRAPPERS[kind]):
-            self._names[root] = OUTERMOST
-            root = getattr(root, _WRAPPERS[kind])
-            kind = type(root).__name__
+        *wrappers, root = unwrapped(module)
+        for one in wrappers:
+            self._names[one] = OUTERMOST
+        kind = type(root).__name__
         for name, one in root.named_modules():
             # A checkpoint calls a part of the model by itself: the longer name is that in the whole.
             if len(name) >= len(self._names.get(one, "")):
