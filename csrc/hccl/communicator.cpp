@@ -165,7 +165,8 @@ void Communicator::submit(const std::shared_ptr<Communicator> &self, Stream &str
              stream.device(), self->device_);
     self->take_buffers();
     const char *name = plan.call.name;
-    const uint64_t sequence = self->collectives_.issued.fetch_add(1) + 1;
+    Queue &queue = self->collectives_;
+    const uint64_t sequence = (plan.collective ? queue.issued : queue.messages).fetch_add(1) + 1;
     const Work work{Unit::Collective, 0, bytes_sent(plan)};
     const bool message = !plan.collective && plan.messages.size() == 1;
     const CollectiveSeen seen{&self->options_.name, sequence,       plan.call.count,
@@ -267,6 +268,7 @@ void Communicator::resume(Deadline deadline) {
     collectives_.transport->restore(deadline);
     for (Queue *queue : {&collectives_, &operators_}) {
         queue->issued.store(0);
+        queue->messages.store(0);
         queue->finished = 0;
     }
     const std::lock_guard failure_lock(failure_mutex_);

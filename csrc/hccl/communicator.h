@@ -95,7 +95,8 @@ class Communicator {
     struct Queue {
         std::unique_ptr<Transport> transport;
         std::mutex running = {};
-        std::atomic<uint64_t> issued = 0;
+        std::atomic<uint64_t> issued = 0;    // collectives, which have the same number on every rank
+        std::atomic<uint64_t> messages = 0;  // of which each rank may have another number
         uint64_t finished = 0;
     };
     void run(Queue &queue, const Plan &plan, uint64_t sequence);

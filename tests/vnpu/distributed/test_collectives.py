@@ -292,6 +292,24 @@ def test_a_batch_of_sends_and_receives_in_any_order() -> None:
             same(array, values(peer * 10 + number, count))
 
 
+def test_messages_are_not_counted_among_the_collectives() -> None:
+    """One rank sends twice what the other receives in one batch: the next collective is still the same on both."""
+
+    def body(rank: Rank) -> Any:
+        there = [rank.room(3), rank.room(3)]
+        if rank.number == 0:
+            for number in range(2):
+                rank.call("HcclSend", rank.put(values(number, 3)), 3, TYPES["float32"][0], 1)
+        else:
+            items = [Item(RECV, at, 3, TYPES["float32"][0], 0) for at in there]
+            rank.call("HcclBatchSendRecv", (Item * 2)(*items), 2)
+        rank.call("HcclBarrier")
+        return [rank.get(at, 3) for at in there]
+
+    for number, got in enumerate(results(2, body)[1]):
+        same(got, values(number, 3))
+
+
 def test_a_barrier_holds_until_all_have_come() -> None:
     def body(rank: Rank) -> Any:
         with ascendcl.Gate(rank.stream) as gate:
