@@ -216,7 +216,7 @@ void dequant_bias(at::Tensor &out, const at::Tensor &x, const at::Tensor &weight
 
 OP(aclnnQuantize, optional(zeroPoints); check_quantize(x, scales, zeroPoints, axis, kQuantized, out),
                                         at::Tensor value = widened(x) / beside(scales, x, axis);
-   if (zeroPoints.defined()) value = value + beside(zeroPoints, x, axis).to(at::kFloat); saturate(out, value))
+   if (zeroPoints.defined()) value.add_(beside(zeroPoints, x, axis).to(at::kFloat)); saturate(out, value))
 OP(aclnnAscendQuant, optional(offset); int8_only(dstType); round_half_to_even(roundMode);
    check_quantize(x, scale, offset, kLast, {at::kChar}, y), ascend_quant(y, x, scale, offset, sqrtMode, kLast, 2))
 OP(aclnnAscendQuantV3, optional(offset); round_half_to_even(roundMode);

@@ -20,10 +20,11 @@ inline Bounds range(at::ScalarType dtype) {
     return {-128, 127};
 }
 
-// Rounded half to even and saturated. In double: int32's ends are no floats.
+// Rounded half to even and saturated. In double where the range's ends are no floats: int32's.
 inline void saturate(at::Tensor &out, const at::Tensor &value) {
     const Bounds allowed = range(out.scalar_type());
-    out.copy_(at::round(value.to(at::kDouble)).nan_to_num_(0).clamp_(allowed.low, allowed.high));
+    const bool holds = out.element_size() < 4 && value.is_floating_point();
+    out.copy_(at::round(holds ? value : value.to(at::kDouble)).nan_to_num_(0).clamp_(allowed.low, allowed.high));
 }
 
 // A scale and, for asymmetric ranges, an offset for each slice over `dims`, from its extremes; `value` becomes value /
