@@ -35,9 +35,6 @@ EXIT = {halving.FOLLOWS: 0, halving.FOUND: 1}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport bisect`."""
-    parser.usage = (
-        "torchport bisect [options] {SCRIPT | -m MODULE} [ARGS]  or  torchport bisect [options] -- COMMAND"
-    )
     add_target(parser)
     parser.add_argument(
         "--reference", type=Path, metavar="REC", help="a recording in place of the run on the CPU"

@@ -47,10 +47,6 @@ EXIT = {"holds": 0, "does not hold": 1, "undecided": UNDECIDED}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "torchport port [options] SCRIPT [ARGS]\n       torchport port [options] -m MODULE [ARGS]\n"
-        "       torchport port [options] -- COMMAND ..."
-    )
     add_target(parser)
     parser.add_argument(
         "--out",

@@ -41,9 +41,6 @@ PATIENCE = 2.0  # seconds without a word
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport predict`."""
-    parser.usage = (
-        "torchport predict [options] {SCRIPT | -m MODULE} [ARGS]  or  torchport predict [options] -- COMMAND"
-    )
     add_target(parser)
     parser.add_argument("--soc", metavar="NAME", help=f"the chip (default: VNPU_SOC or {chips.DEFAULT})")
     parser.add_argument("--nproc", type=_positive, metavar="N", help="also as N ranks, one per NPU")

@@ -52,9 +52,6 @@ VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "torchport run [options] {SCRIPT | -m MODULE} [ARGS]  or  torchport run [options] -- COMMAND"
-    )
     add_target(parser)
     parser.add_argument(
         "--audit", type=Path, metavar="FILE", help="write what was done to each call, as JSON lines"

@@ -54,7 +54,10 @@ class Launch:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Give `parser` the arguments that say what to start: SCRIPT, or -m MODULE; `launch_of` reads them."""
+    """Give `parser` the arguments that say what to start: SCRIPT, or -m MODULE; `launch_of` reads them.
+    A command line may stand behind `--` as well, which the usage says."""
+    start = f"{parser.prog} [options]"
+    parser.usage = f"{start} {{SCRIPT | -m MODULE}} [ARGS]  or  {start} -- COMMAND"
     parser.add_argument(
         "script",
         nargs="?",
