@@ -86,11 +86,15 @@ recorded: setup ## recorded runs killed 200 times, damaged recordings, longer co
 		-m "" --timeout=1800 -o faulthandler_timeout=0
 
 # Of others, with what they need; in an environment of their own, for they want other versions than ours.
-PROFILE_TOOLS := msprof-analyze==26.2.0 HolisticTraceAnalysis==0.5.0 torch-tb-profiler-ascend==0.4.0.11
+# pysqlite3: advisor's queries need SQLite 3.44, which the Python of many systems has not.
+PROFILE_TOOLS := msprof-analyze==26.2.0 HolisticTraceAnalysis==0.5.0 torch-tb-profiler-ascend==0.4.0.11 pysqlite3-binary
+NEWER_SQLITE := import sys; import pysqlite3; sys.modules["sqlite3"] = pysqlite3
 RUNS ?= 20
 profiles: setup ## whole programs under the profilers, RUNS times, and Huawei's, Meta's and TensorBoard's readers (an hour)
 	test -x build/profile_tools/bin/msprof-analyze || { $(PYTHON) -m venv build/profile_tools && \
-		build/profile_tools/bin/pip install --disable-pip-version-check -q $(PROFILE_TOOLS); }
+		build/profile_tools/bin/pip install --disable-pip-version-check -q $(PROFILE_TOOLS) && \
+		echo '$(NEWER_SQLITE)' > \
+		"$$(build/profile_tools/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/newer_sqlite.pth"; }
 	$(BIN)/python tests/profiles/run.py --runs $(RUNS) --tools build/profile_tools/bin/python
 	$(BIN)/python -m pytest tests/vnpu/profiler -m ""
 

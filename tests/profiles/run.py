@@ -47,7 +47,9 @@ import sys
 from torch_tb_profiler.profiler.loader import RunLoader
 from torch_tb_profiler import io
 profiles = RunLoader("run", sys.argv[1], io.Cache(), "Ascend").load().profiles
-sys.exit(f"{len(profiles)} profiles read by the TensorBoard plug-in" if not profiles else 0)
+views = sorted({view.display_name for profile in profiles.values() for view in profile.views})
+print(len(profiles), "profiles read by the TensorBoard plug-in:", ", ".join(views))
+sys.exit(not {"Operator", "Kernel", "Memory", "Trace"} <= set(views))
 """
 
 

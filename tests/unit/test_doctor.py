@@ -59,6 +59,18 @@ def test_healthy_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert "FAIL" not in output
 
 
+def test_the_warning_of_every_start_is_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "Warning: The current CANN and Soc versions require processing for 32 padding size, with memory allocation."
+    for output, explained in ((said, True), ("", False)):
+        monkeypatch.setattr(
+            "torchport.doctor.trial.probe", lambda _, output=output: Probe(True, "Ascend910B1", 8, output)
+        )
+        assert cli.main(["doctor"]) == 0
+        assert ("nothing to mend" in capsys.readouterr().out) == explained
+
+
 def test_missing_device_fails_and_names_the_fix(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (machine / "lib/libascendcl.so").unlink()
     assert cli.main(["doctor", "--json"]) == 1
