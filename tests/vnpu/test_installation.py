@@ -125,6 +125,32 @@ def test_it_runs_and_ports_a_script(environment: Environment) -> None:
     assert shown == "device npu\n"
 
 
+PROFILED = """
+import torch, torch_npu
+P = torch_npu.profiler
+a = torch.randn(16, 16).npu()
+config = P._ExperimentalConfig(export_type=[P.ExportType.Text, P.ExportType.Db])
+with P.profile(experimental_config=config, on_trace_ready=P.tensorboard_trace_handler("profile")):
+    (a @ a).sum().item()
+"""
+
+
+@pytest.mark.slow
+def test_a_profile_is_taken(environment: Environment) -> None:
+    """Finds the libraries that torch_npu opens by name, and the program msprof."""
+    home = environment.package / "vnpu" / "home"
+    if not list((home / "lib64").glob("libmspti.so")):
+        pytest.skip("only an environment that was compiled has the files of the profilers")
+    (environment.folder / "profiled.py").write_text(PROFILED)
+    ran = environment.run("torchport", "run", "-q", "profiled.py")
+    assert ran.returncode == 0, ran.stderr
+    made = {path.name for path in environment.folder.glob("profile/*_ascend_pt/ASCEND_PROFILER_OUTPUT/*")}
+    assert {"trace_view.json", "kernel_details.csv", "ascend_pytorch_profiler.db"} <= made, (
+        ran.stdout + ran.stderr
+    )
+    assert (home / "tools" / "profiler" / "bin" / "msprof").exists()
+
+
 RECORDED = """
 import torch, torchport
 net = torch.nn.Linear(4, 1)

@@ -18,8 +18,8 @@ FOREIGN_FIX = (
 # What torch_npu 2.13 says at the first allocation of every program on such chips; nothing in CANN or here changes that.
 PADDING = "32 padding size"
 PADDING_EXPLAINED = (
-    f'; its warning of a "{PADDING}" is nothing to mend: torch_npu adds 32 bytes to each allocation on chips before the '
-    "Ascend 950"
+    f'; its warning of a "{PADDING}" is nothing to mend: torch_npu adds 32 bytes to each allocation on chips before '
+    "the Ascend 950"
 )
 REINSTALL = "Install the {} that goes with this torch."
 # Where the trial fails.

@@ -6,6 +6,7 @@ import csv
 import json
 import pickle
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 from session_logs import msprof
 from test_torch_npu_profiler import output, run, table, trace
 
+from torchport import vnpu
 from torchport.predict import timeline
+from torchport.vnpu import backend
 
 COMMON = {"trace_view.json", "operator_details.csv", "memory_record.csv", "operator_memory.csv"}
 LEVEL0 = COMMON | {"kernel_details.csv", "step_trace_time.csv", "task_time.csv"}
@@ -121,8 +124,28 @@ for _ in range(12):
     assert {"trace_view.json", "kernel_details.csv"} <= {path.name for path in output(tmp_path).iterdir()}
 
 
+EH_FRAME = struct.pack("<I", 0x6474E550)  # PT_GNU_EH_FRAME
+
+
+def unwindable(library: bytes) -> bool:
+    """Whether an ELF file's program headers name a table for unwinding."""
+    (start,), (size, count) = struct.unpack_from("<Q", library, 32), struct.unpack_from("<HH", library, 54)
+    return any(library[start + size * i :][:4] == EH_FRAME for i in range(count))
+
+
+def test_every_library_can_be_unwound() -> None:
+    """torch.npu.memory walks the stack at each allocation, and warns of each library that has no table for that."""
+    folders = (vnpu.library_directory(), backend.HOME / "lib64")
+    libraries = [path for folder in folders for path in folder.rglob("*.so")]
+    assert len(libraries) > 20
+    assert [path.name for path in libraries if not unwindable(path.read_bytes())] == []
+    without = libraries[0].read_bytes().replace(EH_FRAME, b"\0\0\0\0")
+    assert not unwindable(without)
+
+
 @pytest.mark.slow
 def test_memory_snapshots_come_without_warnings(tmp_path: Path) -> None:
+    """And torch's visualiser makes its pages and its tables of them."""
     path = tmp_path / "snapshot.pickle"
     done = ascendcl.python(
         f"""
@@ -131,15 +154,31 @@ os.chdir({str(tmp_path)!r})  # torch_npu leaves a table of its own where it is
 torch.npu.memory._record_memory_history()
 a = torch.randn(1000, 1000).npu()
 b = a @ a
+del b
 torch.npu.synchronize()
 torch.npu.memory._dump_snapshot({str(path)!r})
+open("allocated", "w").write(str(torch.npu.memory_allocated()))
 """
     )
     assert done.returncode == 0, done.stderr
     assert "PT_GNU_EH_FRAME" not in done.stderr
     snapshot: dict[str, Any] = pickle.loads(path.read_bytes())  # ours, of a moment ago
-    assert any(event["action"] == "alloc" for event in snapshot["device_traces"][0])
+    actions = [event["action"] for event in snapshot["device_traces"][0]]
+    assert {"alloc", "free_completed", "segment_alloc"} <= set(actions)
+    assert any(
+        "<string>" in frame["filename"] for event in snapshot["device_traces"][0] for frame in event["frames"]
+    )
     assert sum(segment["total_size"] for segment in snapshot["segments"]) >= 8_000_000
+    allocated = sum(
+        block["size"] for segment in snapshot["segments"] for block in segment["blocks"]
+        if block["state"].startswith("active")
+    )  # fmt: skip
+    assert allocated == int((tmp_path / "allocated").read_text())
+    from torch.cuda import _memory_viz
+
+    for page in (_memory_viz.trace_plot(snapshot), _memory_viz.segment_plot(snapshot)):
+        assert "MemoryViz" in page and len(page) > 1000
+    assert "memory" in _memory_viz.segsum(snapshot) and "alloc" in _memory_viz.trace(snapshot)
 
 
 @pytest.mark.slow
