@@ -2,11 +2,11 @@
 
     python benchmarks/profiling.py [--operators 20000] [--json]
 
-Microseconds of `torch.add` on 64 float32, the queue at its default: without a profiler, with torch_npu's own part of
-it (activities=[CPU]), and with the NPU's part; the least of three rounds each, taken in turn. Then seconds of our
-msprof for all of them, the least of three. Exit status 0 when what the NPU's part adds leaves an operator at most 1.6 times
-what it takes without a profiler (torch_npu's own share, which no CANN changes, apart) and msprof takes at most 2 s,
-1 otherwise.
+Microseconds of `torch.add` on 64 float32, the queue at its default: without a profiler, with torch_npu's own part
+of it (activities=[CPU]), and with the NPU's part; the least of three rounds each, taken in turn. Then seconds of
+our msprof for all of them, the least of three. Exit status 0 when what the NPU's part adds leaves an operator at
+most 1.6 times what it takes without a profiler (torch_npu's own share, which no CANN changes, apart) and msprof
+takes at most 2 s, 1 otherwise.
 """
 
 import argparse
