@@ -33,8 +33,9 @@ def test_losses_and_gradients_are_torchs(network: str, tmp_path: Path) -> None:
     assert said["pynative"] == said["jit"]
 
 
-# mint's convolution and embedding have no kernel there: the networks are made of nn's layers.
-@pytest.mark.parametrize("network", ["lenet"])
+# mint's convolution and embedding have no kernel there: the networks are made of nn's layers. Not ResNet-18, whose
+# gradients on MindSpore's CPU are 6e-6 from torch's.
+@pytest.mark.parametrize("network", ["lenet", "bert", "gpt"])
 def test_losses_and_gradients_are_those_of_mindspores_cpu(network: str, tmp_path: Path) -> None:
     ours = trained(network, tmp_path, "Ascend", str(tmp_path / "ascend"), layers="nn")
     cpus = trained(network, tmp_path, "CPU", str(tmp_path / "cpu"), layers="nn")

@@ -106,6 +106,17 @@ void cumulated(LegacyArguments &call) {
     call.out[0].copy_(reverse ? sums.flip(axis) : sums);
 }
 
+// Without its own element where that is asked for: from 1 on, shifted by one.
+void products(LegacyArguments &call) {
+    const at::Tensor x = widened(call.in[0]);
+    const int64_t axis = one(call.in[1], "axis");
+    const bool reverse = attribute<bool>(call.attributes, "reverse", false);
+    at::Tensor found = (reverse ? x.flip(axis) : x).cumprod(axis);
+    if (attribute<bool>(call.attributes, "exclusive", false) && x.size(axis) > 0)
+        found = at::cat({at::ones_like(found.narrow(axis, 0, 1)), found.narrow(axis, 0, x.size(axis) - 1)}, axis);
+    call.out[0].copy_(reverse ? found.flip(axis) : found);
+}
+
 void cumulated_check(LegacyArguments &call) {
     const int64_t axis = one(call.in[1], "axis");
     if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
@@ -124,3 +135,4 @@ LEGACY(UnsortedSegmentSum, segments_check(arguments), segments(arguments))
 LEGACY(GatherNd, positions(in[0], in[1]), put(out[0], at::index(in[0], places(in[0], in[1]))))
 LEGACY(TensorScatterUpdate, positions(in[0], in[1]); alike(out[0], in[0], "the output"), update(arguments))
 LEGACY(Cumsum, cumulated_check(arguments), cumulated(arguments))
+LEGACY(Cumprod, cumulated_check(arguments), products(arguments))

@@ -96,6 +96,38 @@ void deviations(LegacyArguments &call) {
     if (call.out.size() > 1) put(call.out[1], mean);
 }
 
+// x [batch, channels, ...], gamma, beta; then the mean and the variance of each image's channel.
+void instances_check(LegacyArguments &call) {
+    const at::Tensor &x = call.in[0];
+    allowed(x, kNative, "x");
+    if (x.dim() < 3) fail(FaultKind::InvalidArgument, "x is {}, expected 3 dimensions and more", describe(x));
+    for (const size_t i : {1, 2}) holds(call.in[i], x.size(1), "gamma or beta");
+    alike(call.out[0], x, "the output");
+    for (const size_t i : {1, 2}) holds(call.out[i], x.size(0) * x.size(1), "a statistic");
+}
+
+void instances(LegacyArguments &call) {
+    const at::Tensor x = widened(call.in[0]);
+    std::vector<int64_t> over, form(static_cast<size_t>(x.dim()), 1);
+    for (int64_t i = 2; i < x.dim(); ++i) over.push_back(i);
+    form[1] = x.size(1);
+    const at::Tensor mean = x.mean(over, true), variance = (x - mean).square().mean(over, true);
+    const at::Tensor unit = (x - mean) / (variance + attribute<float>(call.attributes, "epsilon", 1e-6F)).sqrt();
+    call.out[0].copy_(unit * widened(call.in[1]).reshape(form) + widened(call.in[2]).reshape(form));
+    put(call.out[1], mean);
+    put(call.out[2], variance);
+}
+
+// Each element over the squares of its neighbours among the channels, NCHW.
+at::Tensor by_neighbours(const at::Tensor &x, const aclopAttr &attributes) {
+    const auto radius = attribute<int64_t>(attributes, "depth_radius", 5);
+    const at::Tensor squares = at::constant_pad_nd(x.square(), {0, 0, 0, 0, radius, radius});
+    at::Tensor sums = at::zeros_like(x);
+    for (int64_t i = 0; i <= 2 * radius; ++i) sums += squares.narrow(1, i, x.size(1));
+    return x / (sums * attribute<float>(attributes, "alpha", 1) + attribute<float>(attributes, "bias", 1))
+                   .pow(attribute<float>(attributes, "beta", 0.5F));
+}
+
 // [a, b] becomes [a, b, a, b], with the values where both halves of the index are the same.
 at::Tensor on_diagonal(const at::Tensor &x, const at::Tensor &out) {
     return at::diag(x.flatten()).reshape(out.sizes());
@@ -124,3 +156,13 @@ LEGACY(KLDiv, allowed(in[0], kNative, "x");
 LEGACY(ReduceStd, allowed(in[0], kNative, "x"); axes(in[0], attributes, "dim"), deviations(arguments))
 LEGACY(Diag, allowed(in[0], kAll, "x");
        holds(out[0], in[0].numel() * in[0].numel(), "the output"), out[0].copy_(on_diagonal(in[0], out[0])))
+LEGACY(InstanceNorm, instances_check(arguments), instances(arguments))
+LEGACY(LRN, pointwise(arguments, 1);
+       sizes(in[0], {-1, -1, -1, -1}, "x"), out[0].copy_(by_neighbours(widened(in[0]), attributes)))
+LEGACY(
+    SquareSumAll,
+    for (size_t i = 0; i < 2; ++i) {
+        allowed(in[i], kNative, "an input");
+        holds(out[i], 1, "an output");
+    },
+    for (size_t i = 0; i < 2; ++i) put(out[i], widened(in[i]).square().sum()))

@@ -120,6 +120,49 @@ void means_gradient(LegacyArguments &call) {
             over);
 }
 
+// Windows in three dimensions, padded with what is less than all, and where their maxima lie; by the names of
+// MindSpore's own operators. Without ceil_mode: MindSpore pads instead.
+struct Volumes {
+    std::vector<int64_t> size, stride, pad, dilation;
+};
+
+Volumes volumes(const aclopAttr &attributes) {
+    using List = std::vector<int64_t>;
+    const Volumes found{attribute<List>(attributes, "ksize", {}), attribute<List>(attributes, "strides", {}),
+                        attribute<List>(attributes, "pads", {0, 0, 0}),
+                        attribute<List>(attributes, "dilation", {1, 1, 1})};
+    for (const List *each : {&found.size, &found.stride, &found.pad, &found.dilation})
+        if (each->size() != 3) fail(FaultKind::InvalidArgument, "an attribute has {} values, expected 3", each->size());
+    return found;
+}
+
+std::tuple<at::Tensor, at::Tensor> largest(LegacyArguments &call) {
+    const Volumes over = volumes(call.attributes);
+    return at::max_pool3d_with_indices(widened(call.in[0]), over.size, over.stride, over.pad, over.dilation,
+                                       attribute<bool>(call.attributes, "ceil_mode", false));
+}
+
+// x, the gradient, where the maxima lie.
+void largest_gradient(LegacyArguments &call) {
+    const Volumes over = volumes(call.attributes);
+    call.out[0].copy_(at::max_pool3d_with_indices_backward(
+        widened(call.in[1]).contiguous(), widened(call.in[0]).contiguous(), over.size, over.stride, over.pad,
+        over.dilation, attribute<bool>(call.attributes, "ceil_mode", false), call.in[2].to(at::kLong).contiguous()));
+}
+
+void largest_check(LegacyArguments &call) {
+    volumes(call.attributes);
+    allowed(call.in[0], kNative, "x");
+    sizes(call.in[0], {-1, -1, -1, -1, -1}, "x");
+}
+
+void adaptive_check(LegacyArguments &call) {
+    allowed(call.in[0], kNative, "x");
+    const auto size = attribute<std::vector<int64_t>>(call.attributes, "output_size", {});
+    if (size.size() != 2) fail(FaultKind::InvalidArgument, "attribute output_size has {} values", size.size());
+    sizes(call.in[0], {-1, -1, -1, -1}, "x");
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -127,3 +170,11 @@ LEGACY(MaxPool, pooled(arguments), maxima(arguments))
 LEGACY(MaxPoolGrad, maxima_gradient_check(arguments), maxima_gradient(arguments))
 LEGACY(AvgPool, pooled(arguments), means(arguments))
 LEGACY(AvgPoolGrad, means_gradient_check(arguments), means_gradient(arguments))
+LEGACY(CustMaxPool3DWithArgmax, largest_check(arguments);
+       allowed(out[1], {at::kInt, at::kLong}, "the places"), const auto [values, places] = largest(arguments);
+       put(out[0], values); put(out[1], places))
+LEGACY(CustMaxPool3DGradWithArgmax, largest_check(arguments); alike(out[0], in[0], "the gradient of x");
+       holds(in[2], in[1].numel(), "the places"), largest_gradient(arguments))
+LEGACY(CustAdaptiveAvgPool2D, adaptive_check(arguments),
+       put(out[0],
+           at::adaptive_avg_pool2d(widened(in[0]), attribute<std::vector<int64_t>>(attributes, "output_size", {}))))

@@ -133,6 +133,52 @@ void adagrad(LegacyArguments &call) {
     give_back(call, 2);
 }
 
+// var, accum, linear, gradient, rate, l1, l2, power (TensorFlow's Ftrl).
+void ftrl(LegacyArguments &call) {
+    const at::Tensor gradient = like(call, 3), rate = like(call, 4), power = -like(call, 7);
+    const at::Tensor before = widened(call.in[1]), after = before + gradient * gradient;
+    const at::Tensor linear =
+        widened(call.in[2]) + gradient - (after.pow(power) - before.pow(power)) / rate * widened(call.in[0]);
+    const at::Tensor curve = after.pow(power) / rate + 2 * like(call, 6);
+    call.in[0].copy_(at::where(linear.abs() > like(call, 5), (linear.sign() * like(call, 5) - linear) / curve,
+                               at::zeros_like(linear)));
+    call.in[1].copy_(after);
+    call.in[2].copy_(linear);
+    give_back(call, 3);
+}
+
+// var, accum, mean of the updates' squares, rate, rho, epsilon, gradient.
+void adadelta(LegacyArguments &call) {
+    const at::Tensor rho = like(call, 4), epsilon = like(call, 5), gradient = like(call, 6);
+    const at::Tensor squares = widened(call.in[1]) * rho + (1 - rho) * gradient * gradient;
+    const at::Tensor step = (widened(call.in[2]) + epsilon).sqrt() / (squares + epsilon).sqrt() * gradient;
+    call.in[0].copy_(widened(call.in[0]) - like(call, 3) * step);
+    call.in[1].copy_(squares);
+    call.in[2].copy_(widened(call.in[2]) * rho + (1 - rho) * step * step);
+    give_back(call, 3);
+}
+
+// var, accum, rate, l1, l2, gradient.
+void proximal_adagrad(LegacyArguments &call) {
+    const at::Tensor gradient = like(call, 5);
+    const at::Tensor squares = widened(call.in[1]) + gradient * gradient, rate = like(call, 2) / squares.sqrt();
+    const at::Tensor there = widened(call.in[0]) - rate * gradient;
+    call.in[0].copy_(there.sign() * (there.abs() - rate * like(call, 3)).clamp_min(0) / (1 + rate * like(call, 4)));
+    call.in[1].copy_(squares);
+    give_back(call, 2);
+}
+
+// var, m, v, the power of beta1, rate, beta1, beta2, epsilon, gradient.
+void adamax(LegacyArguments &call) {
+    const at::Tensor b1 = like(call, 5), gradient = like(call, 8);
+    const at::Tensor m = widened(call.in[1]) * b1 + (1 - b1) * gradient;
+    const at::Tensor v = at::maximum(widened(call.in[2]) * like(call, 6), gradient.abs());
+    call.in[0].copy_(widened(call.in[0]) - like(call, 4) / (1 - like(call, 3)) * m / (v + like(call, 7)));
+    call.in[1].copy_(m);
+    call.in[2].copy_(v);
+    give_back(call, 3);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -150,3 +196,7 @@ LEGACY(ApplyAdagrad, steps(arguments, 3, {1}, {2}), adagrad(arguments))
 LEGACY(ApplyRMSProp, steps(arguments, 7, {1, 2}, {3, 4, 5, 6}), rms_prop(arguments))
 LEGACY(ApplyAdagradD, steps(arguments, 3, {1}, {2}), adagrad(arguments))
 LEGACY(AdamApplyOneWithDecayAssign, adam_with_decay_check(arguments), adam_with_decay(arguments))
+LEGACY(ApplyFtrl, steps(arguments, 3, {1, 2}, {4, 5, 6, 7}), ftrl(arguments))
+LEGACY(ApplyAdadeltaD, steps(arguments, 6, {1, 2}, {3, 4, 5}), adadelta(arguments))
+LEGACY(ApplyProximalAdagradD, steps(arguments, 5, {1}, {2, 3, 4}), proximal_adagrad(arguments))
+LEGACY(ApplyAdaMaxD, steps(arguments, 8, {1, 2}, {3, 4, 5, 6, 7}), adamax(arguments))

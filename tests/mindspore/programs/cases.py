@@ -148,6 +148,8 @@ LAYERS = {
     "cumsum": "y = ops.cumsum(x, 1); expected = x.asnumpy().cumsum(1)",
     "gather nd": "y = ops.gather_nd(x, Tensor([[0, 1], [1, 2]])); expected = x.asnumpy()[[0, 1], [1, 2]]",
     "scatter": "y = ops.tensor_scatter_update(x, Tensor([[1]]), Tensor(np.ones((1, 4), np.float32))); expected = x.asnumpy().copy(); expected[1] = 1",
+    "max pool padded": "y = nn.MaxPool2d(3, 2, 'pad', 1)(img); v = np.pad(img.asnumpy(), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf); expected = np.lib.stride_tricks.sliding_window_view(v, (3, 3), (2, 3))[:, :, ::2, ::2].max((4, 5))",
+    "split": "y = ops.split(img, 4, 2)[1]; expected = img.asnumpy()[:, :, 4:]",
     "batch norm": "b = nn.BatchNorm2d(3); b.set_train(); y = b(img); v = img.asnumpy(); expected = (v - v.mean((0, 2, 3), keepdims=True)) / np.sqrt(v.var((0, 2, 3), keepdims=True) + 1e-5)",
 }
 
@@ -157,7 +159,7 @@ CASES = {
         ("O1", ms.float16), ("O2", ms.float16), ("O3", ms.float16), ("auto", ms.bfloat16), ("O2", ms.bfloat16))},
     "scaling": scaling,
     **{f"mint {name}": (lambda name=name: optimizer(name, mint.optim)) for name in ("SGD", "Adam", "AdamW")},
-    **{f"nn {name}": (lambda name=name: optimizer(name, nn)) for name in ("SGD", "Momentum", "Adam", "AdamWeightDecay", "Adagrad", "RMSProp")},
+    **{f"nn {name}": (lambda name=name: optimizer(name, nn)) for name in ("SGD", "Momentum", "Adam", "AdamWeightDecay", "Adagrad", "RMSProp", "Adadelta", "AdaMax", "FTRL", "ProximalAdagrad")},
     "has_aux": has_aux,
     "clip": clip,
     "rate": rate_by_assign,

@@ -30,6 +30,8 @@ __all__ = [
     "transpose",
 ]  # fmt: skip
 
+EPSILON = 1e-5  # of LayerNorm
+
 
 def max_pool2d_padded(x):
     return max_pool2d(x, 3, 2, 1)

@@ -30,6 +30,8 @@ __all__ = [
     "transpose",
 ]  # fmt: skip
 
+# Of LayerNorm. CANN's LayerNormGrad, which MindSpore calls for nn's, is not told of it and has 1e-12.
+EPSILON = 1e-7
 HALVED, PADDED = ops.MaxPool(2, 2), nn.MaxPool2d(3, 2, "pad", 1)
 
 
@@ -42,7 +44,7 @@ def Linear(i, o):
 
 
 def LayerNorm(size):
-    return nn.LayerNorm((size,), epsilon=1e-5)
+    return nn.LayerNorm((size,), epsilon=EPSILON)
 
 
 def Embedding(words, size):

@@ -113,9 +113,13 @@ class Layer(torch.nn.Module):
     def __init__(self, d, heads, causal):
         super().__init__()
         self.heads, self.causal = heads, causal
-        self.n1, self.qkv, self.o = torch.nn.LayerNorm(d), torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, d)
+        self.n1, self.qkv, self.o = (
+            torch.nn.LayerNorm(d, M.EPSILON),
+            torch.nn.Linear(d, 3 * d),
+            torch.nn.Linear(d, d),
+        )
         self.n2, self.up, self.down = (
-            torch.nn.LayerNorm(d),
+            torch.nn.LayerNorm(d, M.EPSILON),
             torch.nn.Linear(d, 4 * d),
             torch.nn.Linear(4 * d, d),
         )
@@ -164,7 +168,7 @@ class Transformer(torch.nn.Module):
         self.causal = causal
         self.w, self.p = torch.nn.Embedding(WORDS, WIDTH), torch.nn.Embedding(LENGTH, WIDTH)
         self.a, self.b = (Layer(WIDTH, HEADS, causal) for _ in range(2))
-        self.n = torch.nn.LayerNorm(WIDTH)
+        self.n = torch.nn.LayerNorm(WIDTH, M.EPSILON)
         if not causal:
             self.head = torch.nn.Linear(WIDTH, 2)
         self.mask = torch.triu(torch.ones(LENGTH, LENGTH, dtype=torch.bool), 1)

@@ -1,0 +1,114 @@
+// Operators of the old API that MindSpore calls by their type and that take tensors apart or work on diagonals.
+#include "opapi/aclnn/precision.h"
+#include "opapi/legacy/legacy.h"
+#include "opapi/legacy/operands.h"
+
+namespace vnpu::opapi {
+namespace {
+
+int64_t within(int64_t axis, const at::Tensor &x) {
+    if (axis < -x.dim() || axis >= x.dim()) fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(x));
+    return axis < 0 ? axis + x.dim() : axis;
+}
+
+int64_t one(const at::Tensor &number, const char *what) {
+    holds(number, 1, what);
+    return ints(number).front();
+}
+
+// axis, x: parts of one size, as many as there are outputs.
+void split_check(LegacyArguments &call) {
+    const at::Tensor &x = call.in[1];
+    const int64_t axis = within(one(call.in[0], "split_dim"), x),
+                  count = attribute<int64_t>(call.attributes, "num_split", 0);
+    if (count < 1 || x.size(axis) % count != 0 || call.out.size() != static_cast<size_t>(count))
+        fail(FaultKind::InvalidArgument, "attribute num_split is {} for dimension {} of {} and {} outputs", count, axis,
+             describe(x), call.out.size());
+    for (const at::Tensor &out : call.out) holds(out, x.numel() / count, "an output");
+}
+
+void split(LegacyArguments &call) {
+    const at::Tensor &x = call.in[1];
+    const std::vector<at::Tensor> parts =
+        at::tensor_split(x, static_cast<int64_t>(call.out.size()), within(one(call.in[0], "split_dim"), x));
+    for (size_t i = 0; i < parts.size(); ++i) put(call.out[i], parts[i]);
+}
+
+int64_t unpacked(LegacyArguments &call) {
+    const at::Tensor &x = call.in[0];
+    const int64_t axis = within(attribute<int64_t>(call.attributes, "axis", 0), x);
+    if (attribute<int64_t>(call.attributes, "num", x.size(axis)) != x.size(axis) ||
+        call.out.size() != static_cast<size_t>(x.size(axis)))
+        fail(FaultKind::InvalidArgument, "there are {} outputs for dimension {} of {}", call.out.size(), axis,
+             describe(x));
+    for (const at::Tensor &out : call.out) holds(out, x.numel() / x.size(axis), "an output");
+    return axis;
+}
+
+void unpack(LegacyArguments &call) {
+    const int64_t axis = unpacked(call);
+    for (size_t i = 0; i < call.out.size(); ++i) put(call.out[i], call.in[0].select(axis, static_cast<int64_t>(i)));
+}
+
+// One diagonal of `matrix`, by input `place`.
+at::Tensor diagonal(LegacyArguments &call, const at::Tensor &matrix, size_t place) {
+    if (call.in[place].numel() != 1)
+        fail(FaultKind::Unsupported, "The virtual NPU has one diagonal at a time; k has {} numbers.",
+             call.in[place].numel());
+    const int64_t k = one(call.in[place], "k");
+    if (matrix.dim() < 2 || k <= -matrix.size(-2) || k >= matrix.size(-1))
+        fail(FaultKind::InvalidArgument, "k is {} for {}", k, describe(matrix));
+    return matrix.diagonal(k, -2, -1);
+}
+
+// diagonal, k, rows, columns, the value elsewhere: the output's descriptor has the sizes.
+void made_check(LegacyArguments &call) {
+    allowed(call.in[0], kAll, "the diagonal");
+    holds(call.in[4], 1, "the padding");
+    holds(call.in[0], diagonal(call, call.out[0], 1).numel(), "the diagonal");
+}
+
+void made(LegacyArguments &call) {
+    call.out[0].copy_(call.in[4].reshape({}).expand(call.out[0].sizes()));
+    at::Tensor place = diagonal(call, call.out[0], 1);
+    put(place, call.in[0]);
+}
+
+void set_check(LegacyArguments &call) {
+    alike(call.out[0], call.in[0], "the output");
+    holds(call.in[1], diagonal(call, call.in[0], 2).numel(), "the diagonal");
+}
+
+void set(LegacyArguments &call) {
+    call.out[0].copy_(call.in[0]);
+    at::Tensor place = diagonal(call, call.out[0], 2);
+    put(place, call.in[1]);
+}
+
+// The values in the order in which they come first, and for each element its value's place.
+void values_check(LegacyArguments &call) {
+    allowed(call.in[0], kAll, "x");
+    allowed(call.out[1], {at::kInt, at::kLong}, "the places");
+    holds(call.out[0], call.in[0].numel(), "the values");
+    holds(call.out[1], call.in[0].numel(), "the places");
+}
+
+void values(LegacyArguments &call) {
+    const at::Tensor x = call.in[0].flatten();
+    const auto [sorted, where, counts] = at::_unique2(x, true, true, false);
+    const at::Tensor first = at::full({sorted.numel()}, x.numel(), at::kLong)
+                                 .scatter_reduce(0, where, at::arange(x.numel(), at::kLong), "amin");
+    const at::Tensor order = first.argsort();
+    call.out[0].view({-1}).narrow(0, 0, sorted.numel()).copy_(sorted.index_select(0, order));
+    (*call.found)[0] = {sorted.numel()};
+    put(call.out[1], order.argsort().index_select(0, where));
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+LEGACY(Split, split_check(arguments), split(arguments))
+LEGACY(Unpack, unpacked(arguments), unpack(arguments))
+LEGACY(MatrixDiagV3, made_check(arguments), made(arguments))
+LEGACY(MatrixSetDiagV3, set_check(arguments), set(arguments))
+LEGACY(Unique, values_check(arguments), values(arguments))
