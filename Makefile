@@ -129,7 +129,7 @@ verdict: setup ## 20 scripts, and each with a dozen faults put into its port: do
 accuracy: setup ## 23 faults inside of operators and 11 around them, and 10 healthy pairs: are the faults named, and they alone, at which cost? (half an hour; SIDES="cpu isa npu")
 	$(BIN)/python tests/accuracy/run.py $(SIDES)
 	$(BIN)/python tests/accuracy/healthy.py
-	$(BIN)/python -m pytest tests/unit/test_recording_sizes.py -m slow
+	$(BIN)/python -m pytest tests/unit/test_recording_sizes.py -m slow -o faulthandler_timeout=0
 
 blind: setup ## 219 small cases of everyday code: what analyse and convert make of each line (CASES="amp devices" for some; RUNS=1 runs them)
 	$(BIN)/python tests/blind/run.py $(if $(CASES),--cases $(CASES)) $(if $(RUNS),--runs)

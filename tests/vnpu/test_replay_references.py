@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from torchport.compare.rebuilt import UnknownCallError
 from torchport.compare.replay import replay
 
 PROGRAM = Path(__file__).parent / "data" / "referenced_operators.py"
@@ -36,6 +37,7 @@ PARTS = {
         "_lstm_npu": 2, "_lstm_npu_backward": 2, "npu_lstm": 5, "npu_lstm_backward": 5, "_gru_npu": 3,
         "_gru_npu_backward": 3,
     },
+    "dropped": {"npu_fusion_attention": 1, "npu_fusion_attention_grad": 1},
     "losses": {"npu_binary_cross_entropy_with_logits_backward": 3},
 }  # fmt: skip
 
@@ -64,10 +66,26 @@ def test_each_of_them_that_is_off_by_a_thousandth_is_wrong(recordings, part):
     }
 
 
-def test_what_is_dropped_is_not_judged(recordings):
-    found = replay(recordings / "dropped")
-    forward, backward = native(found.rows)
-    # Maximum and sum of the softmax are.
-    assert forward.kind == "judged"
-    assert 0 < forward.unseen < forward.bytes
-    assert (backward.kind, backward.why) == ("not judged", "its dropout draws on the device")
+def test_what_another_device_has_dropped_is_not_judged():
+    """Which mask it was is seen in the result: near that of the virtual NPU's mask it is judged by it."""
+    torch = pytest.importorskip("torch")
+    from torchport.compare.oracles import philox
+    from torchport.compare.oracles.attention import npu_fusion_attention, npu_fusion_attention_grad
+
+    seed, keep = 2**40 + 7, 0.7
+    query, key, value = (torch.randn(1, 2, 6, 8, dtype=torch.float64) for _ in range(3))
+    plain = (query, key, value, 2, "BNSD", None, None, None, 0.3, keep)
+    kept = torch.from_numpy(philox.kept(72, keep, seed, 5))
+    given = npu_fusion_attention(torch, *plain, *[0] * 3, *[None] * 3, 0, True, False, "", None, kept)[0]
+    for made, offset, judged in ((given, 5, True), (given * 1.01, 5, True), (given, 6, False)):
+        found = npu_fusion_attention(
+            torch, *plain, made=[made, None, None], results=[0, 0, 0, 0, seed, offset, 72]
+        )
+        assert (found[0] is not None) == judged
+        assert found[1] is not None, "the softmax does not hang on it"
+        if judged:
+            assert torch.allclose(found[0], given)
+    assert npu_fusion_attention(torch, *plain)[0] is None  # in a case, which has nothing that was recorded
+    grad = (query, key, value, given, 2, "BNSD", *[None] * 7, 0.3, keep, 2**31 - 1, 2**31 - 1, 0, seed, 6, 72)
+    with pytest.raises(UnknownCallError, match="draws on the device"):
+        npu_fusion_attention_grad(torch, *grad, made=[given, given, given])

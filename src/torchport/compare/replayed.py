@@ -192,13 +192,19 @@ class Replayer:
         torch = self.torch
         rebuilt = Rebuilt(torch, call, wide, noise, fill)
         if reference is not None:
-            extra = {}
-            if "made" in reference.__code__.co_varnames[: reference.__code__.co_argcount]:
+            extra: dict[str, Any] = {}
+            code = reference.__code__
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            if "made" in names:
                 extra["made"] = [
                     None if one is None or not one.has_content else values(torch, one, wide=False)
                     for one in recorded
                 ]
-            return list(reference(torch, *rebuilt.args, **extra))
+            if "results" in names:
+                extra["results"] = call.results
+            found = list(reference(torch, *rebuilt.args, **extra))
+            # One for each result of the schema; of those that are undefined nothing was recorded.
+            return placed(torch, call, found) if len(found) == len(_flat(call.results)) else found
         operator = _operator(torch, call)
         positional, named = [], {}
         for argument, value in zip(operator._schema.arguments, rebuilt.args, strict=True):

@@ -4,7 +4,8 @@ From torch_npu's documentation of the operator: `input_layout` orders batch (B),
 H being N x D; in TND all sequences lie one behind the other, and lengths are given as their ends. Keys and values may
 have fewer heads. `pse` is added to the product before it is scaled (pse_type 1), or after (0). A mask says what is
 *not* seen: `masks` has the modes. A sink is one more score of each head, whose value is nothing. Row maximum and sum
-of the softmax are results, eight times each. What is dropped is known where the mask of the dropout is given.
+of the softmax are results, eight times each. What is dropped is known where the mask of the dropout is given,
+and where the recorded result is plainly that of the virtual NPU's mask (`philox`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from torchport.compare.oracles import philox
 from torchport.compare.oracles.masks import hidden
 from torchport.compare.rebuilt import UnknownCallError
 
 ORDERS = {"BNSD": (0, 1, 2, 3), "BSND": (0, 2, 1, 3)}
 PACKED = "TND"
 FAR = 2147483647
+DRAWN = 4, 5  # among the results: seed and offset of what is dropped
+# Relative to the norm: a result that is further from that of a mask is of another mask.
+OTHER = 0.1
+ELSEWHERE = "its dropout draws on the device"
 FORWARD = (
     "query", "key", "value", "heads", "layout", "pse", "padding", "mask", "scale", "keep", "before", "after", "precise",
     "prefix", "q_ends", "k_ends", "sparse", "parallel", "sync", "softmax_layout", "sink", "dropped",
@@ -60,6 +66,8 @@ class Given:
     pse_type: int = 1
     sink: Any = None
     dropped: Any = None
+    seed: Any = 0
+    offset: Any = 0
 
     @classmethod
     def of(cls, names: Sequence[str], values: Sequence[Any]) -> Given:
@@ -80,6 +88,15 @@ class Given:
         """Whether it drops what nobody has recorded."""
         return self.keep != 1 and self.dropped is None
 
+    def drawn(self, torch: Any, seed: Any, offset: Any) -> Given:
+        """With the mask that the virtual NPU draws; as it is where it drops nothing, or in a pack."""
+        if not self.draws or self.layout == PACKED:
+            return self
+        parts = _parts(self, self.query, self.key, self.value)
+        count = parts[0].shape[:3].numel() * parts[1].shape[2]
+        kept = torch.from_numpy(philox.kept(count, self.keep, int(seed), int(offset)))
+        return dataclasses.replace(self, dropped=kept)
+
     def sequences(self, torch: Any) -> Iterator[tuple[list[slice], int | None]]:
         """Where each sequence lies in queries and keys; all of them at once where they are not packed (None)."""
         if self.layout != PACKED:
@@ -94,23 +111,26 @@ class Given:
 
 
 def _forward(name: str, names: Sequence[str]) -> Callable[..., list[Any]]:
-    def reference(torch: Any, *values: Any) -> list[Any]:
-        given = Given.of(names, values)
+    def reference(torch: Any, *values: Any, made: Any = None, results: Any = ()) -> list[Any]:
+        asked = Given.of(names, values)
+        given = asked.drawn(torch, *_seeds(made, results)) if made is not None else asked
         out, highest, total = _whole(torch, given, given.query, given.key, given.value, given.sink)
         # With a sink, or packed, documentation does not say how they lie.
         plain = given.layout != PACKED and given.sink is None
         eight = [one.expand(*one.shape[:-1], 8) if plain else None for one in (highest, total)]
-        return [None if given.draws else out, *eight, None, None, None]
+        unknown = given.draws or (asked.draws and not _of_mask(out, made[0]))
+        return [None if unknown else out, *eight, None, None, None]
 
     reference.__name__ = name
     return reference
 
 
 def _backward(name: str, names: Sequence[str], *, ropes: bool = False) -> Callable[..., list[Any]]:
-    def reference(torch: Any, *values: Any) -> list[Any]:
-        given = Given.of(names, values)
-        if given.keep != 1:
-            raise UnknownCallError("its dropout draws on the device")
+    def reference(torch: Any, *values: Any, made: Any = None) -> list[Any]:
+        asked = Given.of(names, values)
+        given = asked.drawn(torch, asked.seed, asked.offset) if made is not None else asked
+        if given.draws:
+            raise UnknownCallError(ELSEWHERE)
         with torch.enable_grad():
             leaves = [one.detach().requires_grad_() for one in (given.query, given.key, given.value)]
             pse, sink = (
@@ -121,6 +141,8 @@ def _backward(name: str, names: Sequence[str], *, ropes: bool = False) -> Callab
             wanted = [*leaves, *(one for one in (pse, sink) if one is not None)]
             found = iter(torch.autograd.grad(out, wanted, given.grad))
         by = [next(found) for _ in leaves]
+        if asked.draws and not all(_of_mask(*both) for both in zip(by, made, strict=False)):
+            raise UnknownCallError(ELSEWHERE)
         by_pse, by_sink = (None if one is None else next(found) for one in (pse, sink))
         return [*by, by_pse, *([None, None] if ropes else []), by_sink]
 
@@ -136,6 +158,24 @@ npu_fusion_attention_grad_v2 = _backward("npu_fusion_attention_grad_v2", BACKWAR
 npu_fusion_attention_grad_v3 = _backward("npu_fusion_attention_grad_v3", BACKWARD_V3)
 
 
+def _seeds(made: Any, results: Any) -> list[int]:
+    """Of what is dropped, in tensors or among the results; nothing is drawn without."""
+    found = []
+    for place in DRAWN:
+        tensor = made[place] if len(made) > place else None
+        plain = results[place] if len(results) > place and isinstance(results[place], int) else 0
+        found.append(plain if tensor is None or not tensor.numel() else int(tensor.reshape(-1)[0]))
+    return found
+
+
+def _of_mask(right: Any, made: Any) -> bool:
+    """Whether a recorded result is one of the mask with which the other was computed."""
+    if made is None or made.shape != right.shape:
+        return False
+    off = (made.to(right.dtype) - right).norm()
+    return bool(off <= OTHER * right.norm())
+
+
 def _numbers(ends: Any) -> list[int]:
     if ends is None:
         raise UnknownCallError("packed sequences without their ends")
@@ -148,11 +188,7 @@ def _whole(torch: Any, given: Given, query: Any, key: Any, value: Any, sink: Any
     highest = total = None
     for (of_queries, of_keys), number in given.sequences(torch):
         if number is None:
-            heads = _key_heads(given)
-            parts = [
-                _split(one, given.layout, count)
-                for one, count in ((query, given.heads), (key, heads), (value, heads))
-            ]
+            parts = _parts(given, query, key, value)
         else:
             parts = [
                 one[where].transpose(0, 1).unsqueeze(0)
@@ -161,6 +197,13 @@ def _whole(torch: Any, given: Given, query: Any, key: Any, value: Any, sink: Any
         out, highest, total = _attention(torch, parts, given, sink, number)
         outs.append(_joined(out, given.layout))
     return torch.cat(outs), highest, total
+
+
+def _parts(given: Given, query: Any, key: Any, value: Any) -> list[Any]:
+    """Heads first; not of a pack."""
+    heads = _key_heads(given)
+    of_each = (query, given.heads), (key, heads), (value, heads)
+    return [_split(one, given.layout, count) for one, count in of_each]
 
 
 def _split(one: Any, layout: str, heads: int) -> Any:
