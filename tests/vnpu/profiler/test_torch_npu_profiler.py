@@ -158,6 +158,20 @@ def test_every_kernel_has_an_arrow_from_its_operator(folder: Path) -> None:
     assert mm and all(float(row["Device Total Duration(us)"]) > 0 for row in mm)
 
 
+def test_shapes_stacks_modules_and_units_are_there(folder: Path) -> None:
+    addmm = [row for row in table(folder, "operator_details.csv") if row["Name"] == "aten::addmm"]
+    assert len(addmm) == 4 and {row["Input Shapes"] for row in addmm} >= {"128;32,64;64,128;;"}
+    assert all("in step" in row["Call Stack"] or ": step" in row["Call Stack"] for row in addmm)
+    names = {event["name"] for event in trace(folder) if event["ph"] == "X"}
+    assert {"nn.Module: Sequential_0", "nn.Module: Linear_0", "nn.Module: Linear_1"} <= names
+    products = [row for row in table(folder, "kernel_details.csv") if row["Accelerator Core"] == "AI_CORE"]
+    assert {row["Input Shapes"] for row in products} >= {'"128;32,64;64,128"'}
+    for row in products:
+        assert (
+            0 < float(row["aic_mac_time(us)"]) <= float(row["aicore_time(us)"]) == float(row["Duration(us)"])
+        )
+
+
 def test_memory_agrees_with_the_allocator(folder: Path) -> None:
     rows = [row for row in table(folder, "memory_record.csv") if row["Component"] == "PTA"]
     peak, reserved = (int(word) / 2**20 for word in (folder / "peak").read_text().split())
