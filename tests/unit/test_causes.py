@@ -8,8 +8,29 @@ import pytest
 from test_pairs import Recorded, X, Y
 
 from torchport.compare.classes import causes
+from torchport.compare.culprit import culprit
 
 OPTIMIZER = 2
+
+
+def layers(folder, factor=1.0):
+    """Of three layers the second gives what `factor` makes of it."""
+    made = Recorded().tensor("x", X).tensor("a", Y).tensor("b", Y * factor).tensor("c", Y * factor)
+    for given, gave, module in (("x", "a", "first"), ("a", "b", "second"), ("b", "c", "third")):
+        made.call("relu", given, gave, module=module)
+    return made.write(folder).path
+
+
+@pytest.mark.parametrize(
+    ("factor", "filters"),
+    [(1.0, "--filter module=NAME"), (1.01, "--filter step=0 --filter module=second --filter module=third")],
+)
+def test_statistics_name_whose_tensors_to_record(tmp_path, monkeypatch, factor, filters):
+    monkeypatch.setattr("torchport.compare.culprit.has_tensors", lambda recorded: False)
+    found = culprit(layers(tmp_path / "a"), layers(tmp_path / "b", factor))
+    assert found is not None
+    (finding,) = [one for one in found.findings if one.code == "TP360"]
+    assert finding.hint.endswith(f"torchport run --record DIR --level tensor {filters} SCRIPT")
 
 
 def each(folder, decay=0.99999, rate=0.01):

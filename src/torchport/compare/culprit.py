@@ -29,6 +29,8 @@ STEADY = 10.0  # times its own noise: an error that is larger is none of chance
 SHOWN = 200  # rows that a result keeps: those that are wrong, then the highest scores
 OTHERS = 5  # wrong operators that are named after the first
 LEAST_SHARE = 0.95
+APART = 1e-3  # of norms, relative: more than rounding makes of them in a step
+SUSPECTS = 3  # modules
 COMMON = 0.34  # of the modules that the smaller recording has: fewer are of another model
 BINS = 400
 MOST_ROWS = 200_000  # of the table in a report
@@ -122,7 +124,7 @@ class Culprit:
             yield Finding(
                 UNJUDGED, Severity.INFO, Safety.REPORT, None,
                 "operators were recorded without tensors: what they were given was compared, not what they compute",
-                "Record the suspects with them: torchport run --record DIR --level tensor --filter module=NAME SCRIPT",
+                f"Record the suspects with them: torchport run --record DIR --level tensor {self._suspects()} SCRIPT",
             )  # fmt: skip
             return
         rows = [row for row in self.replay.rows if row.configured]
@@ -141,6 +143,15 @@ class Culprit:
                 f"only {self.replay.share:.1%} of what operators computed could be judged; not {names}",
                 "The report lists what was not judged, and why.",
             )  # fmt: skip
+
+    def _suspects(self) -> str:
+        """The filters that record the first modules whose results are apart, as far as statistics tell."""
+        apart = [one for one in self.paired.pairs if one.euclidean > APART] if self.paired else []
+        modules = list(dict.fromkeys(one.module for one in apart if one.module.strip(".")))[:SUSPECTS]
+        if not modules:
+            return "--filter module=NAME"
+        filters = [f"step={apart[0].step}", *(f"module={name}" for name in modules)]
+        return " ".join(f"--filter {shlex.quote(one)}" for one in filters)
 
     def to_json(self) -> dict[str, Any]:
         """`class` and `first` name the culprit; `rows` are calls, those to look at first."""
