@@ -112,9 +112,9 @@ conformance: setup ## PyTorch's operator database against status.json (5 minutes
 	$(BIN)/python tests/conformance/run.py $(NAMES)
 
 # One file at a time unless JOBS= says otherwise: each has two processes, and tests with several ranks more.
-upstream: setup build/upstream/packages/.installed ## torch_npu's and op-plugin's own tests (2 hours; RESUME=1, NAMES="test_add.py", UPSTREAM=folder)
+upstream: setup build/upstream/packages/.installed ## torch_npu's, op-plugin's and MindSpore's own tests (3 hours; RESUME=1, SUITE=mint, NAMES="test_add.py", UPSTREAM=folder)
 	$(BIN)/python tests/upstream/run.py $(if $(filter command%,$(origin JOBS)),--jobs $(JOBS)) $(if $(RESUME),--resume) \
-	  $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(NAMES)
+	  $(if $(SUITE),--suite $(SUITE)) $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(NAMES)
 
 build/upstream/packages/.installed: tests/upstream/requirements.txt
 	$(PIP) install --quiet $(INDEX) --no-deps --upgrade --target $(@D) -r $<

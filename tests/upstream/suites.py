@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-FETCHED = Path(__file__).parents[2] / "build/upstream/sources"
+ROOT = HERE.parents[1]
+FETCHED = ROOT / "build/upstream/sources"
 TABLE: dict[str, Any] = tomllib.loads((HERE / "suites.toml").read_text(encoding="utf-8"))
 SUITES = [name for name in TABLE if name != "sources"]
 
@@ -20,15 +21,22 @@ def source(suite: str) -> dict[str, str]:
     return row
 
 
+def judge_of(suite: str) -> list[Path]:
+    """The interpreter and the program that run a suite's files, where these are not ours and judge.py."""
+    return [ROOT / word for word in TABLE[suite].get("judge", ())]
+
+
 def tests(source: str, given: Path | None) -> Path:
-    """The folder `test` of a source: below `given`, where somebody has put `op-plugin` and `pytorch`, or fetched. Raises
+    """The folder of tests of a source (`test` unless its row says otherwise): below `given`, where somebody has put `op-plugin` and `pytorch`, or fetched. Raises
     SystemExit where it is not there."""
+    about = TABLE["sources"][source]
+    name = about.get("folder", "test")
     if given is not None:
-        folder = given / source / "test"
+        folder = given / source / name
         if not folder.is_dir():
-            raise SystemExit(f"{folder} does not exist: UPSTREAM has to hold {source}/test")
+            raise SystemExit(f"{folder} does not exist: UPSTREAM has to hold {source}/{name}")
         return folder
-    folder, about = FETCHED / source, TABLE["sources"][source]
+    folder = FETCHED / source
     stamp = folder / ".commit"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != about["commit"]:
         shutil.rmtree(folder, ignore_errors=True)
@@ -36,15 +44,15 @@ def tests(source: str, given: Path | None) -> Path:
         for command in (
             ["init", "--quiet"],
             ["fetch", "--quiet", "--depth", "1", about["url"], about["commit"]],
-            ["checkout", "--quiet", "FETCH_HEAD", "--", "test", *about.get("also", ())],
+            ["checkout", "--quiet", "FETCH_HEAD", "--", name, *about.get("also", ())],
         ):
             if subprocess.run(["git", "-C", str(folder), *command], check=False).returncode != 0:
                 raise SystemExit(
                     f"{about['url']} could not be fetched. Where there is no network, UPSTREAM=FOLDER names a folder "
-                    f"with {source}/test in it (commit {about['commit']})."
+                    f"with {source}/{name} in it (commit {about['commit']})."
                 )
         stamp.write_text(about["commit"], encoding="utf-8")
-    return folder / "test"
+    return folder / name
 
 
 def files(suite: str, folder: Path) -> list[str]:

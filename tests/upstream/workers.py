@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +47,17 @@ class Worker:
         limits: Limits,
         idle: bool,
         bare: bool = False,
+        judge: Sequence[str | Path] = (),
     ) -> None:
         self.folder, self.environment, self.limits, self.idle = folder, environment, limits, idle
-        self.bare = bare  # whether files find torch and torch_npu loaded, and nothing else
+        # `bare`: whether files find torch and torch_npu loaded, and nothing else.
+        self.command = [*(judge or (sys.executable, HERE / "judge.py")), *(["--bare"] if bare else [])]
         path = os.pathsep.join([str(PACKAGES), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         # OpenBLAS, of NumPy and SciPy, starts threads when it is loaded, which do not live in a fork.
         # Threads of one computation that share the cores with other programs wait for each other.
         own = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         # Tests start `python` and `torchrun` by name.
-        own["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        own["PATH"] = os.pathsep.join([str(Path(self.command[0]).parent), os.environ["PATH"]])
         # Extensions are linked with what the sources' stubs would be, whose headers are another repository's.
         own["LIBRARY_PATH"] = str(vnpu.library_directory())
         self.variables = {**os.environ, **environment, **libraries, **own}
@@ -154,8 +156,7 @@ class Worker:
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, HERE / "judge.py", *(["--bare"] if self.bare else [])],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 env=self.variables, start_new_session=True,
             )  # fmt: skip
         return self.process
