@@ -5,6 +5,7 @@ import sys
 
 import mindspore as ms
 import numpy as np
+import torch
 from mindspore import Parameter, Tensor, mint, nn, ops
 from mindspore.amp import DynamicLossScaler, all_finite, auto_mixed_precision
 
@@ -77,7 +78,69 @@ def scaling():
     return [said, bool(bad.asnumpy()), bool(all_finite([tensor(3)]).asnumpy())]
 
 
+def by_torch(made, start, slopes):
+    """Where an optimizer of torch gets to in float64."""
+    parameters = [torch.nn.Parameter(torch.from_numpy(each).double()) for each in start]
+    step = made(parameters)
+    for gradients in slopes:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = torch.from_numpy(gradient).double()
+        step.step()
+    return [each.detach().numpy() for each in parameters]
+
+
+def by_hand(step, start, slopes):
+    """The same of a step of our own, which gets the variable, the gradient and what it has kept."""
+    found, kept = [each.astype(np.float64) for each in start], [{} for _ in start]
+    for gradients in slopes:
+        found = [step(v, g.astype(np.float64), k) for v, g, k in zip(found, gradients, kept, strict=True)]
+    return found
+
+
+def adam_weight_decay(v, g, kept):  # without correction
+    kept["m"], kept["v"] = (
+        0.9 * kept.get("m", 0) + 0.1 * g,
+        0.999 * kept.get("v", 0) + 0.001 * g * g,
+    )
+    return v - 0.01 * kept["m"] / (np.sqrt(kept["v"]) + 1e-6)
+
+
+def ftrl(v, g, kept):
+    before = kept.get("squares", 0.1)
+    kept["squares"] = before + g * g
+    root = np.sqrt(kept["squares"])
+    kept["linear"] = kept.get("linear", 0) + g - (root - np.sqrt(before)) / 0.01 * v
+    return -kept["linear"] / (root / 0.01)
+
+
+def rms_prop(v, g, kept):  # MindSpore's mean of squares begins with 1
+    kept["squares"] = 0.9 * kept.get("squares", 1.0) + 0.1 * g * g
+    return v - 0.01 * g / np.sqrt(kept["squares"] + 1e-10)
+
+
+def of_torch(name, **options):
+    return lambda start, slopes: by_torch(
+        lambda p: getattr(torch.optim, name)(p, lr=0.01, **options), start, slopes
+    )
+
+
+EXPECTED = {
+    "SGD": of_torch("SGD", momentum=0.9),
+    "Momentum": of_torch("SGD", momentum=0.9),
+    "Adam": of_torch("Adam"),
+    "AdamW": of_torch("AdamW"),
+    "AdamWeightDecay": lambda start, slopes: by_hand(adam_weight_decay, start, slopes),
+    "Adagrad": of_torch("Adagrad", initial_accumulator_value=0.1),
+    "RMSProp": lambda start, slopes: by_hand(rms_prop, start, slopes),
+    "Adadelta": of_torch("Adadelta", eps=1e-6),
+    "AdaMax": of_torch("Adamax"),
+    "FTRL": lambda start, slopes: by_hand(ftrl, start, slopes),
+    "ProximalAdagrad": of_torch("Adagrad", initial_accumulator_value=0.1),
+}
+
+
 def optimizer(name, library):
+    """The losses of three steps, how far the weights are then from float64's, and how far they have come."""
     layer = mint.nn.Linear(4, 3) if library is mint.optim else nn.Dense(4, 3)
     parameters = layer.trainable_params()
     options = {"SGD": {"momentum": 0.9}, "Momentum": {"momentum": 0.9}}.get(name, {})
@@ -85,12 +148,16 @@ def optimizer(name, library):
     step = getattr(library, name)(parameters, **rate, **options)
     x = tensor(2, 4)
     grad = ms.value_and_grad(lambda x: mint.sum(layer(x) ** 2), None, parameters)
-    found = []
+    start, slopes, found = [each.asnumpy().copy() for each in parameters], [], []
     for _ in range(3):
-        loss, slopes = grad(x)
-        step(slopes)
+        loss, gradients = grad(x)
+        slopes.append([each.asnumpy().copy() for each in gradients])
+        step(gradients)
         found.append(float(loss.asnumpy()))
-    return found
+    expected = EXPECTED[name](start, slopes)
+    apart = max(float(np.abs(e - p.asnumpy()).max()) for e, p in zip(expected, parameters, strict=True))
+    moved = max(float(np.abs(e - s).max()) for e, s in zip(expected, start, strict=True))
+    return [found, apart, moved]
 
 
 def has_aux():
