@@ -1,6 +1,8 @@
 // Communicators: how their ranks find each other.
 #include <cstdlib>
 #include <cstring>
+#include <regex>
+#include <string_view>
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
@@ -91,12 +93,25 @@ void check_rank(uint32_t ranks, uint32_t rank) {
     if (rank >= ranks) fail(FaultKind::InvalidArgument, "rank is {}; there are {}.", rank, ranks);
 }
 
+// Of all operators or of each its algorithm on each level, as the variable HCCL_ALGO has them: "level0:NA;level1:ring",
+// "allreduce=level0:NA;level1:NHR/others=level1:ring". The virtual NPU has algorithms of its own and follows none.
+void check_algorithms(std::string_view text) {
+    static const std::regex form(
+        R"(((\w+=)?level\d:[\w-]+(;level\d:[\w-]+)*)(/(\w+=)?level\d:[\w-]+(;level\d:[\w-]+)*)*)");
+    if (std::regex_match(text.begin(), text.end(), form)) return;
+    fail(FaultKind::InvalidArgument,
+         "hcclAlgo is \"{}{}\"; it names an algorithm for each level, as in \"level0:NA;level1:ring\".",
+         text.substr(0, 60), text.size() > 60 ? "..." : "");
+}
+
 Options options(const HcclCommConfig *config, const Identity &id) {
     Options made{.name = fmt::format("hccl_{:016x}", id[0]),
                  .buffer = config == nullptr ? buffer_size() : buffer_size(config->hcclBufferSize),
                  .shared_buffer = {},
                  .limit = exec_timeout()};
     if (config == nullptr) return made;
+    if (config->hcclAlgo[0] != '\0')
+        check_algorithms({config->hcclAlgo, strnlen(config->hcclAlgo, HCCL_COMM_ALGO_MAX_LENGTH)});
     made.shared_buffer.assign(config->hcclBufferName, strnlen(config->hcclBufferName, BUFFER_NAME_MAX_LENGTH));
     if (config->hcclCommName[0] != '\0')
         made.name = std::string(config->hcclCommName, strnlen(config->hcclCommName, COMM_NAME_MAX_LENGTH));

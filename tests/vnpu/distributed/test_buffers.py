@@ -21,7 +21,7 @@ class Config(ctypes.Structure):
     _fields_ = (("info", ctypes.c_uint64 * 3), ("buffer", ctypes.c_uint32), ("_a", ctypes.c_uint32),
                 ("name", ctypes.c_char * 128), ("_b", ctypes.c_char * 128), ("_c", ctypes.c_uint32 * 4),
                 ("_d", ctypes.c_uint64), ("_e", ctypes.c_uint8), ("timeout", ctypes.c_int32),
-                ("_f", ctypes.c_char * (1600 + 50 + 128)), ("shared", ctypes.c_char * 128), ("_g", ctypes.c_uint32),
+                ("algorithm", ctypes.c_char * 1600), ("_f", ctypes.c_char * (50 + 128)), ("shared", ctypes.c_char * 128), ("_g", ctypes.c_uint32),
                 ("_h", ctypes.c_uint64))
 
 MB = 1 << 20
@@ -214,3 +214,28 @@ except HcclError as error:
     print(error.code, error.message)
 """
     assert "hcclBufferSize is 0; it is a number of megabytes from 1 on" in run(body)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        ("level0:NA;level1:ring", "made"),
+        ("allreduce=level0:NA;level1:H-D_R/others=level1:NHR", "made"),
+        ("a" * 1599, 'hcclAlgo is "' + "a" * 60 + '..."'),
+        ("level0", 'hcclAlgo is "level0"; it names an algorithm for each level'),
+    ],
+)
+def test_algorithms_are_named_by_level(algorithm: str, said: str) -> None:
+    body = f"""
+def body(rank):
+    config, comm, parent = Config(algorithm={algorithm.encode()!r}), ctypes.c_void_p(), ctypes.c_void_p(rank.comm)
+    config.buffer = 200
+    arguments = 1, (ctypes.c_uint32 * 1)(0), 1, 0, ctypes.byref(config), ctypes.byref(comm)
+    hccl("HcclCreateSubCommConfig", ctypes.byref(parent), *arguments)
+try:
+    results(1, body)
+    print("made")
+except HcclError as error:
+    print(error.code, error.message)
+"""
+    assert said in run(body)
