@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+MUCH_KIB = 2 << 20
+
 
 class EndedError(Exception):
     """It has to be ended: the verdict of what it was at."""
@@ -47,22 +49,31 @@ def end(leader: int) -> None:
 
 
 def group_resident(leader: int) -> int:
-    """KiB of the processes in a process group together."""
+    """KiB of the processes in a process group together. Pages that several have, as forks of one that has loaded torch,
+    count once; that is looked into where the processes would have much if they had nothing in common."""
     if not leader:
         return 0
-    total = 0
+    group = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(int(entry.name)) == leader:
-                    total += resident(int(entry.name))
+                    group.append(int(entry.name))
+    total = sum(map(resident, group))
+    if len(group) > 1 and total > MUCH_KIB:
+        total = sum(_kib(process, "smaps_rollup", "Pss:") for process in group)
     return total
 
 
 def resident(process: int) -> int:
     """KiB; 0 when the process is gone."""
+    return _kib(process, "status", "VmRSS:")
+
+
+def _kib(process: int, file: str, name: str) -> int:
+    """What a line of a file of /proc says; 0 where there is none."""
     try:
-        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        lines = Path(f"/proc/{process}/{file}").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0)
+    return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
