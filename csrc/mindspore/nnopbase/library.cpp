@@ -9,8 +9,10 @@
 EXPORT int32_t aclnnInit(const char *configPath) { return VNPU_OPERATOR_API(configPath){}; }
 EXPORT int32_t aclnnFinalize() { return VNPU_OPERATOR_API(){}; }
 
-// Between these calls CANN keeps the memory of a thread's descriptors. Here each has memory of its own and none is
-// kept, which is what CANN does of a thread that has not called them.
+// Around each operator, with null and false, for memory that CANN keeps for descriptors; here each has its own and
+// there is nothing to keep. Nothing depends on it: op-plugin, which makes the same calls around its operators, leaves
+// out those that it does not find (op_plugin/utils/custom_functions/opapi/update_op_api_common.h); MindSpore wants to
+// find them.
 EXPORT int InitHugeMemThreadLocal(void *, bool) { return 0; }
 EXPORT void UnInitHugeMemThreadLocal(void *, bool) {}
 EXPORT void ReleaseHugeMem(void *, bool) {}
