@@ -1,7 +1,7 @@
 // Communicators: how their ranks find each other.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <regex>
 #include <string_view>
 
 #include "ascendcl/argument.h"
@@ -93,12 +93,37 @@ void check_rank(uint32_t ranks, uint32_t rank) {
     if (rank >= ranks) fail(FaultKind::InvalidArgument, "rank is {}; there are {}.", rank, ranks);
 }
 
+// One or more letters, digits and `others`.
+bool word(std::string_view text, std::string_view others) {
+    return !text.empty() && std::ranges::all_of(text, [&](char one) {
+        return (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9') ||
+               others.find(one) != std::string_view::npos;
+    });
+}
+
+// Whether each of the parts between separators is as it should be.
+template <class Right>
+bool each(std::string_view text, char separator, Right &&right) {
+    for (size_t end = text.find(separator); end != std::string_view::npos; end = text.find(separator)) {
+        if (!right(text.substr(0, end))) return false;
+        text.remove_prefix(end + 1);
+    }
+    return right(text);
+}
+
 // Of all operators or of each its algorithm on each level, as the variable HCCL_ALGO has them: "level0:NA;level1:ring",
 // "allreduce=level0:NA;level1:NHR/others=level1:ring". The virtual NPU has algorithms of its own and follows none.
 void check_algorithms(std::string_view text) {
-    static const std::regex form(
-        R"(((\w+=)?level\d:[\w-]+(;level\d:[\w-]+)*)(/(\w+=)?level\d:[\w-]+(;level\d:[\w-]+)*)*)");
-    if (std::regex_match(text.begin(), text.end(), form)) return;
+    if (each(text, '/', [](std::string_view rule) {
+            const size_t equals = rule.find('=');
+            const bool named = equals != std::string_view::npos;
+            if (named && !word(rule.substr(0, equals), "_")) return false;
+            return each(named ? rule.substr(equals + 1) : rule, ';', [](std::string_view level) {
+                return level.starts_with("level") && level.size() > 6 && level[5] >= '0' && level[5] <= '9' &&
+                       level[6] == ':' && word(level.substr(7), "_-");
+            });
+        }))
+        return;
     fail(FaultKind::InvalidArgument,
          "hcclAlgo is \"{}{}\"; it names an algorithm for each level, as in \"level0:NA;level1:ring\".",
          text.substr(0, 60), text.size() > 60 ? "..." : "");
