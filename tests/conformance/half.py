@@ -115,7 +115,18 @@ def computed(function: Callable[..., Any], arguments: list[Any], dtype: Any, dev
 
 
 def measured(name: str) -> dict[str, list[float]]:
-    """Of each dtype the error of torch's CPU kernel and of ours, in units in the last place."""
+    """Of each dtype the error of torch's CPU kernel, with one thread, and of ours, in units in the last place."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # each of them would round a part of a sum by itself
+    try:
+        return _measured(name)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _measured(name: str) -> dict[str, list[float]]:
     import torch
 
     function, arguments = cases()[name]
