@@ -31,7 +31,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchport import vnpu
 from torchport.cli import UNDECIDED
 from torchport.compare import compare
 from torchport.errors import TorchportError
@@ -131,6 +130,7 @@ def _modules(arguments: argparse.Namespace) -> int:
                 f"{'a recording' if name == 'reference' else f'--{name}'} is of no use beside --model",
                 hint="--json prints the table for a program.",
             )
+    from torchport import vnpu
     from torchport.compare.module_table import table
     from torchport.report.modules import render_modules
 

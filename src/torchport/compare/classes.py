@@ -8,6 +8,7 @@ the cause of what follows.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +67,7 @@ def causes(reference: Operators, port: Operators, rank: int = 0, *, other_ranks:
         with one.step(number) as first, other.step(number) as second:
             sides = Side.of(first), Side.of(second)
             looks: tuple[Callable[[int, Side, Side], Iterator[Cause]], ...] = (
-                (_arguments, _operators_of_modules, _updates) if other_ranks
+                (_arguments, functools.partial(_operators, inside=True), _updates) if other_ranks
                 else (_data, _arguments, _operators, _draws, _collectives, _updates)
             )  # fmt: skip
             if (
@@ -214,12 +215,8 @@ def _word(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
-def _operators_of_modules(number: int, one: Side, other: Side) -> Iterator[Cause]:
-    """Without what the averaging of gradients calls, beside the model."""
-    return _operators(number, one, other, inside=True)
-
-
 def _operators(number: int, one: Side, other: Side, *, inside: bool = False) -> Iterator[Cause]:
+    """`inside`: of modules only, without what averages gradients beside the model."""
     alike = one.device != other.device
     calls = [
         [call for call in significant(side.calls, alike=alike) if call.module or not inside]

@@ -23,7 +23,8 @@ from torchport.compare.scores import Score
 from torchport.patches import Patches
 from torchport.record import gelu, roundoff
 
-TRAIN, EVAL = MODES = ("train", "eval")
+TRAIN = "train"
+MODES = (TRAIN, "eval")
 # Of what a user's module may be: what it raises on one device is a row of the table, not the end of it.
 REFUSALS = (RuntimeError, TypeError, ValueError, AttributeError, IndexError, AssertionError)
 OFF = 1e9  # stands for what is no number

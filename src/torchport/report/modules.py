@@ -7,8 +7,6 @@ from typing import Any
 
 from torchport.report.wording import count
 
-MODES = ("train", "eval")
-
 
 def render_modules(rows: Sequence[Mapping[str, Any]], device: str) -> str:
     """A line for each module, with the score of its worst result in train and in eval mode, then what they say."""
@@ -28,8 +26,9 @@ def render_modules(rows: Sequence[Mapping[str, Any]], device: str) -> str:
     wrong = [row for row in judged if row["wrong"]]
     names = ", ".join(dict.fromkeys(f"{_name(row)} in {row['mode']} mode" for row in wrong))
     lines.append(f"wrong on {device}: {names}" if wrong else f"nothing is wrong on {device}")
+    modes = " and ".join(dict.fromkeys(row["mode"] for row in rows))
     lines.append(
-        f"{count(len(judged), 'module')} judged, forward and backward, against float64 ({MODES[0]} and {MODES[1]}); "
+        f"{count(len(judged), 'module')} judged, forward and backward, against float64 ({modes}); "
         f"{len(rows) - len(judged)} not judged"
     )
     return "\n".join(lines) + "\n"
