@@ -47,13 +47,18 @@ void session_needed() {
         refuse("No profile is running that collects marks (aclprofStart with ACL_PROF_MSPROFTX).");
 }
 
-Stamp &known(void *stamp) {
-    session_needed();
+// With the lock of `all`, without which another thread may destroy it.
+Stamp &known(const Stamps &all, void *stamp) {
     if (stamp == nullptr) refuse("stamp is null.");
-    Stamps &all = stamps();
-    const std::lock_guard lock(all.mutex);
     if (!all.alive.contains(stamp)) refuse("stamp is {}, which aclprofCreateStamp has not made.", stamp);
     return *static_cast<Stamp *>(stamp);
+}
+
+std::string message_of(void *stamp) {
+    session_needed();
+    Stamps &all = stamps();
+    const std::lock_guard lock(all.mutex);
+    return known(all, stamp).message;
 }
 
 }  // namespace
@@ -80,7 +85,10 @@ void aclprofDestroyStamp(void *stamp) {
 
 aclError aclprofSetStampTraceMessage(void *stamp, const char *msg, uint32_t msgLen) {
     return VNPU_API(stamp, msg, msgLen) {
-        Stamp &one = known(stamp);
+        session_needed();
+        Stamps &all = stamps();
+        const std::lock_guard lock(all.mutex);
+        Stamp &one = known(all, stamp);
         if (msg == nullptr || msgLen == 0 || msgLen > 127)  // CANN's room
             refuse("msg is null, or not of 1 to 127 bytes (msgLen is {}).", msgLen);
         one.message.assign(msg, strnlen(msg, msgLen));
@@ -88,11 +96,11 @@ aclError aclprofSetStampTraceMessage(void *stamp, const char *msg, uint32_t msgL
 }
 
 aclError aclprofMark(void *stamp) {
-    return VNPU_API(stamp) { acl::mark(kDomain, known(stamp).message, nullptr); };
+    return VNPU_API(stamp) { acl::mark(kDomain, message_of(stamp), nullptr); };
 }
 
 aclError aclprofPush(void *stamp) {
-    return VNPU_API(stamp) { pushed.push_back(acl::begin_range(kDomain, known(stamp).message, nullptr)); };
+    return VNPU_API(stamp) { pushed.push_back(acl::begin_range(kDomain, message_of(stamp), nullptr)); };
 }
 
 aclError aclprofPop() {
@@ -106,9 +114,9 @@ aclError aclprofPop() {
 
 aclError aclprofRangeStart(void *stamp, uint32_t *rangeId) {
     return VNPU_API(stamp, rangeId) {
-        const Stamp &one = known(stamp);
+        const std::string message = message_of(stamp);
         if (rangeId == nullptr) refuse("rangeId is null.");
-        *rangeId = static_cast<uint32_t>(acl::begin_range(kDomain, one.message, nullptr));
+        *rangeId = static_cast<uint32_t>(acl::begin_range(kDomain, message, nullptr));
         Stamps &all = stamps();
         const std::lock_guard lock(all.mutex);
         all.ranges.insert(*rangeId);
