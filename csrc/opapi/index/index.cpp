@@ -252,8 +252,10 @@ void scatter(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::Ten
         out.scatter_(dim, places, src);
         return;
     }
-    const std::string_view name = reduce == static_cast<int64_t>(Reduce::Add) ? "add" : "multiply";
-    accumulate(out, self, [&](at::Tensor &to) { to.scatter_(dim, places, as_of(src, to), name); });
+    const auto how = reduce == static_cast<int64_t>(Reduce::Add) ? Reduce::Add : Reduce::Multiply;
+    accumulate(out, self, [&](at::Tensor &to) {
+        to.scatter_reduce_(dim, places, as_of(src, to), torch_name(how), true);  // ATen deprecates scatter_ with a name
+    });
 }
 
 void scatter(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::Tensor &index, const at::Scalar &value,
