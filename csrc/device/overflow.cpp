@@ -7,11 +7,11 @@
 namespace vnpu {
 namespace {
 
-std::array<std::atomic<bool>, 64> status{};  // by device; VNPU_DEVICES is at most 64
+std::array<std::array<std::atomic<bool>, 2>, 64> status{};  // by device; VNPU_DEVICES is at most 64
 
-std::atomic<bool> &current() noexcept {
+std::atomic<bool> &current(OverflowStatus which) noexcept {
     const Stream *stream = current_worker();
-    return status[stream == nullptr ? 0 : static_cast<size_t>(stream->device())];
+    return status[stream == nullptr ? 0 : static_cast<size_t>(stream->device())][static_cast<size_t>(which)];
 }
 
 }  // namespace
@@ -26,8 +26,10 @@ void set_overflow_mode(OverflowMode mode) {
     detail::saturates.store(mode == OverflowMode::Saturate);
 }
 
-void raise_overflow() noexcept { current().store(true); }
-bool overflowed() noexcept { return current().load(); }
-void clear_overflow() noexcept { current().store(false); }
+void raise_overflow() noexcept {
+    for (const OverflowStatus which : {OverflowStatus::Ordinary, OverflowStatus::Debug}) current(which).store(true);
+}
+bool overflowed(OverflowStatus which) noexcept { return current(which).load(); }
+void clear_overflow(OverflowStatus which) noexcept { current(which).store(false); }
 
 }  // namespace vnpu

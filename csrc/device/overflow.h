@@ -9,6 +9,10 @@ namespace vnpu {
 
 enum class OverflowMode { Saturate, InfNan };
 
+// CANN keeps the status twice, each read and cleared by operators of its own (NPUGetFloatStatusV2 and
+// NPUGetFloatDebugStatus), which its pages describe by one sentence: "the value of global workspace".
+enum class OverflowStatus { Ordinary, Debug };
+
 namespace detail {
 extern std::atomic<bool> saturates;
 }
@@ -18,9 +22,9 @@ inline bool saturates() noexcept { return detail::saturates.load(std::memory_ord
 // For all devices of the process. Fault Unsupported when the chip has no inf and nan.
 void set_overflow_mode(OverflowMode mode);
 
-// The status of the device whose stream's worker is the calling thread.
+// The status of the device whose stream's worker is the calling thread; an overflow raises both.
 void raise_overflow() noexcept;
-bool overflowed() noexcept;
-void clear_overflow() noexcept;
+bool overflowed(OverflowStatus which = OverflowStatus::Ordinary) noexcept;
+void clear_overflow(OverflowStatus which = OverflowStatus::Ordinary) noexcept;
 
 }  // namespace vnpu

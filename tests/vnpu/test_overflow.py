@@ -42,6 +42,15 @@ found["moved"] = torch.cat([half(inf), half(nan)]).clone().flip(0).tolist()
 found["filled"] = torch.full((1,), -inf, dtype=torch.float16, device="npu").tolist()
 found["wide"] = torch.tensor([1e38]).npu().mul(10).tolist()
 found["still"] = flag()
+status = torch.zeros(8, device="npu")
+def debug():
+    return torch_npu.npu_get_float_status(status, mode=1).tolist()
+found["debug"] = [debug()[:2]]
+half(60000.0) * 2
+torch_npu.npu_clear_float_status(status)
+found["debug"].append(debug()[:2])
+torch_npu.npu_clear_float_status(status, mode=1)
+found["debug"].append(debug()[:2])
 found["check"] = [utils.npu_check_overflow(half(60000.0) * 2), utils.npu_check_overflow(half(1.0) * 2)]
 
 parameter = torch.nn.Parameter(torch.ones(4, device="npu"))
@@ -75,6 +84,8 @@ def test_saturation(variables: dict[str, str]) -> None:
     assert found["exp"] == [MOST, pytest.approx(2.71828, rel=1e-3), 0.0]
     assert found["raised"] is True and found["cleared"] is False
     assert found["sums"] == [MOST, -MOST] and found["foreach"] == [MOST] and found["nan"] == [0.0]
+    # The copy for debugging, which nothing above has cleared, nor does the ordinary clearing.
+    assert found["debug"] == [[1, 1], [1, 1], [0, 0]]
     assert found["product"] == MOST and found["narrowed"] == [MOST, -MOST]
     inf = float("inf")
     assert found["moved"][1] == inf and found["moved"][0] != found["moved"][0]  # nothing was computed

@@ -50,6 +50,8 @@ OP(aclnnAmpUpdateScale, check_update(currentScale, growthTracker, foundInf);
 LEGACY(NPUAllocFloatStatus, out[0], out[0].zero_())
 LEGACY(NPUGetFloatStatusV2, out[0], out[0].fill_(vnpu::overflowed() ? 1 : 0))
 LEGACY(NPUClearFloatStatusV2, , vnpu::clear_overflow())
+LEGACY(NPUGetFloatDebugStatus, out[0], out[0].fill_(vnpu::overflowed(vnpu::OverflowStatus::Debug) ? 1 : 0))
+LEGACY(NPUClearFloatDebugStatus, , vnpu::clear_overflow(vnpu::OverflowStatus::Debug))
 // The versions of chips that saturate write into their input, which torch_npu reads.
 LEGACY(NPUGetFloatStatus, in[0], in[0].fill_(vnpu::overflowed() ? 1 : 0))
 LEGACY(NPUClearFloatStatus, , vnpu::clear_overflow())
