@@ -77,12 +77,11 @@ def test_plain_python_keeps_its_status(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-# An operator of CANN's older interface, whose launch torch_npu makes on its own thread; the virtual NPU does not have
-# it, as no public source says what it computes.
-GAP = """
+# An operator of CANN's older interface, whose launch torch_npu makes on its own thread; it is refused there.
+REFUSED = """
 try:
-    one = torch.ones(1, device="npu")
-    torch_npu._npu_silent_check(torch.ones(4, device="npu"), *[one] * 5, 1, 1.0, 1.0, 1.0, 1.0)
+    one, two = torch.ones(1, device="npu"), torch.ones(2, device="npu")
+    torch_npu._npu_silent_check(torch.ones(4, device="npu"), one, two, one, one, one, 1, 1.0, 1.0, 1.0, 1.0)
     torch.npu.synchronize()
 except RuntimeError as error:
     print("first", "SilentCheck" in str(error))
@@ -101,7 +100,7 @@ for name, use in {
 
 @pytest.mark.parametrize("queue", ["1", "2"])
 def test_a_launch_that_torch_npu_has_dropped_is_not_forgotten(queue: str) -> None:
-    result = python(START + GAP, TASK_QUEUE_ENABLE=queue, **QUIET)
+    result = python(START + REFUSED, TASK_QUEUE_ENABLE=queue, **QUIET)
     assert result.returncode == 0, result.stderr
     names = ("first", "value", "copy", "device", "stream")
     assert result.stdout.splitlines() == [f"{name} True" for name in names]
@@ -109,7 +108,7 @@ def test_a_launch_that_torch_npu_has_dropped_is_not_forgotten(queue: str) -> Non
 
 def test_who_gets_the_error_himself_may_go_on() -> None:
     """Without the queue the caller has the error in his hands: what he does after it is computed."""
-    result = python(START + GAP, TASK_QUEUE_ENABLE="0", **QUIET)
+    result = python(START + REFUSED, TASK_QUEUE_ENABLE="0", **QUIET)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
         "first True", "value [2.0, 2.0, 2.0]", "copy [0.0, 1.0, 2.0, 3.0]", "device None", "stream None",
