@@ -40,7 +40,7 @@ at::Tensor unit(LegacyArguments &call, size_t x, size_t mean, size_t variance) {
 }
 
 void sums(LegacyArguments &call) {
-    const at::Tensor x = widened(call.in[0]);
+    const at::Tensor x = call.in[0].to(at::kDouble);
     put(call.out[0], x.sum(others(x)));
     put(call.out[1], (x * x).sum(others(x)));
 }
@@ -49,8 +49,10 @@ void sums(LegacyArguments &call) {
 void update(LegacyArguments &call) {
     const at::Tensor x = widened(call.in[0]);
     const double count = elements(x);
-    const at::Tensor mean = widened(call.in[1]) / count, variance = widened(call.in[2]) / count - mean * mean;
-    const at::Tensor y = (x - by_channel(mean, x)) * (by_channel(variance, x) + epsilon(call.attributes)).rsqrt();
+    const at::Tensor mean = call.in[1].to(at::kDouble) / count;
+    const at::Tensor variance = call.in[2].to(at::kDouble) / count - mean * mean;
+    const at::Tensor y = (x - by_channel(mean.to(at::kFloat), x)) *
+                         (by_channel(variance, x) + epsilon(call.attributes)).rsqrt().to(at::kFloat);
     const auto factor = attribute<float>(call.attributes, "factor", 0.1F);
     const at::Tensor spread = variance * (count > 1 ? count / (count - 1) : 0);
     const at::Tensor moving_mean = widened(call.in[5]) * (1 - factor) + mean.reshape(call.in[5].sizes()) * factor;

@@ -76,7 +76,9 @@ def test_batch_normalization_in_its_parts() -> None:
     running = [mean.double(), variance.double()]
     expected = F.batch_norm(wide, *running, gamma, beta, training=True, momentum=0.1, eps=1e-5)
     total, squares = ran("BNTrainingReduce", [X], (4,), (4,))
-    near(total, X.double().sum((0, 2, 3)), 1e-5)
+    # Summed in double and rounded once: the variance is the difference of two large numbers.
+    assert torch.equal(total, X.double().sum((0, 2, 3)).float().double())
+    assert torch.equal(squares, X.double().square().sum((0, 2, 3)).float().double())
     inputs = [X, total.float(), squares.float(), scale, offset, mean, variance]
     y, new_mean, new_variance, batch_mean, batch_variance = ran(
         "BNTrainingUpdate", inputs, X.shape, (4,), (4,), (4,), (4,), factor=0.1, epsilon=1e-5
@@ -84,6 +86,8 @@ def test_batch_normalization_in_its_parts() -> None:
     near(y, expected.detach(), 1e-5)
     near(new_mean, running[0])
     near(new_variance, running[1])
+    assert torch.equal(batch_mean, (total / 90).float().double())
+    assert torch.equal(batch_variance, (squares / 90 - (total / 90) ** 2).float().double())
     slopes = torch.autograd.grad(expected, (wide, gamma, beta), G.double())
     means = [batch_mean.float(), batch_variance.float()]
     found = ran("BNTrainingUpdateGrad", [G, X, *means], (4,), (4,), epsilon=1e-5)
