@@ -125,6 +125,12 @@ void one_hot(const at::Tensor &in, const at::Tensor &on, const at::Tensor &off, 
         fail(FaultKind::InvalidArgument, "the output is {}, the classes {}", describe(out), describe(in));
 }
 
+// Size: how many elements the input has.
+void counts(const at::Tensor &out) {
+    if (out.numel() != 1 || (out.scalar_type() != at::kInt && out.scalar_type() != at::kLong))
+        fail(FaultKind::InvalidArgument, "the output is {}, expected one int32 or int64", describe(out));
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -132,6 +138,7 @@ LEGACY(Identity, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(TransData, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(Cast, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(Fill, shaped(out[0], ints(in[0])), out[0].fill_(in[1].reshape({})))
+LEGACY(Size, counts(out[0]), out[0].fill_(in[0].numel()))
 LEGACY(ZerosLike, same_count(out[0], in[0]), out[0].zero_())
 LEGACY(Slice, shaped(out[0], sliced(in[0], in[1], in[2]).sizes()), put(out[0], sliced(in[0], in[1], in[2])))
 LEGACY(StridedSlice, shaped(out[0], strided(in[0], in, attributes).sizes()),

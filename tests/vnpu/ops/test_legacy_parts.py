@@ -41,6 +41,11 @@ def test_values_come_in_the_order_of_their_first() -> None:
     assert values[:4].tolist() == [5, 2, 9, 1] and places.tolist() == [0, 1, 0, 2, 1, 3]
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_the_number_of_elements(dtype: torch.dtype) -> None:
+    assert [ran("Size", [x], (1, dtype))[0].item() for x in (X, drawn(3, 0), drawn(1)[0])] == [48, 0, 1]
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_products(reverse: bool, exclusive: bool) -> None:
@@ -167,6 +172,7 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]]
     "MatrixDiagV3": ([drawn(3), [3], [3], [3], drawn(1)], [(3, 3)], {}, "k is 3"),
     "MatrixSetDiagV3": ([drawn(3, 3), drawn(2), [0]], [(3, 3)], {}, "the diagonal is"),
     "Unique": ([drawn(3)], [(3,), (3,)], {}, "the places is"),
+    "Size": ([X], [(2,)], {}, "expected one int32 or int64"),
     "Cumprod": ([X, [3]], [(2, 6, 4)], {}, "axis is 3"),
     "ApplyFtrl": ([drawn(3)] * 2 + [drawn(2), drawn(3)] + [drawn(1)] * 4, [(3,)], {}, "a moment is"),
     "InstanceNorm": ([IMAGE, drawn(4), drawn(3)], [(2, 3, 5, 7), (6,), (6,)], {}, "gamma or beta is"),
