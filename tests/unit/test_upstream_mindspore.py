@@ -42,11 +42,14 @@ def test_ends(): os._exit(7)
 """
 
 
-def judged(folder: Path, wanted: list[str] | None, text: str = FILE) -> tuple[int, list[dict[str, Any]]]:
+def judged(
+    folder: Path, wanted: list[str] | None, text: str = FILE, idle: str = ""
+) -> tuple[int, list[dict[str, Any]]]:
     (folder / "test_x.py").write_text(text, encoding="utf-8")
     read, write = os.pipe()
     environ = {
         **os.environ, "UPSTREAM_ANSWERS": str(write), "UPSTREAM_TESTS": json.dumps(wanted), "PYTHONPATH": str(UPSTREAM),
+        "UPSTREAM_IDLE": idle,
     }  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-p", "mindspore_judge", "-p", "no:cacheprovider"]
     command += ["--rootdir", str(folder), "-c", os.devnull, str(folder / "test_x.py")]
@@ -89,3 +92,8 @@ def test_a_file_that_cannot_be_imported_says_why(tmp_path: Path) -> None:
     _, said = judged(tmp_path, None, "import a_module_that_nobody_has\n")
     (found,) = (line for line in said if "status" in line)
     assert found["test"] == "(import)" and "a_module_that_nobody_has" in found["reason"]
+
+
+def test_where_files_share_a_process_tests_have_their_files_name(tmp_path: Path) -> None:
+    _, said = judged(tmp_path, ["test_x.py::test_passes"], idle="1")
+    assert [line["test"] for line in said if "status" in line] == ["test_x.py::test_passes"]

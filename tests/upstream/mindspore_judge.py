@@ -1,7 +1,8 @@
 """Run the tests of one of MindSpore's files on the virtual NPU and judge each; run.py starts this once, in MindSpore's
 environment, and it starts pytest for each file: MindSpore has threads from its import on, so no process is forked.
 
-It is asked and answers as judge.py does. Loaded by pytest (`-p mindspore_judge`), it says what pytest finds.
+It is asked and answers as judge.py does. Where operators do nothing it takes several files for one process (joined by
+os.pathsep), and a test's name has its file's before it. Loaded by pytest (`-p mindspore_judge`), it says what pytest finds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 from verdicts import chip_limit, own_words, refused
 
-ANSWERS, WANTED = "UPSTREAM_ANSWERS", "UPSTREAM_TESTS"
+ANSWERS, WANTED, IDLE = "UPSTREAM_ANSWERS", "UPSTREAM_TESTS", "UPSTREAM_IDLE"
 REASON = 300  # characters
 # The authors' marks: for this chip, and for one NPU. Tests of several are started by others with msrun.
 CHIP, ONE = {"platform_ascend", "platform_ascend910b"}, "onecard"
@@ -46,7 +47,7 @@ def classify(text: str) -> tuple[str, str]:
 
 
 def name_of(nodeid: str) -> str:
-    return nodeid.partition("::")[2]
+    return nodeid if os.environ.get(IDLE) else nodeid.partition("::")[2]
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
@@ -113,8 +114,10 @@ def main() -> None:
         folder = Path(job["folder"])
         path = os.pathsep.join([str(folder.parent), str(Path(__file__).parent), here["PYTHONPATH"]])
         variables = {**here, **job["environment"], WANTED: json.dumps(job["tests"]), "PYTHONPATH": path}
+        variables[IDLE] = "1" if job["idle"] else ""
         command = [sys.executable, "-m", "pytest", "-q", "-p", "mindspore_judge", "-p", "no:cacheprovider"]
-        command += ["--rootdir", str(folder), "-c", os.devnull, str(folder / job["file"])]
+        command += ["--rootdir", str(folder), "-c", os.devnull, "--continue-on-collection-errors"]
+        command += [str(folder / file) for file in job["file"].split(os.pathsep)]
         with open(job["log"], "w", encoding="utf-8") as log:
             child = subprocess.Popen(
                 command, env=variables, cwd=folder.parent, stdin=subprocess.DEVNULL, stdout=log, stderr=log,

@@ -17,12 +17,13 @@ in this repository: they are fetched into build/upstream, or taken from UPSTREAM
 What is found is kept in build/upstream/results file by file. `--resume` goes on where a run was broken off, and with what
 took too long in it, so that on a busy machine a first run may have a short limit (`--seconds 60`). `--junit FILE` writes
 it as JUnit's XML. `--report` runs nothing and says what has been found, `--causes` with the tests of each cause.
+A list has the files that were run; a suite's row in suites.toml says in which order they are. What is VACUOUS of
+MindSpore's is found by `--control`, after `--update`.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import signal
 import sys
 import time
@@ -34,16 +35,16 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
 
 import causes  # noqa: E402
+import control  # noqa: E402
 import idle  # noqa: E402
 import suites  # noqa: E402
+from control import Control  # noqa: E402
 from results import Results, write_junit  # noqa: E402
 from status import compared, read, write  # noqa: E402
 from verdicts import changes, counted, status_of  # noqa: E402
 from workers import Limits, Worker  # noqa: E402
 
 SECONDS = 600  # for one test
-# ... where operators do nothing: many tests of ranks stand still there. One that passes does so about as fast as it did.
-IDLE_SECONDS, IDLE_LEAST = 120, 20
 
 
 def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace, results: Results) -> None:
@@ -52,47 +53,26 @@ def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace,
     if not todo:
         return
     row = suites.TABLE[suite]
-    libraries = str(idle.build()) if row.get("idle", True) else ""
+    later = "together" in row
+    libraries = Path() if later else idle.build()
     environment, bare = row.get("environment", {}), row.get("bare", False)
     began, done = time.monotonic(), len(names) - len(todo)
     workers: list[Worker] = []
 
     def judge(share: list[str]) -> None:
-        real = Worker(
-            folder,
-            environment,
-            {},
-            Limits(options.seconds, options.memory),
-            False,
-            bare,
-            suites.judge_of(suite),
-        )
-        empty = Worker(
-            folder,
-            environment,
-            {"VNPU_LIBRARIES": libraries},
-            Limits(IDLE_SECONDS, options.memory),
-            True,
-            bare,
-        )
-        workers.extend((real, empty))
+        limits = Limits(options.seconds, options.memory)
+        real = Worker(folder, environment, {}, limits, False, bare, suites.judge_of(suite))
+        empty = Control(suite, folder, options.memory, libraries)
+        workers.extend((real, empty.worker))
         try:
             while share:
                 name = share.pop(0)
                 start = time.monotonic()
                 found = real.judge(name, results.late(name))
-                passed = [test for test, (verdict, _) in found.items() if verdict == "PASS"]
-                still = 0
-                if passed and libraries:
-                    slowest = max(found[test][1] for test in passed)
-                    limit = min(IDLE_SECONDS, IDLE_LEAST + math.ceil(3 * slowest))
-                    empty.limits = Limits(limit, options.memory)
-                    for test, (verdict, _) in empty.judge(name, passed).items():
-                        still += verdict.startswith("TIMEOUT: more than")
-                        if verdict == "PASS" and test in passed:
-                            found[test] = ("VACUOUS", found[test][1])
+                stood = "" if later else empty.mark(name, found)
+                if later and any(verdict == "PASS" for verdict, _ in found.values()):
+                    found[control.NAME] = (control.NOT_DONE, 0.0)
                 results.add(name, found)
-                stood = f"; {still} stood still for {limit} s where operators do nothing" if still else ""
                 counts = Counter(status_of(verdict) for verdict, _ in found.values())
                 print(
                     f"[{sum(one in results for one in names)} of {len(names)}] {name}: {counted(counts)} "
@@ -101,7 +81,7 @@ def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace,
                 )  # fmt: skip
         finally:
             real.close()
-            empty.close()
+            empty.worker.close()
 
     if done:
         print(f"{suite}: {done} of {len(names)} files were done before", file=sys.stderr)
@@ -117,10 +97,10 @@ def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace,
             raise
 
 
-def report(suite: str, verdicts: dict[str, dict[str, str]], listing: bool) -> None:
+def report(suite: str, verdicts: dict[str, dict[str, str]], present: int, listing: bool) -> None:
     counts = Counter(status_of(verdict) for row in verdicts.values() for verdict in row.values())
     meant = sum(counts[status] for status in ("PASS", "FAIL", "GAP", "CRASH", "TIMEOUT"))
-    print(f"{suite}: {counted(counts)}")
+    print(f"{suite}: {len(verdicts)} of {present} files: {counted(counts)}")
     print(
         f"  {counts['PASS']} of {meant} tests that mean something pass ({counts['PASS'] / max(meant, 1):.1%})"
     )
@@ -145,6 +125,11 @@ def main() -> int:
     )
     parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--causes", action="store_true", help="list the tests that do not pass by cause")
+    parser.add_argument(
+        "--control",
+        action="store_true",
+        help="only mark what is VACUOUS in MindSpore's lists, after --update",
+    )
     parser.add_argument("--update", action="store_true", help="write what was found to status/")
     parser.add_argument("--junit", type=Path, help="file for JUnit's XML")
     options = parser.parse_args()
@@ -161,6 +146,10 @@ def main() -> int:
         folder = suites.tests(suites.TABLE[suite]["source"], options.upstream)
         present = suites.files(suite, folder)
         names = [name for name in present if not options.files or {name, Path(name).name} & {*options.files}]
+        if options.control and "together" in suites.TABLE[suite]:
+            control.run(suite, names, folder, options)
+        if options.control:
+            continue
         results = Results(suite, keep=bool(options.resume or options.report or options.files))
         if options.files and not (options.resume or options.report):
             results.forget(names)
@@ -174,10 +163,11 @@ def main() -> int:
         if not found:
             continue
         known = read(suite)
+        control.kept(known, found)
         regressions += changes(compared(known, found))
         if options.update:
             write(suite, {name: row for name, row in {**known, **found}.items() if name in present})
-        report(suite, found, options.causes)
+        report(suite, found, len(present), options.causes)
     if options.junit:
         write_junit(options.junit, every)
     return 1 if regressions and not options.update else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 import subprocess
 import tomllib
@@ -56,10 +58,21 @@ def tests(source: str, given: Path | None) -> Path:
 
 
 def files(suite: str, folder: Path) -> list[str]:
-    """The test files of a suite, relative to `folder`; a suite may be of one file, which the others leave out."""
+    """The test files of a suite, relative to `folder`, in the order in which they are run; a suite may be of one file,
+    which the others leave out. With `holds` those whose text has it: the others have no test for this chip."""
     alone = {part for row in TABLE.values() for part in row.get("folders", ()) if part.endswith(".py")}
-    found = []
-    for part in TABLE[suite]["folders"]:
+    row, found = TABLE[suite], []
+    for part in row["folders"]:
         paths = [folder / part] if part in alone else (folder / part).rglob("test_*.py")
         found += [str(path.relative_to(folder)) for path in paths]
-    return sorted(name for name in found if name in TABLE[suite]["folders"] or name not in alone)
+    names = sorted(name for name in found if name in row["folders"] or name not in alone)
+    if "holds" not in row:
+        return names
+    texts = {name: (folder / name).read_text(encoding="utf-8", errors="replace") for name in names}
+    names = [name for name in names if re.search(row["holds"], texts[name])]
+    return sorted(names, key=lambda name: (not re.search(row["first"], texts[name]), _scattered(name)))
+
+
+def _scattered(name: str) -> str:
+    """By which files are in an order that follows neither their subject nor what was found."""
+    return hashlib.sha256(name.encode()).hexdigest()
