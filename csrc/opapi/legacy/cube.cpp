@@ -7,9 +7,14 @@
 namespace vnpu::opapi {
 namespace {
 
+// Sizes are int32, or int64 in MindSpore's volumes.
+bool counts(const at::Tensor &tensor) {
+    return tensor.scalar_type() == at::kInt || (tensor.scalar_type() == at::kLong && tensor.dim() == 1);
+}
+
 void floating(const LegacyTensors &tensors) {
     for (const at::Tensor &tensor : tensors)
-        if (tensor.defined() && !kNative.has(tensor.scalar_type()) && tensor.scalar_type() != at::kInt)
+        if (tensor.defined() && !kNative.has(tensor.scalar_type()) && !counts(tensor))
             fail(FaultKind::InvalidArgument, "an operand is {}, allowed are float32, float16 and bfloat16",
                  describe(tensor));
 }

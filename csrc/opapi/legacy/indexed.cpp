@@ -1,4 +1,8 @@
 // Operators of the old API that MindSpore calls by their type and that pick, order or place elements.
+#include <ATen/Dispatch_v2.h>
+
+#include <limits>
+
 #include "opapi/aclnn/precision.h"
 #include "opapi/legacy/legacy.h"
 #include "opapi/legacy/operands.h"
@@ -124,6 +128,83 @@ void cumulated_check(LegacyArguments &call) {
     alike(call.out[0], call.in[0], "the output");
 }
 
+// indices [..., depth], updates [..., rest], the shape of the output: sums of what is written to one place.
+void spread_check(LegacyArguments &call) {
+    allowed(call.in[0], {at::kInt, at::kLong}, "the indices");
+    const std::vector<int64_t> shape = ints(call.in[2]);
+    sizes(call.out[0], shape, "the output");
+    const int64_t depth = call.in[0].dim() == 0 ? 1 : call.in[0].size(-1);
+    if (depth < 1 || depth > call.out[0].dim())
+        fail(FaultKind::InvalidArgument, "the indices are {} for {}", describe(call.in[0]), describe(call.out[0]));
+    const int64_t rest = c10::multiply_integers(call.out[0].sizes().slice(static_cast<size_t>(depth)));
+    holds(call.in[1], call.in[0].numel() / depth * rest, "the updates");
+}
+
+void spread(LegacyArguments &call) {
+    const at::Tensor &out = call.out[0];
+    const int64_t depth = call.in[0].size(-1);
+    const at::Tensor places = call.in[0].to(at::kLong).reshape({-1, depth});
+    const at::IntArrayRef front = out.sizes().slice(0, static_cast<size_t>(depth));
+    at::Tensor flat = at::zeros({places.size(0)}, at::kLong);
+    for (int64_t i = 0; i < depth; ++i) {
+        const at::Tensor column = places.select(1, i);
+        if (column.lt(0).logical_or(column.ge(front[static_cast<size_t>(i)])).any().item<bool>())
+            fail(FaultKind::OutOfBounds, "an index lies outside of {}", describe(out));
+        flat = flat * front[static_cast<size_t>(i)] + column;
+    }
+    const at::Tensor rows = widened(call.in[1]).reshape({places.size(0), -1});
+    put(call.out[0], at::zeros({c10::multiply_integers(front), rows.size(1)}, rows.options()).index_add(0, flat, rows));
+}
+
+// A segment without an element has the lowest number for the maximum, the highest for the minimum.
+void extreme_of_segments(LegacyArguments &call, const char *reduce, bool highest) {
+    const at::Tensor &out = call.out[0];
+    const at::Tensor ids = call.in[1].to(at::kLong).flatten();
+    const at::Tensor rows = call.in[0].reshape({ids.numel(), -1});
+    if (ids.ge(out.size(0)).any().item<bool>()) fail(FaultKind::OutOfBounds, "a segment is not one of {}", out.size(0));
+    const at::Scalar none = AT_DISPATCH_V2(
+        out.scalar_type(), "segments", AT_WRAP([&] {
+            return at::Scalar(highest ? std::numeric_limits<scalar_t>::max() : std::numeric_limits<scalar_t>::lowest());
+        }),
+        AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16);
+    const at::Tensor kept = ids.ge(0).nonzero().flatten();  // negative ones are left out
+    put(call.out[0], at::full({out.size(0), rows.size(1)}, none, out.options())
+                         .index_reduce(0, ids.index_select(0, kept), rows.index_select(0, kept), reduce));
+}
+
+// x, how much of each row counts: that is turned round along seq_dim.
+void reversed_check(LegacyArguments &call) {
+    const int64_t along = axis_of(call.in[0], call.attributes, "seq_dim");
+    const auto batch = attribute<int64_t>(call.attributes, "batch_dim", 0);
+    if (batch < 0 || batch >= call.in[0].dim() || batch == along)
+        fail(FaultKind::InvalidArgument, "attributes batch_dim {} and seq_dim {} are of {}", batch, along,
+             describe(call.in[0]));
+    holds(call.in[1], call.in[0].size(batch), "the lengths");
+    alike(call.out[0], call.in[0], "the output");
+}
+
+void reversed(LegacyArguments &call) {
+    const auto batch = attribute<int64_t>(call.attributes, "batch_dim", 0);
+    const at::Tensor x = call.in[0].movedim({batch, axis_of(call.in[0], call.attributes, "seq_dim")}, {0, 1});
+    const at::Tensor lengths = call.in[1].to(at::kLong).reshape({-1, 1}), place = at::arange(x.size(1)).unsqueeze(0);
+    at::Tensor from = at::where(place < lengths, lengths - 1 - place, place);
+    while (from.dim() < x.dim()) from = from.unsqueeze(-1);
+    call.out[0].copy_(
+        x.gather(1, from.expand_as(x)).movedim({0, 1}, {batch, axis_of(call.in[0], call.attributes, "seq_dim")}));
+}
+
+// x, how many diagonals below and above the main one stay; negative: all.
+void banded_check(LegacyArguments &call) {
+    alike(call.out[0], call.in[0], "the output");
+    if (call.in[0].dim() < 2) fail(FaultKind::InvalidArgument, "x is {}, expected matrices", describe(call.in[0]));
+    for (const size_t i : {1, 2}) one(call.in[i], "a number of diagonals");
+}
+
+at::Tensor banded(const at::Tensor &x, int64_t below, int64_t above) {
+    at::Tensor kept = above < 0 ? x : at::triu(x.transpose(-1, -2), -above).transpose(-1, -2);
+    return below < 0 ? kept : at::triu(kept, -below);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -136,3 +217,9 @@ LEGACY(GatherNd, positions(in[0], in[1]), put(out[0], at::index(in[0], places(in
 LEGACY(TensorScatterUpdate, positions(in[0], in[1]); alike(out[0], in[0], "the output"), update(arguments))
 LEGACY(Cumsum, cumulated_check(arguments), cumulated(arguments))
 LEGACY(Cumprod, cumulated_check(arguments), products(arguments))
+LEGACY(ScatterNd, spread_check(arguments), spread(arguments))
+LEGACY(UnsortedSegmentMax, segments_check(arguments), extreme_of_segments(arguments, "amax", false))
+LEGACY(UnsortedSegmentMin, segments_check(arguments), extreme_of_segments(arguments, "amin", true))
+LEGACY(ReverseSequence, reversed_check(arguments), reversed(arguments))
+LEGACY(MatrixBandPart, banded_check(arguments),
+       out[0].copy_(banded(in[0], one(in[1], "num_lower"), one(in[2], "num_upper"))))

@@ -1,6 +1,7 @@
 // The old operators of one LSTM layer in one direction. torch_npu uses DynamicRNN for several layers, without bias and
 // for bfloat16, and DynamicRNNV2, whose weight comes in two parts, for nn.LSTMCell. Weights are transposed, [width,
-// gates]; the gates are in torch's order (gate_order "ifjo", where j is the candidate, and "ifco").
+// gates]; torch_npu says that the gates are in torch's order (gate_order "ifjo", where j is the candidate, and "ifco").
+// MindSpore leaves gate_order out of DynamicRNN, and has them in CANN's own, "ijfo".
 #include "opapi/recurrent/lstm.h"
 #include "opapi/legacy/legacy.h"
 
@@ -49,6 +50,23 @@ void forward(const Batch &batch, const Weights &weights, LegacyTensors &in, size
     for (size_t i = 0; i < std::size(results); ++i) out[i].copy_(results[i]->view(out[i].sizes()));
 }
 
+// The gates along the last dimension in torch's order, or, as it is its own inverse, back in the call's.
+at::Tensor ordered(const at::Tensor &gates, const aclopAttr &attributes) {
+    const auto order = attribute<std::string>(attributes, "gate_order", "ijfo");
+    if (order == "ifjo") return gates;
+    const std::vector<at::Tensor> parts = gates.chunk(4, -1);
+    return at::cat({parts[0], parts[2], parts[1], parts[3]}, -1);
+}
+
+void check_order(const aclopAttr &attributes) {
+    const auto order = attribute<std::string>(attributes, "gate_order", "ijfo");
+    if (order != "ifjo" && order != "ijfo")
+        fail(FaultKind::InvalidArgument, "attribute gate_order is \"{}\", allowed are ijfo and ifjo", order);
+}
+
+// MindSpore leaves the mask out, where torch_npu gives an empty one.
+at::Tensor mask(LegacyTensors &in) { return in.size() > 16 ? in[16] : at::Tensor(); }
+
 // Both gradient operators have these inputs in a row, `first` being the initial hidden state.
 struct Backward {
     at::Tensor weight_rows, input_rows, previous_rows, input, hidden, cell;
@@ -85,13 +103,18 @@ void check_shapes(const at::Tensor &x, int64_t weight_rows, int64_t gates, const
 }  // namespace
 }  // namespace vnpu::opapi::rnn
 
-LEGACY(DynamicRNN, rnn::check_shapes(in[0], in[1].size(0), in[1].size(1), out[7]), using namespace rnn;
-       forward(steps(in[0], in[3]), parts(in[1], in[2], in[0].size(-1)), in, 4, out, attributes))
+LEGACY(DynamicRNN, rnn::check_shapes(in[0], in[1].size(0), in[1].size(1), out[7]);
+       rnn::check_order(attributes), using namespace rnn;
+       forward(steps(in[0], in[3]), parts(ordered(in[1], attributes), ordered(in[2], attributes), in[0].size(-1)), in,
+               4, out, attributes))
 
-LEGACY(DynamicRNNGrad, rnn::check_shapes(in[0], in[1].size(0), in[1].size(1), in[3]); out[4], using namespace rnn;
-       const Backward made = backward(steps(in[0], in[16]), parts(in[1], in[2], in[0].size(-1)), in, 4, attributes);
-       give(out[0], at::cat({made.input_rows, made.previous_rows}, 1).t().mm(made.weight_rows));
-       give(out[1], made.weight_rows.sum(0)); give(out[2], made.input); give(out[3], made.hidden);
+LEGACY(DynamicRNNGrad, rnn::check_shapes(in[0], in[1].size(0), in[1].size(1), in[3]); out[4];
+       rnn::check_order(attributes), using namespace rnn;
+       const Backward made = backward(steps(in[0], mask(in)),
+                                      parts(ordered(in[1], attributes), ordered(in[2], attributes), in[0].size(-1)), in,
+                                      4, attributes);
+       give(out[0], ordered(at::cat({made.input_rows, made.previous_rows}, 1).t().mm(made.weight_rows), attributes));
+       give(out[1], ordered(made.weight_rows.sum(0), attributes)); give(out[2], made.input); give(out[3], made.hidden);
        give(out[4], made.cell))
 
 LEGACY(DynamicRNNV2, rnn::check_shapes(in[0], in[1].size(0) + in[2].size(0), in[1].size(1), out[7]),
@@ -100,7 +123,7 @@ LEGACY(DynamicRNNV2, rnn::check_shapes(in[0], in[1].size(0) + in[2].size(0), in[
 
 LEGACY(DynamicRNNV2Grad, rnn::check_shapes(in[0], in[1].size(0) + in[2].size(0), in[1].size(1), in[3]);
        out[5], using namespace rnn;
-       const Backward made = backward(steps(in[0], in[16]), transposed(in[1], in[2], {}), in, 4, attributes);
+       const Backward made = backward(steps(in[0], mask(in)), transposed(in[1], in[2], {}), in, 4, attributes);
        give(out[0], made.input_rows.t().mm(made.weight_rows));
        give(out[1], made.previous_rows.t().mm(made.weight_rows)); give(out[2], made.weight_rows.sum(0));
        give(out[3], made.input); give(out[4], made.hidden); give(out[5], made.cell))

@@ -85,6 +85,22 @@ void step_v2(LegacyArguments &call) {
     moved(call, var - step, m, v);
 }
 
+// ops-nn: lars_v2_update. w, g, the sums of their squares, the decay, the rate; the attribute's name is hyperpara.
+void lars_check(LegacyArguments &call) {
+    allowed(call.in[0], kNative, "w");
+    alike(call.in[1], call.in[0], "g");
+    alike(call.out[0], call.in[0], "the new gradient");
+    for (const size_t i : {2, 3, 4, 5}) holds(call.in[i], 1, "a number");
+}
+
+void lars(LegacyArguments &call) {
+    const at::Tensor w = number(call.in[2]).sqrt(), g = number(call.in[3]).sqrt(), decay = number(call.in[4]);
+    at::Tensor share = w * attribute<float>(call.attributes, "hyperpara", 0.001F) /
+                       (g + w * decay + attribute<float>(call.attributes, "epsilon", 1e-5F));
+    if (attribute<bool>(call.attributes, "use_clip", false)) share = (share / number(call.in[5])).clamp(0, 1);
+    call.out[0].copy_((widened(call.in[1]) + widened(call.in[0]) * decay) * share);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -92,3 +108,4 @@ LEGACY(ApplyAdamD, adam(arguments, kNative, 9, {3, 4, 5, 6, 7, 8}), step_d(argum
 LEGACY(ApplyAdamW, adam(arguments, kNative, 10, {3, 4, 5, 6, 7, 8, 9});
        if (attribute<bool>(attributes, "amsgrad", false)) alike(in[11], in[0], "max_grad_norm"), step_w(arguments))
 LEGACY(ApplyAdamV2, check_v2(arguments), step_v2(arguments))
+LEGACY(LarsV2Update, lars_check(arguments), lars(arguments))
