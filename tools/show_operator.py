@@ -23,6 +23,7 @@ OPAPI, BUILD = ROOT / "csrc/opapi", ROOT / "build/release"
 sys.path.insert(0, str(OPAPI / "aclnn"))
 
 import check_rows  # noqa: E402
+import signatures  # noqa: E402
 
 MARKER = re.compile(r'# (\d+) "([^"]*)"')
 
@@ -30,24 +31,24 @@ MARKER = re.compile(r'# (\d+) "([^"]*)"')
 def show(name: str) -> str:
     """All that is known of the operator, as C++. Raises LookupError for an unknown name."""
     tables = OPAPI / "aclnn"
-    signatures = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
+    known = signatures.of_all(tables)
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
     elsewhere = tomllib.loads((tables / "elsewhere.toml").read_text(encoding="utf-8"))
-    if name not in signatures and name not in unexported:
-        near = difflib.get_close_matches(name, {*signatures, *unexported}, 5, 0.7)
+    if name not in known and name not in unexported:
+        near = difflib.get_close_matches(name, {*known, *unexported}, 5, 0.7)
         raise LookupError(
             f"{name} is in none of the tables of {tables.relative_to(ROOT)}."
             + (f" Near: {', '.join(near)}." if near else "")
         )
     place = find(name)
-    row = signatures.get(name, {"torch": [], "params": None})
+    row = known.get(name, {"torch": [], "params": None})
     head = [f"{name}: {state(place, unexported.get(name), elsewhere.get(name))}"]
     if row["torch"]:
         head.append(f"torch_npu calls it for {', '.join(row['torch'])}")
     if row["params"] is not None:
         params = (f"{kind} {param} ({way})" for kind, param, way in row["params"])
-        head.append(f"signatures.json: {', '.join(params)}")
-        head += checked(name, tables, signatures)
+        head.append(f"parameters: {', '.join(params)}")
+        head += checked(name, tables, known)
     head = [part for each in head for part in textwrap.wrap(each, 117, subsequent_indent="    ")]
     if place is None:
         return comment(head)
@@ -58,9 +59,12 @@ def show(name: str) -> str:
     )
 
 
-def checked(name: str, tables: Path, signatures: dict[str, Any]) -> Iterator[str]:
+def checked(name: str, tables: Path, known: dict[str, Any]) -> Iterator[str]:
     """What the first phase checks on Ascend 910B before anything else."""
-    row = check_rows.rows(tables, signatures)[name]
+    row = check_rows.rows(tables, known).get(name)
+    if row is None:
+        yield "checks: not read from CANN's sources"
+        return
     yield f"checks, from {row.evidence}:" + ("" if row.parameters or row.same else " none")
     for parameter, limits in row.parameters.items():
         taken = limits["910B"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "csrc/opapi/aclnn"))
+
+import signatures
 from changes import ON, OPERATORS, SPOKEN, Change, Place
 from cpp import STATEMENTS, Region, Source
 
@@ -52,7 +55,7 @@ def candidates(folder: Path) -> dict[str, list[Mutant]]:
     }
     for source in sources.values():
         source.macros = headers | source.macros
-    signatures = json.loads((folder / "aclnn/signatures.json").read_text(encoding="utf-8"))
+    known = signatures.of_all(folder / "aclnn")
     regions = {name: source.regions() for name, source in sources.items()}
     running = _running(sources, regions)
     found: dict[str, list[Mutant]] = {}
@@ -61,7 +64,7 @@ def candidates(folder: Path) -> dict[str, list[Mutant]]:
             Mutant(name, source.text.count("\n", 0, change.start) + 1, region.name, change)
             for region in regions[name]
             if region.operator or (name, region.name) in running
-            for change in _changes(source, region, _parameters(region, signatures))
+            for change in _changes(source, region, _parameters(region, known))
         ]
         if mutants:
             found[name] = mutants
@@ -116,10 +119,10 @@ def _changes(source: Source, region: Region, kinds: dict[str, str]) -> Iterator[
                     yield change
 
 
-def _parameters(region: Region, signatures: dict[str, dict[str, list[list[str]]]]) -> dict[str, str]:
+def _parameters(region: Region, known: dict[str, dict[str, list[list[str]]]]) -> dict[str, str]:
     """Types of the names that a region gets, without const and reference."""
     rows = (
-        [(kind, name) for kind, name, *_ in signatures[region.name]["params"]]
+        [(kind, name) for kind, name, *_ in known[region.name]["params"]]
         if region.operator
         else list(region.parameters)
     )

@@ -60,7 +60,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[mutants.Mutant]:
     (folder / "family/file.cpp").write_text(FAMILY, encoding="utf-8")
     (folder / "family/macros.h").write_text(HEADER, encoding="utf-8")
     (folder / "aclnn/check.cpp").write_text("void same(int a) { a = a + 1; }\n", encoding="utf-8")
-    (folder / "aclnn/signatures.json").write_text(json.dumps(SIGNATURES), encoding="utf-8")
+    of_mindspore = {"aclnnMul": SIGNATURES["aclnnMul"]}
+    of_torch_npu = {name: row for name, row in SIGNATURES.items() if name not in of_mindspore}
+    for file, rows in (("signatures.json", of_torch_npu), ("signatures_mindspore.json", of_mindspore)):
+        (folder / "aclnn" / file).write_text(json.dumps(rows), encoding="utf-8")
     everything = mutants.candidates(folder)
     assert set(everything) == {"family/file.cpp"}
     return everything["family/file.cpp"]

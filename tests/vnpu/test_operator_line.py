@@ -29,7 +29,7 @@ def test_show_prints_what_the_compiler_sees() -> None:
     lines = (ROOT / "csrc/opapi/elementwise/arithmetic.cpp").read_text(encoding="utf-8").splitlines()
     first = next(i for i, line in enumerate(lines, 1) if line.startswith("OP(aclnnInplaceAtan2,"))
     assert f"implemented in csrc/opapi/elementwise/arithmetic.cpp:{first}\n" in shown.stdout
-    assert "signatures.json: aclTensor* selfRef (" in shown.stdout
+    assert "parameters: aclTensor* selfRef (" in shown.stdout
     assert "checks, from code and page:" in shown.stdout
     assert "selfRef: " in shown.stdout and ", at most 8 dimensions (code)" in shown.stdout
     code = " ".join(shown.stdout.partition("is for the compiler:")[2].split()).replace("( ", "(")
@@ -42,6 +42,13 @@ def test_show_prints_what_the_compiler_sees() -> None:
     assert "binary(selfRef, selfRef, other," in code
     assert 'launch("aclnnInplaceAtan2", executor, stream);' in code
     assert code.count("extern") == 2
+
+
+def test_show_knows_what_only_mindspore_asks_for() -> None:
+    shown = show("aclnnSelu")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "implemented in csrc/opapi/elementwise/selu.cpp:" in shown.stdout
+    assert "checks: not read from CANN's sources" in shown.stdout
 
 
 def test_show_says_why_there_is_no_line() -> None:

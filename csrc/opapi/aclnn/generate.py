@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import check_rows
+import signatures
 from check_rows import GENERATIONS, NO_LIMIT, Limit, Row
 
 OPERATOR_LINE = re.compile(r"^[A-Z][A-Z0-9_]*\(\s*(acl[A-Za-z0-9_]+)", re.MULTILINE)
@@ -296,21 +297,20 @@ def gaps(names: list[str], elsewhere: dict[str, dict[str, str]]) -> str:
 
 def main(source: Path, output: Path) -> None:
     tables = source / "aclnn"
-    asked = json.loads((tables / "signatures.json").read_text(encoding="utf-8"))
-    others = json.loads((tables / "signatures_mindspore.json").read_text(encoding="utf-8"))
-    signatures = asked | others
-    rows = check_rows.rows(tables, signatures)
+    asked = signatures.of_torch_npu(tables)
+    known = signatures.of_all(tables)
+    rows = check_rows.rows(tables, known)
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
     elsewhere = tomllib.loads((tables / "elsewhere.toml").read_text(encoding="utf-8"))
     lines = implemented(source)
-    check_names(lines, signatures, unexported, elsewhere)
+    check_names(lines, known, unexported, elsewhere)
     files = {name: line.file for name, line in lines.items()}
     placed = {*lines, *unexported, *elsewhere}
-    missing = [name for name in signatures if name not in placed]
+    missing = [name for name in known if name not in placed]
 
     table = []
-    for name in sorted({*signatures, *unexported}):
-        row, check = signatures.get(name, {}), rows.get(name)
+    for name in sorted({*known, *unexported}):
+        row, check = known.get(name, {}), rows.get(name)
         if name in lines:
             status, reason = "implemented", ""
         elif name in unexported:
@@ -333,7 +333,7 @@ def main(source: Path, output: Path) -> None:
         )
     outputs = {
         "aclnn.h": header(asked, {name: row for name, row in rows.items() if name in asked}, files),
-        "aclnn_mindspore.h": header(others, {}, files),
+        "aclnn_mindspore.h": header(signatures.of_mindspore(tables), {}, files),
         "checks.cpp": check_table(rows),
         "engines.cpp": engine_table(json.loads((tables / "engines.json").read_text(encoding="utf-8"))),
         "gaps.cpp": gaps(missing, elsewhere),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ import torch_npu
 from torchport import vnpu
 
 TABLES = Path(__file__).parents[3] / "csrc/opapi/aclnn"
-SIGNATURES = {
-    name: row
-    for table in ("signatures.json", "signatures_mindspore.json")
-    for name, row in json.loads((TABLES / table).read_text(encoding="utf-8")).items()
-}
+sys.path.insert(0, str(TABLES))
+
+import signatures  # noqa: E402
+
+SIGNATURES = signatures.of_all(TABLES)
 NULL_ARGUMENT = 161001  # ACLNN_ERR_PARAM_NULLPTR
 INVALID_ARGUMENT = 161002  # ACLNN_ERR_PARAM_INVALID
 
