@@ -10,7 +10,8 @@
 namespace vnpu::acl {
 namespace {
 
-// CANN's rule: numbers separated by commas, in ascending order; what follows the first bad one counts as absent.
+// CANN's rule: numbers separated by commas; what follows the first bad one counts as absent. One that is not above the
+// one before it voids them all (runtime: RT_ALL_ORDER_ERROR, RT_ALL_DUPLICATED_ERROR; torch_npu counts likewise).
 const std::vector<int> &visible_devices() {
     static const std::vector<int> devices = [] {
         const int all = Machine::instance().settings().devices;
@@ -24,8 +25,8 @@ const std::vector<int> &visible_devices() {
         for (;;) {
             int device = -1;
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), device);
-            const bool ascending = found.empty() || device > found.back();
-            if (error != std::errc() || device < 0 || device >= all || !ascending) return found;
+            if (error != std::errc() || device < 0 || device >= all) return found;
+            if (!found.empty() && device <= found.back()) return std::vector<int>{};
             found.push_back(device);
             text.remove_prefix(static_cast<size_t>(end - text.data()));
             if (text.empty() || text.front() != ',') return found;

@@ -19,7 +19,18 @@ def test_count_and_name() -> None:
 
 @pytest.mark.parametrize(
     ("visible", "count", "physical"),
-    [("2,5", 2, [2, 5]), ("3", 1, [3]), ("1,0", 1, [1]), ("0,9,2", 1, [0]), ("", 0, []), ("x", 0, [])],
+    [
+        ("2,5", 2, [2, 5]),
+        ("3", 1, [3]),
+        ("0,9,2", 1, [0]),
+        ("0,9,0", 1, [0]),
+        ("0,x", 1, [0]),
+        ("", 0, []),
+        ("x", 0, []),
+        ("1,0", 0, []),
+        ("0,0", 0, []),
+        ("0,1,1", 0, []),
+    ],
 )
 def test_visible_devices(visible: str, count: int, physical: list[int]) -> None:
     result = python(
