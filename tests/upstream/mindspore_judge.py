@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -108,23 +109,25 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     bare = {**os.environ, "PYTHONPATH": ""}  # what torch_npu's tests need is built for its numpy
-    here = {**bare, **mindspore.environment(bare), ANSWERS: str(answers)}
+    ours = {**bare, **mindspore.environment(bare), ANSWERS: str(answers)}
     for line in sys.stdin:
         job = json.loads(line)
         folder = Path(job["folder"])
-        path = os.pathsep.join([str(folder.parent), str(Path(__file__).parent), here["PYTHONPATH"]])
-        variables = {**here, **job["environment"], WANTED: json.dumps(job["tests"]), "PYTHONPATH": path}
+        path = os.pathsep.join([str(folder.parent), str(Path(__file__).parent), ours["PYTHONPATH"]])
+        variables = {**ours, **job["environment"], WANTED: json.dumps(job["tests"]), "PYTHONPATH": path}
         variables[IDLE] = "1" if job["idle"] else ""
         command = [sys.executable, "-m", "pytest", "-q", "-p", "mindspore_judge", "-p", "no:cacheprovider"]
         command += ["--rootdir", str(folder), "-c", os.devnull, "--continue-on-collection-errors"]
         command += [str(folder / file) for file in job["file"].split(os.pathsep)]
-        with open(job["log"], "w", encoding="utf-8") as log:
+        # Tests write files where they are started.
+        place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        with open(job["log"], "w", encoding="utf-8") as log, place as here:
             child = subprocess.Popen(
-                command, env=variables, cwd=folder.parent, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                command, env=variables, cwd=here, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 pass_fds=[answers], start_new_session=True,
             )  # fmt: skip
-        os.write(answers, json.dumps({"process": child.pid}).encode() + b"\n")
-        code = child.wait()
+            os.write(answers, json.dumps({"process": child.pid}).encode() + b"\n")
+            code = child.wait()
         # pytest's own: tests have failed, none was there, a file could not be imported.
         ended = {"exit": 0 if code in (0, 1, 2, 5) else code}
         os.write(answers, json.dumps(ended).encode() + b"\n")

@@ -97,6 +97,14 @@ def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace,
             raise
 
 
+def stored(suite: str, present: list[str]) -> None:
+    rows = [row for name, row in read(suite).items() if name in present]
+    counts = Counter({"PASS": sum(int(row["PASS"]) for row in rows)})
+    for row in rows:
+        counts.update(status_of(verdict) for test, verdict in row.items() if test != "PASS")
+    print(f"{suite}: the list has {len(rows)} of {len(present)} files: {counted(counts)}")
+
+
 def report(suite: str, verdicts: dict[str, dict[str, str]], present: int, listing: bool) -> None:
     counts = Counter(status_of(verdict) for row in verdicts.values() for verdict in row.values())
     meant = sum(counts[status] for status in ("PASS", "FAIL", "GAP", "CRASH", "TIMEOUT"))
@@ -159,6 +167,8 @@ def main() -> int:
         found = {
             name: causes.settled(name, results.verdicts(name), without) for name in names if name in results
         }
+        if options.report:
+            stored(suite, present)
         every |= {name: results.rows(name) for name in found}
         if not found:
             continue
