@@ -118,6 +118,12 @@ at::Tensor root(const at::Tensor &in, const aclopAttr &attributes) {
     return kind != Order::Kind::Power || p == 0 ? in : in.pow(1 / p);
 }
 
+// Both steps in one. No axes are all of them.
+at::Tensor lp_norm(const at::Tensor &in, const aclopAttr &attributes) {
+    const at::Tensor wide = in.to(at::kFloat);
+    return root(powers(wide, attributes), attributes);
+}
+
 void one_hot(const at::Tensor &in, const at::Tensor &on, const at::Tensor &off, const at::Tensor &out) {
     if (on.numel() != 1 || off.numel() != 1)
         fail(FaultKind::InvalidArgument, "on_value and off_value have one element");
@@ -158,3 +164,4 @@ LEGACY(OneHotD, one_hot(in[0], in[1], in[2], out[0]),
        at::where_out(out[0], in[0].unsqueeze(-1).eq(at::arange(out[0].size(-1))), in[1].reshape({}), in[2].reshape({})))
 LEGACY(LpNormReduceV2, order(attributes), put(out[0], powers(in[0], attributes)))
 LEGACY(LpNormUpdateV2, same_count(out[0], in[0]), put(out[0], root(in[0], attributes)))
+LEGACY(LpNormV2, order(attributes), put(out[0], lp_norm(in[0], attributes)))

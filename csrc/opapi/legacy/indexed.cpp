@@ -205,9 +205,36 @@ at::Tensor banded(const at::Tensor &x, int64_t below, int64_t above) {
     return below < 0 ? kept : at::triu(kept, -below);
 }
 
+// Data, places along the axis, values for them.
+void scatter_check(LegacyArguments &call) {
+    const int64_t axis = call.attributes.values.contains("axis") ? axis_of(call.in[0], call.attributes, "axis") : 0;
+    const auto reduction = attribute<std::string>(call.attributes, "reduction", "none");
+    if (reduction != "none" && reduction != "add" && reduction != "mul")
+        fail(FaultKind::InvalidArgument, "attribute reduction is \"{}\", allowed are none, add and mul", reduction);
+    allowed(call.in[1], {at::kInt, at::kLong}, "the indices");
+    sizes(call.in[2], call.in[1].sizes(), "the updates");
+    alike(call.out[0], call.in[0], "the output");
+    if (call.in[1].dim() != call.in[0].dim())
+        fail(FaultKind::InvalidArgument, "the indices are {} for {}, axis {}", describe(call.in[1]),
+             describe(call.in[0]), axis);
+}
+
+void scatter(LegacyArguments &call) {
+    const auto axis = attribute<int64_t>(call.attributes, "axis", 0);
+    const auto reduction = attribute<std::string>(call.attributes, "reduction", "none");
+    at::Tensor places = call.in[1].to(at::kLong);
+    places = at::where(places.lt(0), places + call.in[0].size(axis), places);
+    call.out[0].copy_(call.in[0]);
+    if (reduction == "none")
+        call.out[0].scatter_(axis, places, call.in[2]);
+    else
+        call.out[0].scatter_reduce_(axis, places, call.in[2], reduction == "add" ? "sum" : "prod");
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
+LEGACY(ScatterElements, scatter_check(arguments), scatter(arguments))
 LEGACY(OneHot, one_hot_check(arguments), one_hot(arguments))
 LEGACY(TopK, largest_check(arguments), largest(arguments))
 LEGACY(Sort, allowed(in[0], kAll, "x"); axis_of(in[0], attributes, "axis");
