@@ -145,6 +145,8 @@ LEGACY(TransData, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(Cast, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(Fill, shaped(out[0], ints(in[0])), out[0].fill_(in[1].reshape({})))
 LEGACY(Size, counts(out[0]), out[0].fill_(in[0].numel()))
+LEGACY(IsNan, same_count(out[0], in[0]), put(out[0], at::isnan(in[0])))
+LEGACY(Conj, same_count(out[0], in[0]), put(out[0], at::conj(in[0])))
 LEGACY(ZerosLike, same_count(out[0], in[0]), out[0].zero_())
 LEGACY(Slice, shaped(out[0], sliced(in[0], in[1], in[2]).sizes()), put(out[0], sliced(in[0], in[1], in[2])))
 LEGACY(StridedSlice, shaped(out[0], strided(in[0], in, attributes).sizes()),

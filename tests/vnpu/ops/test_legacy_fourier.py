@@ -135,6 +135,12 @@ def test_norms(p: float, axes: list[int]) -> None:
     near(found, expected, 2e-5)
 
 
+def test_what_is_no_number_and_conjugates() -> None:
+    x = torch.tensor([1.0, float("nan"), -float("inf"), 0.0])
+    assert ran("IsNan", [x], (4, torch.bool))[0].tolist() == [0, 1, 0, 0]
+    transformed("Conj", [Z], np.conj(Z.numpy()), torch.complex64)
+
+
 def test_the_gradient_of_a_root() -> None:
     root, slope = drawn(3, 4).abs() + 1, drawn(3, 4)
     near(ran("SqrtGrad", [root, slope], (3, 4))[0], slope.double() / (2 * root.double()))
@@ -162,6 +168,8 @@ REFUSED: dict[str, tuple[list[Any], torch.Tensor, dict[str, Any], str]] = {
     "CustFFTShift": ([X, None], X[0], {}, "the output is"),
     "CustFFTShapeCopy": ([X, [3, 6]], X[0], {}, "the output is"),
     "CustTraceV2": ([X[0, 0], [0], [0], [0]], X[0, 0], {}, "expected 2 dimensions or more"),
+    "IsNan": ([X], X[0], {}, "the output is"),
+    "Conj": ([Z], Z[0], {}, "the output is"),
     "Svd": ([X.half()], X.half(), {}, "no dtype that the operator takes"),
     "ScatterElements": ([X, X.long(), X], X, {"reduction": "min"}, 'reduction is "min"'),
 }
