@@ -108,18 +108,27 @@ def _without_errors(tried: dict[int, Mutant], files: set[str], jobs: int) -> Non
                 f"\r{len(todo)} files to compile, {len(tried)} mutants ", end="", file=sys.stderr, flush=True
             )
             continue
-        named = {(file, int(line)) for file, line in re.findall(r"opapi/([\w./]+):(\d+)", done.stdout)}
-        wrong = {places[place] for place in named & set(places)}
-        if not wrong:  # the error is around the mutant, which stands in the excerpt
-            wrong = {int(number) for number in re.findall(r"torchport::mutant\((\d+)\)", done.stdout)} & set(
-                tried
-            )
+        wrong = blamed(done.stdout, places) & set(tried)
         if not wrong:
             raise RuntimeError(f"The operators do not compile, not for a mutant:\n{done.stdout}")
         dropped = [tried.pop(number) for number in wrong]
         refused |= {mutant.key for mutant in dropped}
         REFUSED.write_text(json.dumps(sorted(refused), indent=0), encoding="utf-8")
         _rewrite({mutant.file for mutant in dropped}, tried, places)
+
+
+def blamed(said: str, places: dict[tuple[str, int], int]) -> set[int]:
+    """The mutants that a compiler's errors are about, of those that stand alone in the lines `places`."""
+    named = {(file, int(line)) for file, line in re.findall(r"opapi/([\w./]+):(\d+)", said)}
+    if found := {places[place] for place in named & set(places)}:
+        return found
+    # The error is around the mutant, which stands in the excerpt,
+    if found := {int(number) for number in re.findall(r"torchport::mutant\((\d+)\)", said)}:
+        return found
+    # or in a macro that has the mutant as an argument: named is where the call begins, and where it goes on.
+    return {
+        places[file, line + step] for file, line in named for step in (1, -1) if (file, line + step) in places
+    }
 
 
 def _rewrite(files: set[str], tried: dict[int, Mutant], places: dict[tuple[str, int], int]) -> None:

@@ -12,6 +12,7 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "mutation"
 sys.path.insert(0, str(FOLDER))
 
+import build  # noqa: E402
 import mutants  # noqa: E402
 
 FAMILY = """
@@ -126,3 +127,26 @@ def test_last_run_killed_85_percent() -> None:
     reasons = tomllib.loads((FOLDER / "equivalent.toml").read_text(encoding="utf-8"))["row"]
     assert status["equivalent"] <= len(reasons) <= 0.1 * status["mutants"]
     assert all(len(row["reason"]) > 20 for row in reasons)
+
+
+PLACES = {("optimizer/foreach.cpp", 34): 1, ("optimizer/foreach.cpp", 254): 2, ("matmul/matmul.cpp", 254): 3}
+
+
+@pytest.mark.parametrize(
+    ("said", "numbers"),
+    [
+        ("/x/opapi/optimizer/foreach.cpp:34:9: error: no", {1}),
+        ("/x/opapi/optimizer/foreach.cpp:40:9: error: no\n | (::torchport::mutant(7) ? a : b)", {7}),
+        # An argument of a macro: its own line is in no message of GCC 12.
+        (
+            "/x/opapi/optimizer/foreach.cpp:248:14: error: no matching function\n"
+            "/x/opapi/optimizer/foreach.cpp:253:1: note: in expansion of macro\n"
+            "/x/opapi/optimizer/foreach.cpp:255:21: error: 's' was not declared",
+            {2},
+        ),
+        ("/x/opapi/optimizer/foreach.cpp:100:1: error: no", set()),
+        ("/x/opapi/optimizer/adam.cpp:254:1: error: no", set()),
+    ],
+)
+def test_what_does_not_compile_is_blamed(said: str, numbers: set[int]) -> None:
+    assert build.blamed(said, PLACES) == numbers
