@@ -205,6 +205,22 @@ at::Tensor banded(const at::Tensor &x, int64_t below, int64_t above) {
     return below < 0 ? kept : at::triu(kept, -below);
 }
 
+void rows_check(LegacyArguments &call) {
+    const int64_t axis = axis_of(call.in[0], call.attributes, "axis");
+    allowed(call.in[1], {at::kInt, at::kLong}, "the indices");
+    alike(call.out[0], call.in[0], "the output");
+    if (call.in.size() > 3 && call.in[3].defined())
+        fail(FaultKind::Unsupported, "The virtual NPU does not have alpha of InplaceIndexAdd.");
+    std::vector<int64_t> expected = call.in[0].sizes().vec();
+    expected[static_cast<size_t>(axis < 0 ? axis + call.in[0].dim() : axis)] = call.in[1].numel();
+    sizes(call.in[2], expected, "the updates");
+}
+
+void rows(LegacyArguments &call) {
+    const int64_t axis = axis_of(call.in[0], call.attributes, "axis");
+    call.out[0].copy_(at::index_add(call.in[0], axis, call.in[1].to(at::kLong).flatten(), call.in[2]));
+}
+
 // Data, places along the axis, values for them.
 void scatter_check(LegacyArguments &call) {
     const int64_t axis = call.attributes.values.contains("axis") ? axis_of(call.in[0], call.attributes, "axis") : 0;
@@ -234,6 +250,8 @@ void scatter(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
+// in: var, indices along the axis, updates.
+LEGACY(InplaceIndexAdd, rows_check(arguments), rows(arguments))
 LEGACY(ScatterElements, scatter_check(arguments), scatter(arguments))
 LEGACY(OneHot, one_hot_check(arguments), one_hot(arguments))
 LEGACY(TopK, largest_check(arguments), largest(arguments))

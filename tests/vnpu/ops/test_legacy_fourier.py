@@ -139,11 +139,24 @@ def test_what_is_no_number_and_conjugates() -> None:
     x = torch.tensor([1.0, float("nan"), -float("inf"), 0.0])
     assert ran("IsNan", [x], (4, torch.bool))[0].tolist() == [0, 1, 0, 0]
     transformed("Conj", [Z], np.conj(Z.numpy()), torch.complex64)
+    slopes = torch.tensor([-1.5, 0.25, 1.0, 8.0])
+    near(ran("Digamma", [slopes], (4,))[0], torch.digamma(slopes.double()))
 
 
 def test_the_gradient_of_a_root() -> None:
     root, slope = drawn(3, 4).abs() + 1, drawn(3, 4)
     near(ran("SqrtGrad", [root, slope], (3, 4))[0], slope.double() / (2 * root.double()))
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_rows_are_added_along_an_axis(axis: int) -> None:
+    data, places = drawn(4, 5), torch.tensor([3, 0, 3])
+    updates = drawn(*((3, 5) if axis == 0 else (4, 3)))
+    (found,) = ran("InplaceIndexAdd", [data, places, updates], (4, 5), axis=axis)
+    expected = data.double()
+    for i, place in enumerate(places):
+        expected.select(axis, int(place)).add_(updates.double().select(axis, i))
+    near(found, expected)
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul"])
@@ -169,6 +182,8 @@ REFUSED: dict[str, tuple[list[Any], torch.Tensor, dict[str, Any], str]] = {
     "CustFFTShapeCopy": ([X, [3, 6]], X[0], {}, "the output is"),
     "CustTraceV2": ([X[0, 0], [0], [0], [0]], X[0, 0], {}, "expected 2 dimensions or more"),
     "IsNan": ([X], X[0], {}, "the output is"),
+    "Digamma": ([X], X[0], {}, "the output is"),
+    "InplaceIndexAdd": ([X[0], X[0, 0].long(), X[0]], X[0], {"axis": 0}, "the updates is"),
     "Conj": ([Z], Z[0], {}, "the output is"),
     "Svd": ([X.half()], X.half(), {}, "no dtype that the operator takes"),
     "ScatterElements": ([X, X.long(), X], X, {"reduction": "min"}, 'reduction is "min"'),
