@@ -23,7 +23,7 @@ UNGUARDED = {
     "aclGetRecentErrMsg", "aclrtGetLastError", "aclrtPeekAtLastError", "HcclGetErrorString",
     # Destructors of plain data, which the language lets throw nothing.
     "aclDestroyTensor", "aclDestroyScalar", "aclDestroyIntArray", "aclDestroyBoolArray", "aclDestroyFloatArray",
-    "aclDestroyTensorList", "aclDestroyScalarList", "aclDestroyAclOpExecutor", "aclDestroyTensorDesc",
+    "aclDestroyTensorList", "aclDestroyScalarList", "aclDestroyTensorDesc",
     "aclopDestroyAttr", "aclprofDestroyStepInfo",
     # One field, one counter, one clock, one constant: no code to answer with, nothing that can fail.
     "aclGetTensorDescType", "aclGetTensorDescFormat", "aclGetTensorDescName", "vnpuLaunches", "vnpuUnknownReads", "vnpuTimelineFlush", "vnpuAborts", "vnpuFailUnlessSeen", "vnpuOnWorkerThread", "MsprofSysCycleTime",

@@ -201,11 +201,6 @@ OP_EXPORT aclnnStatus aclDestroyScalarList(const aclScalarList *list) {
     return 0;
 }
 
-OP_EXPORT aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor) {
-    delete reinterpret_cast<Task *>(executor);
-    return 0;
-}
-
 // The shape of a tensor, or what the kernel made of it. The caller deletes the array (delete[]).
 OP_EXPORT aclnnStatus aclGetViewShape(const aclTensor *tensor, int64_t **viewDims, uint64_t *viewDimsNum) {
     return VNPU_OPERATOR_API(tensor) {

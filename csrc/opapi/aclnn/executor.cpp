@@ -9,6 +9,7 @@
 #include "opapi/aclnn/footprint.h"
 #include "opapi/aclnn/gap.h"
 #include "opapi/aclnn/op.h"
+#include "opapi/aclnn/repeatable.h"
 #include "opapi/aclnn/unbacked.h"
 #include "opapi/aclnn/waiting.h"
 
@@ -92,9 +93,12 @@ aclnnStatus launch(const char *name, aclOpExecutor *executor, void *stream) noex
         const bool may_run_here = !Trace::enabled() &&
                                   (task->elements() <= kSmall || acl::on_queue_thread() || dry::on()) &&
                                   !waiting_operators().contains(name);
-        std::unique_ptr<Task> owned(task);
+        std::unique_ptr<Task> owned;
+        if (any_repeatable.load(std::memory_order_relaxed)) [[unlikely]]
+            owned = once_more(task);
+        if (owned == nullptr) owned.reset(task);
         if (any_unbacked.load(std::memory_order_relaxed)) [[unlikely]]
-            refuse_unbacked(*task);
+            refuse_unbacked(static_cast<Executor &>(*owned));
         if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]
             owned = dumping(static_cast<Executor *>(owned.release()), std::move(dump));
         Machine::instance().stream(stream)->submit(std::move(owned),

@@ -54,6 +54,9 @@ class Executor : public Task {
     bool kernel() const noexcept override { return true; }
     // Copies the operator's tensors for a dump.
     virtual void snapshot(Snapshot &into) = 0;
+    // Shows the tensors as they were described, and another executor of the same call (repeatable.h).
+    virtual void show_to(Taker &taker) = 0;
+    virtual std::unique_ptr<Executor> copy() const = 0;
     const std::string &arguments() const noexcept { return arguments_; }
     // Of all operands: how much there is to compute, as far as sizes tell.
     int64_t elements() const noexcept { return elements_; }
@@ -114,6 +117,12 @@ class OpExecutor final : public Executor {
     void snapshot(Snapshot &into) override {
         const KernelScope scope;
         in_phase(Phase::Dump, op_, &into);
+    }
+
+    void show_to(Taker &taker) override { in_phase(Phase::Describe, op_, &taker); }
+    std::unique_ptr<Executor> copy() const override {
+        Checked checked{arguments(), elements(), at::kFloat};
+        return std::make_unique<OpExecutor>(name_, std::move(checked), Op(op_));
     }
 
   protected:
