@@ -1,5 +1,6 @@
 // A product for each group of rows (mixture of experts), and products with something before or behind them. In fp32,
 // rounded once.
+#include "aclnn_mindspore.h"
 #include "opapi/aclnn/format.h"
 #include "opapi/quantization/quantization.h"
 
@@ -272,6 +273,10 @@ void fused_matmul(const at::Tensor &x1, const at::Tensor &x2, const at::Tensor &
 // Version 1 has the ends of the groups in host memory; without them every x has its own weight.
 GROUPED(aclnnGroupedMatmul, y, offsetOptional, groupListOptional, nullptr, splitItem,
         groupListOptional.empty() ? kNoGroups : kRows, 0, 0)
+// As MindSpore asks: version 2 with the kind of grouping, version 3 with the groups' ends on the device.
+GROUPED(aclnnGroupedMatmulV2, y, offsetOptional, groupListOptional, nullptr, splitItem, groupType, 0, 0)
+GROUPED(aclnnGroupedMatmulV3, y, offsetOptional, {}, groupListOptional.defined() ? &groupListOptional : nullptr,
+        splitItem, groupType, 0, 0)
 GROUPED(aclnnGroupedMatmulV4, out, perTokenScaleOptional, DEVICE_GROUPS)
 GROUPED(aclnnGroupedMatmulV5, out, perTokenScaleOptional, DEVICE_GROUPS)
 OP(aclnnGroupedMatmulWeightNz, unused({&offsetOptional, &antiquantScaleOptional, &antiquantOffsetOptional});

@@ -104,6 +104,51 @@ at::Tensor gathered(const at::Tensor &self, const at::Tensor &indices, bool nega
     return self.expand(sizes);
 }
 
+// Two forms, as CANN has them (aclnn_scatter_add_tf.cpp): where the last dimension of `indices` fits as positions in
+// the first dimensions of varRef, it is taken so; else each index is one of its first dimension.
+bool adds_at_positions(const at::Tensor &var, const at::Tensor &indices, const at::Tensor &updates) {
+    const int64_t depth = indices.size(-1);
+    if (depth > var.dim()) return false;
+    std::vector<int64_t> sizes(indices.sizes().begin(), indices.sizes().end() - 1);
+    sizes.insert(sizes.end(), var.sizes().begin() + depth, var.sizes().end());
+    return updates.sizes() == at::IntArrayRef(sizes);
+}
+
+void adds(const Operand &var, const Operand &indices, const Operand &updates) {
+    require(var);
+    require(indices);
+    require(updates);
+    dtype(var, {at::kFloat, at::kHalf, at::kBFloat16, at::kInt, at::kChar, at::kByte});
+    dtype(indices, {at::kInt, at::kLong});
+    same_dtype(updates, var);
+    for (const Operand *each : {&var, &indices, &updates})
+        if (each->dim() < 1 || each->dim() > 8)
+            fail(FaultKind::InvalidArgument, "parameter {} is {}, expected 1 to 8 dimensions", each->parameter(),
+                 describe(*each));
+    std::vector<int64_t> sizes(indices.sizes().begin(), indices.sizes().end());
+    sizes.insert(sizes.end(), var.sizes().begin() + 1, var.sizes().end());
+    if (updates.sizes() != at::IntArrayRef(sizes) && !adds_at_positions(var, indices, updates))
+        fail(FaultKind::InvalidArgument, "parameter updates is {} for varRef of {} and indices of {}",
+             describe(updates), describe(var), describe(indices));
+}
+
+// In fp32 and rounded once, as the same place may be added to several times.
+void add_at(at::Tensor &var, const at::Tensor &indices, const at::Tensor &updates) {
+    if (var.numel() == 0 || indices.numel() == 0 || updates.numel() == 0) return;
+    const bool positions = adds_at_positions(var, indices, updates);
+    const int64_t depth = positions ? indices.size(-1) : 1;
+    const at::Tensor places = indices.to(at::kLong).reshape({-1, depth});
+    at::Tensor flat = at::zeros({places.size(0)}, at::kLong);
+    for (int64_t i = 0; i < depth; ++i) {
+        const at::Tensor column = places.select(1, i);
+        if (column.lt(0).logical_or(column.ge(var.size(i))).any().item<bool>())
+            fail(FaultKind::OutOfBounds, "parameter indices points outside of {}", describe(var));
+        flat = flat * var.size(i) + column;
+    }
+    const at::Tensor rows = widened(updates).reshape({places.size(0), -1});
+    var.copy_(widened(var).reshape({-1, rows.size(1)}).index_add(0, flat, rows).reshape(var.sizes()));
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -115,3 +160,4 @@ OP(aclnnSplitTensor, splits(out, self, splitSections, dim),
    const auto parts = self.split(static_cast<int64_t>(splitSections), dim);
    for (size_t i = 0; i < out.size(); ++i) out[i].copy_(parts[i]))
 OP(aclnnGatherNd, gathers(out, self, indices), out.copy_(gathered(self, indices, negativeIndexSupport)))
+OP(aclnnTfScatterAdd, adds(varRef, indices, updates), add_at(varRef, indices, updates))

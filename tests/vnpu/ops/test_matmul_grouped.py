@@ -85,13 +85,19 @@ def test_groups_of_the_inner_dimension() -> None:
         begin = end
 
 
-@pytest.mark.parametrize("name", ["aclnnGroupedMatmul", "aclnnGroupedMatmulV4", "aclnnGroupedMatmulV5"])
+@pytest.mark.parametrize("name", ["aclnnGroupedMatmul", "aclnnGroupedMatmulV2", "aclnnGroupedMatmulV3", "aclnnGroupedMatmulV4", "aclnnGroupedMatmulV5"])  # fmt: skip
 def test_every_version(name: str) -> None:
     x, weight = random(7, 8).half(), random(3, 8, 6, seed=1).half()
     out = [torch.empty(7, 6, dtype=torch.float16, device="npu")]
     nothing = (None,) * 5
     if name == "aclnnGroupedMatmul":
         run(name, [x.npu()], [w.contiguous().npu() for w in weight], *nothing, ENDS, 3, out)
+    elif name in (
+        "aclnnGroupedMatmulV2",
+        "aclnnGroupedMatmulV3",
+    ):  # groups in host memory, then on the device
+        ends = ENDS if name.endswith("V2") else torch.tensor(ENDS).npu()
+        run(name, [x.npu()], [weight.npu()], *nothing, ends, 3, 0, out)
     else:
         last = (None,) if name.endswith("V5") else ()
         run(

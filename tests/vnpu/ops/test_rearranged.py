@@ -69,6 +69,23 @@ def test_gather_nd(places: list[list[int]]) -> None:
     assert torch.equal(found.cpu(), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_added_at_rows_or_at_positions(dtype: torch.dtype) -> None:
+    """One place several times, which is added up before it is rounded."""
+    var = (torch.randn(4, 3) * 9).to(dtype)
+    rows, updates = torch.tensor([[1, 1], [3, 1]]), (torch.randn(2, 2, 3) * 9).to(dtype)
+    wide = torch.double if dtype.is_floating_point else torch.int64
+    expected = var.to(wide).index_add(0, rows.flatten(), updates.to(wide).flatten(0, 1))
+    found = var.npu()
+    run("aclnnTfScatterAdd", found, rows.npu(), updates.npu())
+    torch.testing.assert_close(found.cpu(), expected.to(dtype), rtol=1e-6, atol=1e-6)
+    places, updates = torch.tensor([[1, 2], [0, 0], [1, 2]]), (torch.randn(3) * 9).to(dtype)
+    expected = var.to(wide).index_put((places[:, 0], places[:, 1]), updates.to(wide), accumulate=True)
+    found = var.npu()
+    run("aclnnTfScatterAdd", found, places.npu(), updates.npu())
+    torch.testing.assert_close(found.cpu(), expected.to(dtype), rtol=1e-6, atol=1e-6)
+
+
 REFUSED: dict[str, tuple[list[Any], str]] = {
     "aclnnPermute": ([X, [0, 0, 1], X], "no order of 3 dimensions"),
     "aclnnExpand": ([X, [2, 5, 4], X], "does not expand"),
@@ -80,6 +97,15 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "aclnnAllFinite": ([X, X], "expected one element"),
     "aclnnSplitTensor": ([X, 0, 1, [X]], "splitSections is 0"),
     "aclnnGatherNd": ([X, torch.tensor([[0, 1, 2, 3]]), False, X], "indices has shape"),
+    "aclnnTfScatterAdd": ([X, torch.tensor([[0, 1]]), X], "updates is"),
+    "aclnnGroupedMatmulV2": (
+        [[X[0]], [X[0]], None, None, None, None, None, [1], 3, 7, [X[0]]],
+        "groupType is 7",
+    ),
+    "aclnnGroupedMatmulV3": (
+        [[X[0]], [X[0]], None, None, None, None, None, torch.tensor([1]), 3, 7, [X[0]]],
+        "groupType is 7",
+    ),
 }
 
 
