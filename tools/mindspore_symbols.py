@@ -26,6 +26,9 @@ LOADED = (
     "libmindspore_ge_backend.so",
     "plugin/ascend/ms_kernels_symmetric_memory/shmem/shmem/lib/libshmem.so",
 )
+# Loaded where a transform of the data pipeline is to run on the device. Of what it asks for only this is its own.
+IMAGES = "plugin/ascend/libdvpp_utils.so"
+IMAGE_UNITS = re.compile(r"acl(dvpp|vdec)|hi_(mpi|vdec|vpss|venc)_")
 # Which library of CANN has a name: the first that matches.
 OWNERS = (
     (
@@ -57,6 +60,8 @@ def linked(folder: Path) -> dict[str, list[str]]:
         owner = next((owner for pattern, owner in OWNERS if pattern.match(name)), None)
         if owner is not None:
             owners.setdefault(owner, []).append(name)
+    images = symbols(library / IMAGES, "--undefined-only")
+    owners["acl_dvpp"] = sorted(name for name in images if IMAGE_UNITS.match(name))
     return dict(sorted(owners.items()))
 
 
