@@ -141,7 +141,7 @@ build/libraries/.installed: tests/libraries/requirements.txt
 	$(PIP) install --quiet $(INDEX) --no-deps --upgrade --target $(@D) -r $<
 	touch $@
 
-mindspore: build build/mindspore/.installed ## MindSpore on the virtual NPU, in an environment of its own (2.8 GB, made once)
+mindspore: build build/mindspore/.installed ## MindSpore on the virtual NPU, in an environment of its own (3.6 GB, made once)
 	build/mindspore/bin/python -m pytest $(if $(NAMES),$(addprefix tests/mindspore/,$(NAMES)),tests/mindspore) -o timeout=600
 
 # torch before the others, of the build that .venv has. The checkout is on its path; nothing of it is compiled there.

@@ -23,13 +23,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def msrun(program: str, ranks: int, folder: Path) -> tuple[int, str]:
+def msrun(program: str, ranks: int, folder: Path, **variables: str) -> tuple[int, str]:
     """The exit status, and the end of what was said."""
     python = Path(sys.executable).parent
     environ = {
         **os.environ, **mindspore.environment(), "OMP_NUM_THREADS": "1", "GLOG_v": "3", "SAID": str(folder),
         "MS_NODE_TIMEOUT": "5",  # seconds until its scheduler gives a rank up that does not say anything
         "PATH": f"{python}:{os.environ['PATH']}",  # it starts `python` by name
+        **variables,
     }  # fmt: skip
     command = [
         str(python / "msrun"), f"--worker_num={ranks}", f"--local_worker_num={ranks}",
@@ -49,6 +50,14 @@ def test_data_parallel_is_one_process_with_the_joined_batch(ranks: int, tmp_path
     said = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(ranks)]
     assert [each["sum"] for each in said] == [[ranks * (ranks + 1) / 2] * 4] * ranks
     assert max(each["apart"] for each in said) <= 1e-6
+
+
+@pytest.mark.parametrize("mode", ["semi_auto_parallel", "auto_parallel"])
+def test_a_product_laid_onto_two_ranks_is_that_of_one(mode: str, tmp_path: Path) -> None:
+    code, words = msrun("parallel.py", 2, tmp_path, MODE=mode)
+    assert code == 0, words
+    said = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert all(each.get("apart", 1) <= 1e-6 for each in said), said
 
 
 def test_a_dead_rank_is_named(tmp_path: Path) -> None:
