@@ -24,7 +24,7 @@ CASES = [
     ),
     *("softplus", "softsign", "celu", "mish", "fast gelu", "reflected", "edges", "constant", "mirrored"),
     *("scatter", "sorted", "largest of segments", "smallest of segments", "reversed"),
-    *("ctc", "ctc, the last is blank", "lstm"),
+    *("ctc", "ctc, the last is blank", "lstm", "inverse", "determinant", "log of the determinant", "trace"),
 ]
 
 

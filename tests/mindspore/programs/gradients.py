@@ -18,6 +18,7 @@ def drawn(*sizes):
 
 
 IMAGE, VOLUME, ROWS = drawn(2, 3, 6, 8), drawn(2, 3, 4, 5, 6), drawn(4, 5)
+SQUARE = 3 * np.eye(3, dtype=np.float32) + drawn(2, 3, 3) / 2
 LABELS, BLANKED = np.array([[1, 2], [0, 1]]), drawn(6, 2, 4)
 
 
@@ -96,6 +97,10 @@ CASES = {
     "reversed": (lambda x: ops.reverse_sequence(x, HEIGHTS, 1), lambda x: torch.stack([torch.cat([row[:n].flip(0), row[n:]]) for row, n in zip(x, (2, 3, 1, 5), strict=True)]), [ROWS]),
     "ctc": (lambda x: ops.ctc_loss(ops.log_softmax(x, -1), Tensor(LABELS + 1, ms.int32), Tensor([6, 5], ms.int32), Tensor([2, 2], ms.int32), 0, "none")[0], ctc, [BLANKED]),
     "ctc, the last is blank": (lambda x: ops.CTCLoss()(x, PLACES, Tensor(LABELS.flatten(), ms.int32), Tensor([6, 5], ms.int32))[0], ctc_of_last, [BLANKED]),
+    "inverse": (lambda x: ops.inverse(x), torch.linalg.inv, [SQUARE]),
+    "determinant": (lambda x: ops.det(x), torch.linalg.det, [SQUARE]),
+    "log of the determinant": (lambda x: ops.slogdet(x)[1], lambda x: torch.linalg.slogdet(x)[1], [SQUARE]),
+    "trace": (lambda x: ops.trace(x[0]), lambda x: x[0].trace(), [SQUARE]),
     "another way of laying the grids": (lambda x: ops.ResizeBilinearV2()(x, (9, 5)), lambda x: F.interpolate(x, (9, 5), mode="bilinear"), [IMAGE]),
     "lstm": None,
     "convolution of a volume": None,

@@ -158,6 +158,11 @@ REFUSED = {
     "UnsortedSegmentMin": ([drawn(3, 2), torch.tensor([0, 1]), [2]], (2, 2), {}, "the segments"),
     "ReverseSequence": ([drawn(3, 2), torch.tensor([0, 1, 2])], (3, 2), {"seq_dim": 0, "batch_dim": 0}, "batch_dim 0"),
     "MatrixBandPart": ([drawn(3), [0], [0]], (3,), {}, "expected matrices"),
+    "MatrixInverse": ([drawn(2, 3)], (2, 3), {}, "expected square matrices"),
+    "MatrixDeterminant": ([drawn(2, 3, 3)], (3,), {}, "expected 2 elements"),
+    "LogMatrixDeterminant": ([drawn(2, 3, 3)], (3,), {}, "expected 2 elements"),
+    "Trace": ([drawn(2, 3, 3)], (1,), {}, "expected [any, any]"),
+    "CustTraceGrad": ([drawn(1), [2, 3]], (3, 2), {}, "the gradient of x is"),
     "DynamicRNN": ([drawn(1, 1, 1), drawn(2, 4), drawn(4), None, drawn(1, 1, 1), drawn(1, 1, 1)], (1, 1, 1), {"gate_order": "oijf"}, "gate_order"),
 }  # fmt: skip
 
