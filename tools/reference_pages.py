@@ -195,10 +195,12 @@ def implemented_legacy() -> set[str]:
     """The names in the lines that define operators of the old API."""
     found = set()
     for source in LEGACY.parent.glob("*/*.cpp"):
+        text = source.read_text(encoding="utf-8")
         macros = "LEGACY|UNARY|BINARY|REDUCE" if source == LEGACY / "arithmetic.cpp" else "LEGACY"
-        found |= set(
-            re.findall(rf"^(?:{macros})\(\s*(\w+),", source.read_text(encoding="utf-8"), re.MULTILINE)
-        )
+        found |= set(re.findall(rf"^(?:{macros})\(\s*(\w+),", text, re.MULTILINE))
+        # Macros of a file whose names it begins with a word of its own: LEGACY(Cust##NAME, ...).
+        for macro, word in re.findall(r"^#define (\w+)\(NAME\b.*?LEGACY\((\w+)##NAME,", text, re.MULTILINE):
+            found |= {word + name for name in re.findall(rf"^{macro}\(\s*(\w+)[,)]", text, re.MULTILINE)}
     return found
 
 
