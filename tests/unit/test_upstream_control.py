@@ -146,3 +146,7 @@ def test_what_a_list_knows_by_its_control_is_kept() -> None:
     found = {"a.py": {"t_right": "PASS", "t_empty": "FAIL: differs", **mark}}
     control.kept(known, found)
     assert found == {"a.py": {"t_right": "PASS", "t_empty": "FAIL: differs"}}
+    # One that has come to pass has not been tried there.
+    found = {"a.py": {"t_right": "PASS", "t_empty": "PASS", "t_new": "PASS", **mark}}
+    control.kept({"a.py": {**known["a.py"], "t_new": "GAP: Pad"}}, found)
+    assert found == {"a.py": {"t_right": "PASS", "t_empty": "VACUOUS", "t_new": "PASS", **mark}}

@@ -91,13 +91,14 @@ class Control:
 
 
 def kept(known: Mapping[str, Mapping[str, object]], found: dict[str, dict[str, str]]) -> None:
-    """What a list knows by its control holds of what was found without."""
+    """What a list knows by its control holds of what was found without, but for a test that has come to pass."""
     for file, row in found.items():
-        if NAME in row and file in known and NAME not in known[file]:
-            del row[NAME]
-            row |= {
-                test: "VACUOUS" for test in row if row[test] == "PASS" and known[file].get(test) == "VACUOUS"
-            }
+        before = known.get(file, {NAME: NOT_DONE})
+        passed = [test for test, verdict in row.items() if verdict == "PASS"]
+        if NAME in row and NAME not in before:
+            row |= {test: "VACUOUS" for test in passed if before.get(test) == "VACUOUS"}
+            if all(before.get(test, "VACUOUS") == "VACUOUS" for test in passed):
+                del row[NAME]
 
 
 def run(suite: str, names: Iterable[str], folder: Path, options: argparse.Namespace) -> None:

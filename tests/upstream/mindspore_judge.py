@@ -7,6 +7,7 @@ os.pathsep), and a test's name has its file's before it. Loaded by pytest (`-p m
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from verdicts import chip_limit, own_words, refused
 
 ANSWERS, WANTED, IDLE = "UPSTREAM_ANSWERS", "UPSTREAM_TESTS", "UPSTREAM_IDLE"
 REASON = 300  # characters
+FEW = 4  # cores
 # The authors' marks: for this chip, and for one NPU. Tests of several are started by others with msrun.
 CHIP, ONE = {"platform_ascend", "platform_ascend910b"}, "onecard"
 # Variants that ask for CANN's graph compiler.
@@ -49,6 +51,13 @@ def classify(text: str) -> tuple[str, str]:
 
 def name_of(nodeid: str) -> str:
     return nodeid if os.environ.get(IDLE) else nodeid.partition("::")[2]
+
+
+def pytest_sessionstart(session: Any) -> None:
+    """MindSpore has a thread for each core but one, and where it has only one refuses graphs with branches ("Can not build
+    a sub graph which contains ConditionSwitch"). Machines with NPUs have many."""
+    if (os.cpu_count() or 1) <= FEW and importlib.util.find_spec("mindspore"):
+        importlib.import_module("mindspore").runtime.dispatch_threads_num(2)
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
