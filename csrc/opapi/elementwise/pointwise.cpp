@@ -1,4 +1,5 @@
 // Three operands and more, element by element: clamp, where, lerp, addcmul, addcdiv.
+#include "aclnn_mindspore.h"
 #include "device/fault.h"
 #include "opapi/aclnn/number.h"
 #include "opapi/aclnn/op.h"
@@ -140,3 +141,6 @@ OP(aclnnInplaceAddcdiv, divides(selfRef, selfRef, tensor1, tensor2),
    quotient_added(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
 
 OP(aclnnSWhere, chooses(out, condition, self, other), choose(out, condition, self, other))
+// Its interface is generated from the operator's definition (ops-math: select_v2_def.cpp).
+OP(aclnnSelectV2, (dtype(condition, at::kBool), chooses(y, condition, x1, x2), same_dtype(x1, y), same_dtype(x2, y)),
+   choose(y, condition, x1, x2))

@@ -53,6 +53,15 @@ def test_the_slope_of_selu_is_taken_by_its_result() -> None:
     torch.testing.assert_close(found.cpu().double(), slope, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_select_broadcasts_its_condition_and_values(dtype: torch.dtype) -> None:
+    x, other = (10 * X).to(dtype), torch.tensor(7, dtype=dtype)
+    condition = torch.tensor([[True], [False], [True]])
+    found = torch.empty_like(x).npu()
+    run("aclnnSelectV2", condition.npu(), x.npu(), other.npu(), found)
+    assert torch.equal(found.cpu(), torch.where(condition, x, other))
+
+
 def test_split() -> None:
     parts = [torch.empty(2, n, 4).npu() for n in (2, 1)]
     run("aclnnSplitTensor", X.npu(), 2, 1, parts)
@@ -93,6 +102,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "aclnnDiag": ([X, 0, X], "has 3 dimensions"),
     "aclnnIsInf": ([X, X], "has dtype float32"),
     "aclnnSelu": ([X, X[0]], "has shape"),
+    "aclnnSelectV2": ([X > 0, X, X.double(), X], "x2 has dtype float64"),
     "aclnnSeluBackward": ([X[0], X, X], "has shape"),
     "aclnnAllFinite": ([X, X], "expected one element"),
     "aclnnSplitTensor": ([X, 0, 1, [X]], "splitSections is 0"),
