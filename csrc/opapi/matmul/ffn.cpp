@@ -1,4 +1,5 @@
 // Two products with an activation between them, of one expert or of several (ops-transformer: aclnn_ffn.cpp).
+#include "aclnn_mindspore.h"
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
@@ -95,11 +96,14 @@ void ffn(const Layers &l, const std::string &name, at::Tensor &y) {
 }  // namespace vnpu::opapi
 
 #define LAYERS {x, weight1, weight2, bias1, bias2, expertTokens, tokensIndexFlag}
+#define QUANTIZED \
+    {&scale, &offset, &deqScale1, &deqScale2, &antiquantScale1, &antiquantScale2, &antiquantOffset1, &antiquantOffset2}
 
 OP(aclnnFFNV2, optional(bias1, bias2, scale, offset, deqScale1, deqScale2, antiquantScale1, antiquantScale2,
                         antiquantOffset1, antiquantOffset2);
-   check_ffn(LAYERS,
-             {&scale, &offset, &deqScale1, &deqScale2, &antiquantScale1, &antiquantScale2, &antiquantOffset1,
-              &antiquantOffset2},
-             activation, innerPrecise, y),
-   ffn(LAYERS, lowered(activation), y))
+   check_ffn(LAYERS, QUANTIZED, activation, innerPrecise, y), ffn(LAYERS, lowered(activation), y))
+// The first version, which MindSpore asks for: expertTokens are counts.
+#define COUNTED {x, weight1, weight2, bias1, bias2, expertTokens, false}
+OP(aclnnFFN, optional(bias1, bias2, scale, offset, deqScale1, deqScale2, antiquantScale1, antiquantScale2,
+                      antiquantOffset1, antiquantOffset2);
+   check_ffn(COUNTED, QUANTIZED, activation, innerPrecise, y), ffn(COUNTED, lowered(activation), y))

@@ -1,5 +1,6 @@
 // Matrix products of int8 operands, or of int4 packed in int32, and of floating-point ones with int8 weights. Private
 // formats are refused but for weights.
+#include "aclnn_mindspore.h"
 #include "opapi/aclnn/format.h"
 #include "opapi/matmul/four_bits.h"
 
@@ -216,6 +217,8 @@ void weight_quant_matmul(const at::Tensor &x, const at::Tensor &weight, const at
     saturate(y, quant_offset.defined() ? value + quant_offset.flatten() : value);
 }
 
+const Operand kAbsent(nullptr, "absent");
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -228,6 +231,11 @@ OP(aclnnTransQuantParamV3, optional(offset); check_pack(scale, offset, out);
 OP(aclnnQuantMatmulV5, optional(x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias);
    check_quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out),
    quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out))
+// The version before, which MindSpore asks for: its scale and offset are those of x2 there, the rows' scale x1's.
+#define OF_V4 {pertokenScaleOptional, scale, kAbsent, kAbsent, offset, kAbsent, bias, 0}
+OP(aclnnQuantMatmulV4, optional(offset, pertokenScaleOptional, bias);
+   check_quant_matmul(x1, x2, OF_V4, transposeX1, transposeX2, out),
+   quant_matmul(x1, x2, OF_V4, transposeX1, transposeX2, out))
 OP(aclnnQuantMatmulWeightNz, optional(x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias); fractal_nz(x2);
    check_quant_matmul(x1, x2, SCALES, transposeX1, transposeX2, out),
    quant_matmul(x1, unpacked(x2), SCALES, transposeX1, transposeX2, out))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch_npu
-from aclnn import INVALID_ARGUMENT, first_phase
+from aclnn import INVALID_ARGUMENT, first_phase, run
 from oracle import random
 
 ACTIVATIONS = {
@@ -54,3 +54,15 @@ def test_refused(activation: str, precise: int) -> None:
 
     assert said("ReLU", 1) == 0
     assert said(activation, precise) == INVALID_ARGUMENT
+
+
+def test_the_first_version_takes_counts() -> None:
+    x, first, second = (
+        random(*shape, seed=i).half() for i, shape in enumerate(((5, 16), (3, 16, 24), (3, 24, 8)))
+    )
+    which = torch.tensor([0, 0, 2, 2, 2])
+    inner = torch.relu((x.double().unsqueeze(1) @ first.double()[which]).squeeze(1)).half()
+    expected = (inner.double().unsqueeze(1) @ second.double()[which]).squeeze(1)
+    y = torch.empty(5, 8, dtype=torch.float16, device="npu")
+    run("aclnnFFN", x.npu(), first.npu(), second.npu(), [2, 0, 3], *[None] * 10, "relu", 0, y)
+    torch.testing.assert_close(y.cpu().double(), expected, rtol=1e-2, atol=1e-2)

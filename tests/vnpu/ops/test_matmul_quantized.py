@@ -71,6 +71,19 @@ def test_transposed_operands_and_int8_results(transposed: tuple[bool, bool]) -> 
     assert bool(((out.cpu().double() - expected.clamp(-128, 127)).abs() <= 0.501).all())
 
 
+@pytest.mark.parametrize("rows_scaled", [False, True])
+def test_the_version_before_names_its_scales_otherwise(rows_scaled: bool) -> None:
+    x1, x2 = bytes_of(4, 8), bytes_of(8, 6, seed=1)
+    scale, rows = random(6, low=0.001, high=0.01).float(), random(4, low=0.5, high=2.0).float()
+    expected = (x1.double() @ x2.double()) * scale.double()
+    if rows_scaled:
+        expected = expected * rows.double()[:, None]
+    out = torch.empty(4, 6, dtype=torch.bfloat16, device="npu")
+    given = rows.npu() if rows_scaled else None
+    run("aclnnQuantMatmulV4", x1.npu(), x2.npu(), scale.npu(), None, given, None, False, False, out)
+    compare(out, expected, torch.bfloat16)
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_packed_int4(transposed: bool) -> None:
     (a, x1), (b, x2) = int4(3, 16), int4(*((24, 16) if transposed else (16, 24)), seed=1)

@@ -102,6 +102,11 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "aclnnDiag": ([X, 0, X], "has 3 dimensions"),
     "aclnnIsInf": ([X, X], "has dtype float32"),
     "aclnnSelu": ([X, X[0]], "has shape"),
+    "aclnnFFN": ([X[0], X[0], X[0], None, *[None] * 10, "relu", 0, X[0]], "parameter x"),
+    "aclnnQuantMatmulV4": (
+        [X[0], X[0], X[0, 0], None, None, None, False, False, X[0]],
+        "parameter x1 has dtype float32",
+    ),
     "aclnnSelectV2": ([X > 0, X, X.double(), X], "x2 has dtype float64"),
     "aclnnSeluBackward": ([X[0], X, X], "has shape"),
     "aclnnAllFinite": ([X, X], "expected one element"),
