@@ -196,6 +196,23 @@ def test_the_users_folder_is_not_a_temporary_one(view: View) -> None:
     assert json.loads(run(view, code, TMPDIR=str(view.folder))) == [str(beside), str(other)]
 
 
+def test_a_link_that_another_rank_has_just_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view, data = tmp_path / "view", tmp_path / "data"
+    view.mkdir()
+    data.write_text("before")
+    (view / "log").symlink_to(data)
+    read = os.readlink
+
+    def late(path: str) -> str:
+        (view / "log").unlink()
+        (view / "log").write_text("copied")
+        return read(path)
+
+    monkeypatch.setattr(os, "readlink", late)
+    links.own(str(view), str(view / "log"))
+    assert (view / "log").read_text() == "copied" and data.read_text() == "before"
+
+
 def test_ranks_that_open_one_log_lose_no_line(view: View) -> None:
     code = """
         children = []

@@ -30,9 +30,10 @@ def own(view: str, path: str, last: bool = True, content: bool = True) -> None:
         place = os.path.normpath(os.path.join(place, waiting.pop(0)))
         if not _below(place, view):
             return
-        if not (waiting or last) or not os.path.islink(place):
+        target = _target(place) if waiting or last else None
+        if target is None:
             continue
-        leads = os.path.normpath(os.path.join(os.path.dirname(place), os.readlink(place)))
+        leads = os.path.normpath(os.path.join(os.path.dirname(place), target))
         if _below(leads, view) and leads != view:
             followed += 1
             if followed > 40:  # as the kernel: a loop
@@ -42,6 +43,14 @@ def own(view: str, path: str, last: bool = True, content: bool = True) -> None:
             continue
         if not _break(view, place, content or bool(waiting)):
             return
+
+
+def _target(place: str) -> str | None:
+    """Where a link leads; None where there is none, or another rank has put a copy in its place."""
+    try:
+        return os.readlink(place)
+    except OSError:
+        return None
 
 
 def _parts(view: str, path: str) -> list[str]:
