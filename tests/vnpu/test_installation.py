@@ -20,7 +20,7 @@ from torchport import vnpu
 
 ROOT = Path(__file__).parents[2]
 OTHERS = shutil.ignore_patterns(
-    ".git", ".venv", ".*_cache", "__pycache__", "build", "shared", "*.so*", ".hypothesis"
+    ".git", ".venv", ".*_cache", "__pycache__", "build", "shared", "*.so*", ".hypothesis", "torchport-out"
 )
 TRAIN = """
 import torch
