@@ -142,7 +142,8 @@ build/libraries/.installed: tests/libraries/requirements.txt
 	touch $@
 
 mindspore: build build/mindspore/.installed ## MindSpore on the virtual NPU, in an environment of its own (3.6 GB, made once)
-	build/mindspore/bin/python -m pytest $(if $(NAMES),$(addprefix tests/mindspore/,$(NAMES)),tests/mindspore) -o timeout=600
+	build/mindspore/bin/python -m pytest -n 2 --dist loadfile \
+		$(if $(NAMES),$(addprefix tests/mindspore/,$(NAMES)),tests/mindspore) -o timeout=600
 
 # torch before the others, of the build that .venv has. The checkout is on its path; nothing of it is compiled there.
 build/mindspore/.installed: tests/mindspore/requirements.txt | $(VENV)/.packages

@@ -28,6 +28,8 @@ def msrun(program: str, ranks: int, folder: Path, **variables: str) -> tuple[int
     python = Path(sys.executable).parent
     environ = {
         **os.environ, **mindspore.environment(), "OMP_NUM_THREADS": "1", "GLOG_v": "3", "SAID": str(folder),
+        # Seconds. Without it MindSpore's scheduler has given up a rank that lived, 28 s after its start.
+        "MS_NODE_TIMEOUT": "300",
         "PATH": f"{python}:{os.environ['PATH']}",  # it starts `python` by name
         **variables,
     }  # fmt: skip
@@ -60,7 +62,6 @@ def test_a_product_laid_onto_two_ranks_is_that_of_one(mode: str, tmp_path: Path)
 
 
 def test_a_dead_rank_is_named(tmp_path: Path) -> None:
-    # Seconds until MindSpore's scheduler gives up a rank that says nothing; with so few it has given up living ones.
     msrun("dies.py", 2, tmp_path, MS_NODE_TIMEOUT="5")
     said = json.loads((tmp_path / "survivor.json").read_text())
     assert "rank 1 (process" in said["words"] and "died" in said["words"], said
