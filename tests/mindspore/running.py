@@ -37,3 +37,13 @@ def clean(result: subprocess.CompletedProcess[str]) -> None:
     text = result.stdout + result.stderr
     assert result.returncode == 0, text[-3000:]
     assert [line for line in text.splitlines() if any(word in line for word in WRONG)] == []
+
+
+def cases(program: str, cwd: Path) -> dict[str, Any]:
+    """What a program that tries one case after the other says of each, by name."""
+    result = run(program, cwd=cwd)
+    found = {each["case"]: each for each in answers(result)}
+    if not any("error" in each for each in found.values()):
+        clean(result)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return found

@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from running import answers, clean, run
+from running import cases
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    result = run("cases.py", cwd=tmp_path_factory.mktemp("cases"))
-    found = {each["case"]: each for each in answers(result)}
-    if not any("error" in each for each in found.values()):
-        clean(result)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return found
+    return cases("cases.py", tmp_path_factory.mktemp("cases"))
 
 
 def value(said: dict[str, Any], case: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from running import answers, clean, run
+from running import cases
 
 NEAR = 1e-6
 # MindSpore's nn.LSTM computes in float16 on Ascend.
@@ -30,12 +30,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    result = run("gradients.py", cwd=tmp_path_factory.mktemp("gradients"))
-    found = {each["case"]: each for each in answers(result)}
-    if not any("error" in each for each in found.values()):
-        clean(result)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return found
+    return cases("gradients.py", tmp_path_factory.mktemp("gradients"))
 
 
 @pytest.mark.parametrize("case", CASES)
