@@ -46,6 +46,14 @@ def test_no_groups() -> None:
         compare(actual, a.double() @ b.double(), torch.float16)
 
 
+def test_one_product_of_two_matrices() -> None:
+    x, weight = random(5, 8).half(), random(8, 3, seed=1).half()
+    (out,) = torch_npu.npu_grouped_matmul(
+        [x.npu()], [weight.npu()], group_list=None, split_item=0, group_type=-1
+    )
+    compare(out, x.double() @ weight.double(), torch.float16)
+
+
 @pytest.mark.parametrize("listed", [False, True])
 def test_tensors_of_rows_in_one_result(listed: bool) -> None:
     rows, inner = (3, 1, 2), (8, 5, 6)

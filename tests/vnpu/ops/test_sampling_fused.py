@@ -62,6 +62,16 @@ def test_next_token(dtype: torch.dtype, from_logits: bool, sampled: bool) -> Non
         assert torch.equal(kept[row].cpu(), expected)
 
 
+def test_the_first_version_draws_by_q() -> None:
+    """q belongs to the tokens as they are sorted."""
+    logits, q = torch.tensor([[1.0, 3.0, 2.0, 0.0]]).half(), torch.tensor([[100.0, 0.01, 1.0, 1.0]])
+    k, p = torch.tensor([3], dtype=torch.int32), torch.tensor([0.9]).half()
+    for drawn, token in ((q.npu(), 2), (None, 1)):
+        chosen, kept = torch.zeros(1, dtype=torch.int64).npu(), torch.zeros(1, 4).npu()
+        run("aclnnTopKTopPSample", logits.npu(), k.npu(), p.npu(), drawn, 1e-8, False, 32, chosen, kept)
+        assert chosen.tolist() == [token]
+
+
 def test_without_any_filter_nothing_is_sorted() -> None:
     """q then belongs to the tokens as they stand."""
     logits, q = torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([[0.01, 1.0, 1.0]])

@@ -122,6 +122,7 @@ def test_advance_step_with_guesses(guessed: int) -> None:
     tokens = torch.randint(1, 50, (rows * each,), generator=generator)
     sampled = torch.randint(1, 50, (rows, each), generator=generator)
     if guessed:
+        sampled[0] = -1  # none at all
         sampled[1, 1:] = -1
         sampled[2, 2:] = -1
     positions = torch.randint(0, 9, (rows * each,), generator=generator)
