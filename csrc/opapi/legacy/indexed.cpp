@@ -133,7 +133,7 @@ void spread_check(LegacyArguments &call) {
     allowed(call.in[0], {at::kInt, at::kLong}, "the indices");
     const std::vector<int64_t> shape = ints(call.in[2]);
     sizes(call.out[0], shape, "the output");
-    const int64_t depth = call.in[0].dim() == 0 ? 1 : call.in[0].size(-1);
+    const int64_t depth = call.in[0].dim() == 0 ? 0 : call.in[0].size(-1);
     if (depth < 1 || depth > call.out[0].dim())
         fail(FaultKind::InvalidArgument, "the indices are {} for {}", describe(call.in[0]), describe(call.out[0]));
     const int64_t rest = c10::multiply_integers(call.out[0].sizes().slice(static_cast<size_t>(depth)));

@@ -167,6 +167,13 @@ REFUSED = {
 }  # fmt: skip
 
 
+def test_indices_without_a_dimension_are_refused() -> None:
+    """Their last size, which says how many dimensions they name, is not there."""
+    operands = [torch.tensor(0).npu(), drawn(1).npu(), [3]]
+    status, message = launch("ScatterNd", operands, [torch.zeros(3).npu()])
+    assert status == INVALID_ARGUMENT and "the indices are" in message, (status, message)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_call_that_does_not_fit_is_refused(name: str) -> None:
     inputs, size, attributes, words = REFUSED[name]
