@@ -1,5 +1,5 @@
 """pytest in forked processes: torch_npu is loaded once, which takes longer than most tests, and each child switches one
-mutant on. A child that crashes or hangs takes nothing with it."""
+mutant on, for the programs that its tests start, too. A child that crashes or hangs takes nothing with it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ import torch_npu  # noqa: E402, F401
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests/vnpu/ops"
+BESIDE = [TESTS.parent / "test_overflow.py"]  # the only other file whose subject is in csrc/opapi
 LEFT_OUT = {"test_coverage.py"}  # asks about a run of the whole folder
 LIBRARY_FILE = vnpu.library_directory() / "libopapi.so"
 REACHED = LIBRARY_FILE.parent.parent / "reached.json"
@@ -43,7 +44,8 @@ class Watch:
 
     def __init__(self, writing: int) -> None:
         self.writing = writing
-        self.reached = (ctypes.c_ubyte * (COUNT + 1)).in_dll(LIBRARY, "vnpu_mutants_reached")
+        noted = ctypes.POINTER(ctypes.c_ubyte).in_dll(LIBRARY, "vnpu_mutants_reached")
+        self.reached = ctypes.cast(noted, ctypes.POINTER(ctypes.c_ubyte * (COUNT + 1))).contents
         self.tests: dict[str, tuple[float, list[int]]] = {}
         self.failed = ""
 
@@ -97,7 +99,8 @@ class Child:
             os.killpg(self.process, signal.SIGKILL)
         os.waitpid(self.process, 0)
         os.close(self.pipe)
-        _trace(self.process).unlink(missing_ok=True)
+        for file in (_trace(self.process), _notes(self.process)):
+            file.unlink(missing_ok=True)
         return True
 
     def answer(self) -> Any:
@@ -116,7 +119,11 @@ def _run(mutant: int, tests: list[str], writing: int) -> None:
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     os.environ["VNPU_TRACE"] = str(_trace(os.getpid()))
+    # The programs that tests start, and what forks, share the mutant and the notes.
+    os.environ |= {"VNPU_MUTANT": str(mutant), "VNPU_MUTANTS_REACHED": str(_notes(os.getpid()))}
     ctypes.c_int.in_dll(LIBRARY, "vnpu_mutant").value = mutant
+    if not LIBRARY.vnpu_mutants_note(str(_notes(os.getpid())).encode()):
+        os._exit(1)
     watch = Watch(writing)
     try:
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", f"--rootdir={ROOT}"]
@@ -127,6 +134,11 @@ def _run(mutant: int, tests: list[str], writing: int) -> None:
 
 def _trace(process: int) -> Path:
     return REACHED.parent / f"trace-{process}"
+
+
+def _notes(process: int) -> Path:
+    """Which mutants were reached, a byte for each."""
+    return REACHED.parent / f"notes-{process}"
 
 
 def _each(work: list[tuple[int, list[str], float]], jobs: int) -> Iterator[tuple[int, Child]]:
@@ -156,7 +168,7 @@ def reaching(mutants: dict[int, Mutant], jobs: int) -> tuple[dict[int, list[str]
     build = str(LIBRARY_FILE.stat().st_mtime_ns).encode()
     files = {
         hashlib.sha256(build + imported + path.read_bytes()).hexdigest(): path
-        for path in sorted(TESTS.glob("test_*.py"))
+        for path in [*sorted(TESTS.glob("test_*.py")), *BESIDE]
         if path.name not in LEFT_OUT
     }
     known = {digest: tests for digest, tests in known.items() if digest in files}

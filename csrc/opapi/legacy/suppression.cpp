@@ -42,12 +42,11 @@ std::vector<int64_t> stay(const std::vector<int64_t> &order, float limit, int64_
     return kept;
 }
 
-std::vector<int64_t> above(const float *scores, int64_t count, int64_t stride, float least) {
+std::vector<int64_t> above(const float *scores, int64_t count, float least) {
     std::vector<int64_t> order;
     for (int64_t i = 0; i < count; ++i)
-        if (scores[i * stride] > least) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int64_t a, int64_t b) { return scores[a * stride] > scores[b * stride]; });
+        if (scores[i] > least) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
     return order;
 }
 
@@ -92,7 +91,7 @@ void best(LegacyArguments &call) {
     const at::Tensor boxes = at::cat({given.amin(1), given.amax(1)}, 1).contiguous();
     const int64_t most = std::min(call.in[2].to(at::kLong).item<int64_t>(), call.out[0].numel());
     const std::vector<int64_t> kept =
-        stay(above(scores.const_data_ptr<float>(), boxes.size(0), 1, number(call.in[4])), number(call.in[3]), most,
+        stay(above(scores.const_data_ptr<float>(), boxes.size(0), number(call.in[4])), number(call.in[3]), most,
              [&](int64_t i) { return boxes.const_data_ptr<float>() + 4 * i; });
     const auto count = static_cast<int64_t>(kept.size());
     call.out[0].zero_().flatten().narrow(0, 0, count).copy_(at::tensor(kept, at::kLong));
@@ -157,7 +156,7 @@ void batch(LegacyArguments &call) {
         for (int64_t c = 0; c < scores.size(1); ++c) {
             const at::Tensor own = boxes[n][boxes.size(1) == 1 ? 0 : c], given = scores[n][c];
             const float *corners = own.const_data_ptr<float>(), *score = given.const_data_ptr<float>();
-            std::vector<int64_t> order = above(score, given.size(0), 1, chosen.score);
+            std::vector<int64_t> order = above(score, given.size(0), chosen.score);
             std::erase_if(order, [&](int64_t i) {
                 return !(corners[4 * i + 2] > corners[4 * i] && corners[4 * i + 3] > corners[4 * i + 1]);
             });

@@ -68,7 +68,7 @@ void module_backward(const at::Tensor &input, const Operands &parameters, const 
     const std::vector<Weights> cells = weights(parameters, shape);
     const int64_t width = cells[0].hidden.size(1);
     const at::Tensor hidden_grad = gradients.last_hidden.to(at::kFloat, false, /*copy=*/true);
-    const at::Tensor first_hidden = initial.defined() ? initial.to(at::kFloat) : at::zeros_like(hidden_grad);
+    const at::Tensor first_hidden = initial.defined() ? initial : at::zeros_like(hidden_grad);
     at::Tensor output_grad = output_steps(gradients.output, first_layer, batch_sizes, shape);
     for (int64_t layer = shape.layers - 1; layer >= 0; --layer) {
         Batch steps = first_layer;

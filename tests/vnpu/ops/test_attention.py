@@ -405,6 +405,17 @@ def test_scaled_dot_product_attention(causal: bool, masked: bool) -> None:
     check(function, *qkv, ulps=8)
 
 
+def test_without_keys_each_query_gives_zeros() -> None:
+    query, none = (torch.ones(BATCH, HEADS, length, WIDTH, device="npu") for length in (QUERIES, 0))
+    most, total = (torch.full((BATCH, HEADS, QUERIES, 8), 7.0, device="npu") for _ in range(2))
+    out = torch.full_like(query, 7.0)
+    run("aclnnFlashAttentionScore", query, none, none, None, None, None, None, [], 1.0, 1.0, 2**31 - 1, 2**31 - 1, HEADS,
+        "BNSD", 0, 0, most, total, None, out)  # fmt: skip
+    assert not out.any()
+    # what a row of no key leaves for the gradient: no weight, whatever is asked later
+    assert bool(((most.cpu() - total.cpu().log()).exp() == 0).all())
+
+
 def test_refusals() -> None:
     def planned(**changes: Any) -> tuple[int, str]:
         query = torch.ones(BATCH, HEADS, QUERIES, WIDTH, device="npu")

@@ -255,18 +255,34 @@ def test_by_c_name() -> None:
 
 PAST_THE_END = """
 import torch
-x = torch.ones(3, device="npu")
-y = x[torch.tensor([5], device="npu")]
+x = torch.ones({sizes}, device="npu")
+y = {read}
 torch.npu.synchronize()
 """
+PAST = {
+    "aclnnIndex": ((3,), "x[torch.tensor([5], device='npu')]", "index 5 is out of bounds"),
+    # of a tensor without dimensions, which is as one of one element
+    "aclnnIndexSelect": (
+        (),
+        "x.index_select(0, torch.tensor([1], device='npu'))",
+        "index out of range in self",
+    ),
+    "aclnnGather": (
+        (),
+        "x.gather(0, torch.tensor(1, device='npu'))",
+        "index 1 is out of bounds for dimension 0",
+    ),
+}
 
 
-def test_an_index_past_the_end_names_the_operator() -> None:
+@pytest.mark.parametrize("name", PAST)
+def test_an_index_past_the_end_names_the_operator(name: str) -> None:
     """In a process of its own: after a kernel's failure torch_npu refuses all further work, as on hardware."""
-    child = forked.python(PAST_THE_END)
+    sizes, read, words = PAST[name]
+    child = forked.python(PAST_THE_END.format(sizes=sizes, read=read))
     assert child.returncode != 0
-    assert "aclnnIndex failed" in child.stderr
-    assert "index 5 is out of bounds" in child.stderr
+    assert f"{name} failed" in child.stderr
+    assert words in child.stderr
 
 
 def test_refused() -> None:

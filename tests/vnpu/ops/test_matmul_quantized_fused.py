@@ -243,7 +243,8 @@ def test_finalize_routing(version: int, shared: bool, dtype: torch.dtype) -> Non
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_finalize_routing_of_four_bits(version: int) -> None:
+@pytest.mark.parametrize("shifted", [False, True])
+def test_finalize_routing_of_four_bits(version: int, shifted: bool) -> None:
     """The kernel takes 8 of each int8; bias brings back what that leaves out."""
     sizes, inner, columns = [2, 3], 128, 64
     x = integers(5, inner)
@@ -252,6 +253,9 @@ def test_finalize_routing_of_four_bits(version: int) -> None:
     bits = scale.view(torch.int32).long() & 0xFFFFFFFF
     spread = weight.double() * scale.double().repeat_interleave(inner // 2, 1)
     bias = (8 * spread.sum(1)).float()
+    offset = random(2, 2, columns, low=0.01, high=0.1, seed=4).float() if shifted else None
+    if offset is not None:
+        spread = spread + offset.double().repeat_interleave(inner // 2, 1)
     row, logit = random(5, low=0.01, high=0.1, seed=1).float(), random(5, low=0.1, high=1, seed=2).float()
     token, residual = torch.tensor([0, 1, 2, 1, 0]), random(1, columns, seed=3).bfloat16()
     expert = routed(sizes, 5)
@@ -263,8 +267,8 @@ def test_finalize_routing_of_four_bits(version: int) -> None:
     expected = torch.zeros(3, columns, dtype=torch.float64).index_add_(0, token, value)
     expected[2:] += residual.double()
     out = torch.empty(3, columns).npu()
-    arguments = [x.npu(), words.npu(), bits.npu(), bias.npu(), None, None, None, row.npu(), torch.tensor(sizes).npu(),
-                 residual.npu(), logit.npu(), token.npu(), 0, 1.0, 2, False, False, 1]  # fmt: skip
+    arguments = [x.npu(), words.npu(), bits.npu(), bias.npu(), None if offset is None else offset.npu(), None, None,
+                 row.npu(), torch.tensor(sizes).npu(), residual.npu(), logit.npu(), token.npu(), 0, 1.0, 2, False, False, 1]  # fmt: skip
     arguments += [None] if version == 3 else []
     run(f"aclnnGroupedMatmulFinalizeRoutingV{version}", *arguments, out)
     torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-4, atol=1e-3)

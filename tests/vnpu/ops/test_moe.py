@@ -250,6 +250,26 @@ def test_init_routing_that_quantises(version: int, mode: int) -> None:
     assert bool((off <= 0.501).all())
 
 
+@pytest.mark.parametrize("mode", [0, 1])
+def test_padded_routing_that_quantises_has_rows_for_an_expert_that_nobody_chose(mode: int) -> None:
+    x, expert = random(6, 8).float(), choose(6, 2).clamp(max=EXPERTS - 2)
+    tokens, place = expanded(expert, capacity=3)
+    rows, where = npu_empty(EXPERTS, 3, 8, dtype=torch.int8), npu_empty(12)
+    before, by = npu_empty(EXPERTS), npu_empty(EXPERTS * 3, dtype=torch.float32)
+    scale, offset = torch.tensor([20.0]), torch.tensor([0.0])
+    first = (scale.npu(), offset.npu()) if mode == 0 else (None, None)
+    run(
+        "aclnnMoeInitRoutingQuantV2", x.npu(), expert.npu(), *first, 0, 3, EXPERTS, 1, 0, True, mode, rows, where,
+        None, before, by,
+    )  # fmt: skip
+    assert where.cpu().tolist() == place
+    assert before.cpu().tolist() == torch.bincount(expert.view(-1).long(), minlength=EXPERTS).tolist()
+    wide = rows_of(x.double(), tokens)
+    factor = torch.full((len(tokens),), 20.0) if mode == 0 else 127 / wide.abs().amax(1)
+    expected = torch.where(wide == 0, 0.0, wide * factor.unsqueeze(1))
+    assert bool(((rows.cpu().double().view(-1, 8) - expected).abs() <= 0.501).all())
+
+
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
 @pytest.mark.parametrize("version", [1, 2, 4])
 def test_finalize_routing(mode: int, version: int) -> None:

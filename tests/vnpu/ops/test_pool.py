@@ -152,6 +152,10 @@ def test_first_phase_refuses():
         assert text in refused[1]
 
 
+def test_one_element_is_its_own_maximum() -> None:
+    check(lambda x: functional.max_pool2d(x, 1), random(1, 1, 1, 1))
+
+
 SPREAD = f"""
 import sys; sys.path.insert(0, {__file__.rpartition("/")[0]!r})
 import torch

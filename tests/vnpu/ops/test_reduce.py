@@ -244,3 +244,11 @@ def test_variance_into_an_output_with_gaps(keep: bool) -> None:
     out = room[:, :1] if keep else room[:, 0]
     run("aclnnVarCorrection", x.to(DEVICE), [1], 1, keep, out)
     assert torch.allclose(room[:, 0].cpu(), x.var(1)) and room[:, 1].tolist() == [9.0, 9.0, 9.0]
+
+
+@pytest.mark.parametrize("name", ["aclnnReduceSum", "aclnnMean"])
+def test_a_result_wider_than_the_dtype_that_it_is_computed_in(name: str) -> None:
+    x, out = random(3, 4).float(), torch.empty(3, device="npu")
+    run(name, x.npu(), [1], False, torch.float16, out)
+    exact = x.double().sum(1) if name == "aclnnReduceSum" else x.double().mean(1)
+    assert torch.equal(out.cpu(), exact.half().float())

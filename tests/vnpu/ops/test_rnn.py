@@ -185,6 +185,32 @@ def test_gru_of_padded_sequences(bidirectional: bool) -> None:
         compare(a, e, torch.float32, ulps=32)
 
 
+def test_gradient_of_the_last_states_alone() -> None:
+    """Without one of the steps' outputs, which the operator takes as null."""
+    module = nn.LSTM(WIDTH, HIDDEN).double()
+    inputs, initial = random(TIME, BATCH, WIDTH).requires_grad_(), random(1, BATCH, HIDDEN, seed=1)
+    last = module(inputs, (initial, initial))[1]
+    grads = [random(1, BATCH, HIDDEN, seed=seed) for seed in (2, 3)]
+    expected = torch.autograd.grad(last, [inputs, *module.parameters()], grads)
+
+    def empty(*shape: int) -> torch.Tensor:
+        return torch.empty(*shape, device="npu")
+
+    x, states = inputs.detach().float().npu(), [initial.float().npu()] * 2
+    values = [p.detach().float().npu() for p in module.parameters()]
+    y, h, c = empty(TIME, BATCH, HIDDEN), empty(1, BATCH, HIDDEN), empty(1, BATCH, HIDDEN)
+    kept = [[empty(TIME, BATCH, HIDDEN)] for _ in range(7)]
+    run("aclnnLSTM", x, values, states, None, True, 1, 0.0, True, False, False, y, h, c, *kept)
+    made = [empty(*x.shape), empty(*h.shape), empty(*c.shape), [empty(*v.shape) for v in values]]
+    run(
+        "aclnnLstmBackward", x, states, values, None, *(g.float().npu() for g in grads), *kept, None, True, 1, 0.0,
+        True, False, False, [True] * 4, *made,
+    )  # fmt: skip
+    compare(made[0], expected[0], torch.float32, ulps=32)
+    for a, e in zip(made[3], expected[1:], strict=True):
+        compare(a, e, torch.float32, ulps=32)
+
+
 def test_refusals() -> None:
     def npu(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.zeros(*shape, dtype=dtype, device="npu")
