@@ -4,9 +4,9 @@
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
 #include "device/bytes.h"
-#include "device/machine.h"
 #include "opapi/aclnn/check.h"
 #include "opapi/aclnn/format.h"
+#include "opapi/aclnn/laid_over.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/tensor.h"
 #include "opapi/aclnn/unbacked.h"
@@ -39,23 +39,9 @@ at::Tensor view(const int64_t *sizes, uint64_t rank, at::ScalarType dtype, const
     const auto meta = c10::scalarTypeToTypeMeta(dtype);
     const uint64_t reached = reach({sizes, rank}, {strides, rank}, offset, meta.itemsize());
     const uint64_t size = storage_sizes.empty() ? reached : whole(storage_sizes, meta.itemsize());
-    void *bytes_at = nullptr;
-    if (size != 0 && data == nullptr) {
-        any_unbacked.store(true, std::memory_order_relaxed);
-    } else if (size != 0) {
-        AddressSpace &space = Machine::instance().space();
-        if (!space.contains(data))
-            fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.",
-                 data);
-        bytes_at = space.alias(data);
-    }
-    c10::Storage storage(c10::Storage::use_byte_size_t(), size, c10::DataPtr(bytes_at, at::Device(at::kCPU)), nullptr,
-                         false);
-    at::Tensor tensor =
-        at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), meta);
-    c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
-    impl->set_sizes_and_strides({sizes, rank}, {strides, rank}, offset);
-    return tensor;
+    if (size != 0 && data == nullptr) any_unbacked.store(true, std::memory_order_relaxed);
+    return laid_over(data == nullptr || size == 0 ? nullptr : alias_of(data), size, meta, {sizes, rank},
+                     {strides, rank}, offset);
 }
 
 // A descriptor is made even where it could not be filled; it then carries the reason to whoever reads it (tensor.h).

@@ -188,15 +188,10 @@ def number(param: str, said: str) -> str:
     for one in said.split():
         low, apart, high = one.partition("..")
         high = high if apart else low
-        above, below = low.endswith("<"), high.startswith("<")
-        low, high = low.removesuffix("<"), high.removeprefix("<")
-        ranges.append(
-            f"{{{low or '-kNoEnd'}, {high or 'kNoEnd'}, {str(above).lower()}, {str(below).lower()}}}"
-        )
-        ends = [f"{'>' if above else '>='} {low}"] * bool(low) + [f"{'<' if below else '<='} {high}"] * bool(
-            high
-        )
-        closed = apart and low and high and not above and not below
+        above, low = low.endswith("<"), low.removesuffix("<")
+        ranges.append(f"{{{low or '-kNoEnd'}, {high or 'kNoEnd'}, {str(above).lower()}}}")
+        ends = [f"{'>' if above else '>='} {low}"] * bool(low) + [f"<= {high}"] * bool(high)
+        closed = apart and low and high and not above
         words.append(low if not apart else f"{low} to {high}" if closed else " and ".join(ends))
     return f'{{"{param}", "{", ".join(words)}", {{{", ".join(ranges)}}}}}'
 

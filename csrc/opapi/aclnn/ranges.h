@@ -11,13 +11,11 @@ namespace vnpu::opapi {
 
 inline constexpr double kNoEnd = std::numeric_limits<double>::infinity();
 
-// From `first` to `last`; `above` and `below` leave out the end itself.
+// From `first`, which `above` leaves out, to `last`.
 struct Range {
     double first = kNoEnd, last = -kNoEnd;
-    bool above = false, below = false;
-    constexpr bool has(double value) const {
-        return (above ? value > first : value >= first) && (below ? value < last : value <= last);
-    }
+    bool above = false;
+    constexpr bool has(double value) const { return (above ? value > first : value >= first) && value <= last; }
 };
 
 // What the chips of one generation take of one parameter.

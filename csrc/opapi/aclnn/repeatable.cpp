@@ -3,7 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "device/machine.h"
+#include "opapi/aclnn/laid_over.h"
 #include "opapi/aclnn/op.h"
 
 namespace vnpu::opapi {
@@ -29,20 +29,8 @@ Registry &registry() {
 // The same elements at another address.
 at::Tensor moved_to(const at::Tensor &tensor, void *address) {
     const size_t bytes = tensor.storage().nbytes();
-    void *data = nullptr;
-    if (bytes != 0) {
-        AddressSpace &space = Machine::instance().space();
-        if (!space.contains(address))
-            fail(FaultKind::InvalidAddress, "{} is not device memory: an operator of the virtual NPU cannot use it.",
-                 address);
-        data = space.alias(address);
-    }
-    c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(data, at::Device(at::kCPU)), nullptr,
-                         false);
-    at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
-        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
-    made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-    return made;
+    return laid_over(bytes == 0 ? nullptr : alias_of(address), bytes, tensor.dtype(), tensor.sizes(), tensor.strides(),
+                     tensor.storage_offset());
 }
 
 // Gives the operands that `tensor` describes another tensor.
