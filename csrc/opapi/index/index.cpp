@@ -19,6 +19,12 @@ int64_t length(const at::Tensor &self, int64_t dim) { return self.dim() == 0 ? 1
 // ATen's gather and scatter want int64: an int32 index is copied.
 at::Tensor wide(const at::Tensor &index) { return index.scalar_type() == at::kInt ? index.to(at::kLong) : index; }
 
+// Those that count from the end, as -1, become those from the start; what lies before the first stays.
+at::Tensor from_the_start(const at::Tensor &index, int64_t length) {
+    if (index.numel() == 0 || index.min().item<int64_t>() >= 0) return index;
+    return at::where(index.lt(0).logical_and(index.ge(-length)), index + length, index);
+}
+
 // torch_npu writes `None` as an empty tensor of self's dtype. An empty index would make the result empty, and then
 // nothing is called; so an empty tensor among others is a None.
 c10::List<std::optional<at::Tensor>> subscripts(const Operands &indices) {
@@ -491,9 +497,11 @@ OP(aclnnIndexFillTensor, (fills(out, self, dim), fills_at(self, dim, index), req
 OP(aclnnInplaceIndexFillTensor, (fills(selfRef, selfRef, dim), fills_at(selfRef, dim, index), require(value)),
    fill_at(selfRef, dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
 
+// Indices count from the end, too (ops-nn: aclnnGather.md), which ATen's do not.
 OP(aclnnGather, gathers(out, self, dim, index),
-   reading(index, 0, length(self, dim),
-           [&, to = moved(out)](const at::Tensor &at) mutable { at::gather_out(to, moved(self), dim, wide(at)); }))
+   reading(index, -length(self, dim), length(self, dim), [&, to = moved(out)](const at::Tensor &at) mutable {
+       at::gather_out(to, moved(self), dim, from_the_start(wide(at), length(self, dim)));
+   }))
 OP(aclnnScatter, (scatters(out, self, dim, index, src), reduction(reduce, Reduce::Multiply)),
    scatter(out, self, dim, index, src, reduce))
 OP(aclnnInplaceScatter, (scatters(selfRef, selfRef, dim, index, src), reduction(reduce, Reduce::Multiply)),

@@ -76,6 +76,7 @@ void check_unpermute(const Operand &x, const Operand &sorted, const Operand &pro
 }
 
 void unpermute(const at::Tensor &x, const at::Tensor &sorted, const at::Tensor &probs, at::Tensor &out) {
+    if (out.numel() == 0) return;
     at::Tensor rows = picked(x, long_flat(sorted));
     if (probs.defined()) rows = rows * widened(probs).reshape({-1, 1});
     out.copy_(rows.view({out.size(0), -1, x.size(1)}).sum(1));

@@ -253,32 +253,57 @@ def test_by_c_name() -> None:
     compare(out, x.double().index_fill(1, torch.tensor([3, 0]), 0.5), torch.float32)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_gather_counts_from_the_end(dtype: torch.dtype) -> None:
+    """As CANN does and torch does not: -size to size - 1."""
+    x, index = random(4, 5).float(), torch.tensor([[-5, 4, -1], [0, -2, 2]])
+    out = torch.empty(2, 3, device=DEVICE)
+    run("aclnnGather", x.to(DEVICE), 1, index.to(DEVICE, dtype), out)
+    compare(out, x.double().gather(1, index % 5), torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_gather_counts_from_the_end(dtype: torch.dtype) -> None:
+    """As CANN does and torch does not: -size to size - 1."""
+    x, index = random(4, 5).float(), torch.tensor([[-5, 4, -1], [0, -2, 2]])
+    out = torch.empty(2, 3, device=DEVICE)
+    run("aclnnGather", x.to(DEVICE), 1, index.to(DEVICE, dtype), out)
+    compare(out, x.double().gather(1, index % 5), torch.float32)
+
+
 PAST_THE_END = """
 import torch
 x = torch.ones({sizes}, device="npu")
 y = {read}
 torch.npu.synchronize()
 """
-PAST = {
-    "aclnnIndex": ((3,), "x[torch.tensor([5], device='npu')]", "index 5 is out of bounds"),
+
+
+# The operator, the sizes of what is read, how, and what its error says.
+PAST = [
+    ("aclnnIndex", (3,), "x[torch.tensor([5], device='npu')]", "index 5 is out of bounds"),
+    ("aclnnGather", (3,), "x.gather(0, torch.tensor([-4], device='npu'))", "index -4 is out of bounds"),
     # of a tensor without dimensions, which is as one of one element
-    "aclnnIndexSelect": (
+    (
+        "aclnnIndexSelect",
         (),
         "x.index_select(0, torch.tensor([1], device='npu'))",
         "index out of range in self",
     ),
-    "aclnnGather": (
+    (
+        "aclnnGather",
         (),
         "x.gather(0, torch.tensor(1, device='npu'))",
         "index 1 is out of bounds for dimension 0",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("name", PAST)
-def test_an_index_past_the_end_names_the_operator(name: str) -> None:
+@pytest.mark.parametrize(("name", "sizes", "read", "words"), PAST)
+def test_an_index_past_the_end_names_the_operator(
+    name: str, sizes: tuple[int, ...], read: str, words: str
+) -> None:
     """In a process of its own: after a kernel's failure torch_npu refuses all further work, as on hardware."""
-    sizes, read, words = PAST[name]
     child = forked.python(PAST_THE_END.format(sizes=sizes, read=read))
     assert child.returncode != 0
     assert f"{name} failed" in child.stderr

@@ -352,6 +352,12 @@ def test_unpermute_of_no_rows_is_zero() -> None:
     assert torch.equal(out.cpu(), torch.zeros(4, 3))
 
 
+def test_unpermute_of_nothing() -> None:
+    where, out = npu_empty(0), npu_empty(0, 3, dtype=torch.float32)
+    run("aclnnMoeTokenUnpermute", torch.zeros(0, 3, device="npu"), where, None, False, None, out)
+    run("aclnnMoeTokenUnpermuteGrad", None, out, where, None, False, None, out, None)
+
+
 def routing_map(tokens: int, k: int) -> torch.Tensor:
     return torch.zeros(tokens, EXPERTS).scatter_(1, choose(tokens, k).long(), 1).bool()
 
