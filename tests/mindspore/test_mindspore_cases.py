@@ -53,3 +53,10 @@ def test_a_rate_is_assigned_as_the_guide_says(said: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", ["dense", "max pool", "mean pool", "norm", "embedding", "relu6", "one hot", "cumsum", "gather nd", "scatter", "max pool padded", "split", "batch norm"])  # fmt: skip
 def test_layers_that_call_operators_by_their_type(said: dict[str, Any], case: str) -> None:
     assert value(said, f"layer {case}") < 2e-6
+
+
+@pytest.mark.parametrize("case", ["planes", "volumes"])
+def test_dropout_of_whole_channels(said: dict[str, Any], case: str) -> None:
+    apart, whole, share = value(said, f"dropout of {case}")
+    # 200 channels: 5 standard deviations.
+    assert apart < 1e-6 and whole and abs(share - 0.5) < 0.18

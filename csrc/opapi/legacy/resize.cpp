@@ -96,9 +96,17 @@ void resize_back(LegacyArguments &call) {
     call.out[0].copy_(along(columns, 2, call.out[0].size(2), over));
 }
 
+// A row of pixels is an image one pixel high: MindSpore's gradient of a row (ResizeLinear1DGrad) brings it without.
+std::vector<int64_t> image_size(const at::Tensor &image) {
+    if (image.defined() && image.dim() == 3) return {1, image.size(2)};
+    sizes(image, {-1, -1, -1, -1}, "the image");
+    return image.sizes().slice(2).vec();
+}
+
 // The gradient and, for its sizes, the image or its height and width.
 void resized_back(LegacyArguments &call, at::IntArrayRef size) {
     grid(call.attributes);
+    if (call.out[0].defined() && call.out[0].dim() == 3) call.out[0] = call.out[0].unsqueeze(2);
     allowed(call.in[0], kNative, "the gradient");
     sizes(call.in[0], {-1, -1, -1, -1}, "the gradient");
     if (size.size() != 2 || size[0] < 1 || size[1] < 1 || call.in[0].numel() == 0)
@@ -120,5 +128,4 @@ void resize(LegacyArguments &call) {
 LEGACY(ResizeNearestNeighborV2, resized(arguments), resize<nearest>(arguments))
 LEGACY(ResizeBilinearV2, resized(arguments), resize<linear>(arguments))
 LEGACY(ResizeNearestNeighborV2Grad, resized_back(arguments, ints(in[1])), resize_back<nearest_back>(arguments))
-LEGACY(ResizeBilinearV2Grad, sizes(in[1], {-1, -1, -1, -1}, "the image");
-       resized_back(arguments, in[1].sizes().slice(2)), resize_back<linear_back>(arguments))
+LEGACY(ResizeBilinearV2Grad, resized_back(arguments, image_size(in[1])), resize_back<linear_back>(arguments))

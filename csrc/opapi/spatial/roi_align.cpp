@@ -1,6 +1,8 @@
 // Region of interest pooling by bilinear samples. endMode says where a region ends: 0 at its corner, 1 a pixel behind
 // it, 2 and 3 at its corner with all coordinates half a pixel less (torchvision's aligned=True). Parameters have no
 // names in CANN's public headers: a1 are the regions [K, 5] (batch, x0, y0, x1, y1).
+#include "opapi/spatial/roi_align.h"
+
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -13,12 +15,7 @@
 namespace vnpu::opapi {
 namespace {
 
-struct Pooling {
-    double scale;
-    int64_t height, width, samples, end_mode;
-};
-
-void check(const Operand &features, const Operand &regions, const Operand &pooled, const Pooling &pooling) {
+void check(const Operand &features, const Operand &regions, const Operand &pooled, const RoiPooling &pooling) {
     rank(features, {4});
     rank(regions, {2});
     dtype(features, {at::kFloat, at::kHalf});
@@ -56,8 +53,8 @@ int corners(float y, float x, int64_t height, int64_t width, Corner (&out)[4]) {
 
 // visit(region, batch, cell, pixel, weight) for every sample's neighbour.
 template <class Visit>
-void samples(const float *regions, int64_t first, int64_t last, int64_t height, int64_t width, const Pooling &pooling,
-             Visit visit) {
+void samples(const float *regions, int64_t first, int64_t last, int64_t height, int64_t width,
+             const RoiPooling &pooling, Visit visit) {
     const auto scale = static_cast<float>(pooling.scale);
     // ops-cv: roi_align_grad_simt.h, and torch_npu's test of its ROIAlign, whose aligned=True is mode 3. A kernel among
     // ops-cv's experimental ones takes 3 for 1 without the least size.
@@ -100,7 +97,9 @@ void batches_exist(const at::Tensor &regions, int64_t batches) {
                 "the regions name a picture outside of 0 to ", batches - 1);
 }
 
-void forward(const at::Tensor &features, const at::Tensor &regions, const Pooling &pooling, at::Tensor &out) {
+}  // namespace
+
+void roi_align(const at::Tensor &features, const at::Tensor &regions, const RoiPooling &pooling, at::Tensor &out) {
     const at::Tensor in = features.to(at::kFloat).contiguous(), rois = regions.to(at::kFloat).contiguous();
     batches_exist(rois, in.size(0));
     at::Tensor pooled = at::zeros(out.sizes(), at::kFloat);
@@ -118,7 +117,7 @@ void forward(const at::Tensor &features, const at::Tensor &regions, const Poolin
 }
 
 // One thread: regions overlap.
-void backward(const at::Tensor &grad, const at::Tensor &regions, const Pooling &pooling, at::Tensor &out) {
+void roi_align_backward(const at::Tensor &grad, const at::Tensor &regions, const RoiPooling &pooling, at::Tensor &out) {
     const at::Tensor in = grad.to(at::kFloat).contiguous(), rois = regions.to(at::kFloat).contiguous();
     batches_exist(rois, out.size(0));
     at::Tensor features = at::zeros(out.sizes(), at::kFloat);
@@ -133,10 +132,9 @@ void backward(const at::Tensor &grad, const at::Tensor &regions, const Pooling &
     out.copy_(features);
 }
 
-}  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnROIAlign, check(a0, a1, a7, {a2, a3, a4, a5, a6}), forward(a0, a1, {a2, a3, a4, a5, a6}, a7))
+OP(aclnnROIAlign, check(a0, a1, a7, {a2, a3, a4, a5, a6}), roi_align(a0, a1, {a2, a3, a4, a5, a6}, a7))
 // Here the width comes before the height, and a2 is the shape of the gradient.
 OP(aclnnROIAlignBackward, shape(a8, a2);
-   check(a8, a1, a0, {a5, a4, a3, a6, a7}), backward(a0, a1, {a5, a4, a3, a6, a7}, a8))
+   check(a8, a1, a0, {a5, a4, a3, a6, a7}), roi_align_backward(a0, a1, {a5, a4, a3, a6, a7}, a8))

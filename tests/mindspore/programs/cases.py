@@ -205,6 +205,23 @@ def one_by_one(code):
     return float(np.abs(y.asnumpy().astype(np.float64) - scope["expected"]).max())
 
 
+def dropped(layer, *sizes):
+    """How far values and gradients are from those of whole channels, kept with half the probability; the share of them."""
+    x = tensor(*sizes) + 9
+    layer.set_train()
+
+    def forward(x):
+        y = layer(x)
+        return mint.sum(y), y
+
+    (_, y), slope = ms.value_and_grad(forward, has_aux=True)(x)
+    y, slope = y.asnumpy(), slope.asnumpy()
+    kept = (y != 0).reshape(*sizes[:2], -1)
+    whole = kept.all(2) | ~kept.any(2)
+    apart = max(np.abs(y - 2 * x.asnumpy() * (y != 0)).max(), np.abs(slope - 2 * (y != 0)).max())
+    return [float(apart), bool(whole.all()), float(kept.mean())]
+
+
 LAYERS = {
     "dense": "d = nn.Dense(4, 3); y = d(x); expected = x.asnumpy() @ d.weight.asnumpy().T + d.bias.asnumpy()",
     "max pool": "y = nn.MaxPool2d(2, 2)(img); expected = img.asnumpy().reshape(2, 3, 4, 2, 4, 2).max((3, 5))",
@@ -231,6 +248,8 @@ CASES = {
     "has_aux": has_aux,
     "clip": clip,
     "rate": rate_by_assign,
+    "dropout of planes": lambda: dropped(nn.Dropout2d(0.5), 20, 10, 3, 4),
+    "dropout of volumes": lambda: dropped(nn.Dropout3d(0.5), 20, 10, 3, 4, 2),
     **{f"layer {name}": (lambda code=code: one_by_one(code)) for name, code in LAYERS.items()},
 }  # fmt: skip
 

@@ -1,21 +1,13 @@
 """gradients.py: layers and functions whose operators MindSpore calls by their type, beside torch in float64; one line of JSON
 per case, with the largest difference of the values and of the gradients, relative to the largest number where that is > 1."""
 
-import json
-import sys
-
 import mindspore as ms
 import numpy as np
 import torch
-from mindspore import Tensor, mint, nn, ops
+from mindspore import Tensor, nn, ops
+from slopes import drawn, main
 
 F = torch.nn.functional
-RNG = np.random.RandomState(3)
-
-
-def drawn(*sizes):
-    return np.asarray(RNG.randn(*sizes), np.float32)
-
 
 IMAGE, VOLUME, ROWS = drawn(2, 3, 6, 8), drawn(2, 3, 4, 5, 6), drawn(4, 5)
 SQUARE = 3 * np.eye(3, dtype=np.float32) + drawn(2, 3, 3) / 2
@@ -121,55 +113,8 @@ def network(name):
             VOLUME,
         )
         function, expected = ours, theirs
-    return ours, theirs, function, expected, [x]
-
-
-def listed(slopes):
-    return [slopes] if isinstance(slopes, Tensor) else list(slopes)
-
-
-def apart(found, expected):
-    return float(np.abs(found.asnumpy() - expected).max()) / max(1.0, float(np.abs(expected).max()))
-
-
-def compared(name):
-    ours = theirs = None
-    if CASES[name] is None:
-        ours, theirs, function, expected, inputs = network(name)
-        of = ours.trainable_params()
-        state = dict(theirs.named_parameters())
-        for each in of:
-            value = state.get(each.name, state.get("weight"))
-            each.set_data(Tensor(value.detach().float().numpy()))
-        with torch.no_grad():
-            for each, value in zip(of, state.values(), strict=True):
-                value.copy_(torch.from_numpy(each.asnumpy()).double())
-    else:
-        (function, expected, inputs), of = CASES[name], []
-    wide = [torch.from_numpy(each).double().requires_grad_() for each in inputs]
-    there = expected(*wide)
-    weight = drawn(*there.shape)
-    (there * torch.from_numpy(weight).double()).sum().backward()
-    weight = Tensor(weight)
-
-    def forward(*x):
-        value = function(*x)
-        return mint.sum(value * weight), value
-
-    grad = ms.value_and_grad(forward, tuple(range(len(inputs))), of or None, has_aux=True)
-    (_, here), slopes = grad(*[Tensor(each) for each in inputs])
-    slopes = [*listed(slopes[0]), *listed(slopes[1])] if of else listed(slopes)
-    others = [each.grad for each in wide] + [each.grad for each in (theirs.parameters() if theirs else [])]
-    return [
-        apart(here, there.detach().numpy()),
-        max(apart(a, b.numpy()) for a, b in zip(slopes, others, strict=True)),
-    ]
+    return function, expected, [x], ours, theirs
 
 
 if __name__ == "__main__":
-    ms.set_device("Ascend")
-    for name in sys.argv[1:] or CASES:
-        try:
-            print(json.dumps({"case": name, "said": compared(name)}), flush=True)
-        except Exception as error:
-            print(json.dumps({"case": name, "error": str(error)[:1000]}), flush=True)
+    main({name: case or network(name) for name, case in CASES.items()})
