@@ -117,6 +117,40 @@ def test_the_order_of_gates_is_that_of_the_call(order: str) -> None:
     near(grads[2], wide.grad)
 
 
+@pytest.mark.parametrize("order", ["", "zrh", "rzh"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_order_of_a_grus_gates_is_that_of_the_call(order: str, bias: bool) -> None:
+    """The default is CANN's, in which the update gate comes first; torch's has the reset gate first."""
+    cell = torch.nn.GRU(3, 2, bias=bias).double()
+    x, state, slope = drawn(4, 2, 3), drawn(1, 2, 2), drawn(4, 2, 2)
+    place = [0, 1, 2] if order == "rzh" else [1, 0, 2]
+
+    def gates(rows: torch.Tensor) -> torch.Tensor:
+        return torch.cat([rows.chunk(3)[i] for i in place])
+
+    def given(rows: torch.Tensor) -> torch.Tensor:
+        return gates(rows).t().detach().float().contiguous()
+
+    weights = [given(cell.weight_ih_l0), given(cell.weight_hh_l0)]
+    biases = [given(cell.bias_ih_l0), given(cell.bias_hh_l0)] if bias else [None, None]
+    attributes = {"gate_order": order} if order else {}
+    made = ran("DynamicGRUV2", [x, *weights, *biases, None, state], *[(4, 2, 2)] * 6, **attributes)
+    wide, first = x.double().requires_grad_(), state.double().requires_grad_()
+    expected, _ = cell(wide, first)
+    near(made[0], expected.detach())
+    expected.backward(slope.double())
+    y, h, update, reset, new, hidden = (each.float() for each in made)
+    inputs = [x, *weights, y, state, h, slope, torch.zeros(1, 2, 2), update, reset, new, hidden]
+    grads = ran("DynamicGRUV2Grad", inputs, (3, 6), (2, 6), (6,), (6,), x.shape, (1, 2, 2), **attributes)
+    near(grads[0], gates(cell.weight_ih_l0.grad).t())
+    near(grads[1], gates(cell.weight_hh_l0.grad).t())
+    if bias:
+        near(grads[2], gates(cell.bias_ih_l0.grad))
+        near(grads[3], gates(cell.bias_hh_l0.grad))
+    near(grads[4], wide.grad)
+    near(grads[5], first.grad)
+
+
 I32 = torch.int32
 POOL = {"ksize": [1, 1, 2, 2, 2], "strides": [1, 1, 2, 2, 2], "pads": [0] * 6, "data_format": "NCDHW"}
 # Operator: inputs, the output's sizes, attributes; words of the message.
@@ -163,6 +197,7 @@ REFUSED = {
     "LogMatrixDeterminant": ([drawn(2, 3, 3)], (3,), {}, "expected 2 elements"),
     "Trace": ([drawn(2, 3, 3)], (1,), {}, "expected [any, any]"),
     "CustTraceGrad": ([drawn(1), [2, 3]], (3, 2), {}, "the gradient of x is"),
+    "DynamicGRUV2": ([drawn(1, 1, 1), drawn(1, 3), drawn(1, 3), None, None, None, drawn(1, 1)], (1, 1, 1), {"gate_order": "hrz"}, "gate_order"),
     "DynamicRNN": ([drawn(1, 1, 1), drawn(2, 4), drawn(4), None, drawn(1, 1, 1), drawn(1, 1, 1)], (1, 1, 1), {"gate_order": "oijf"}, "gate_order"),
 }  # fmt: skip
 
