@@ -63,12 +63,26 @@ void round_half_to_even(const std::string &mode) {
         fail(FaultKind::InvalidArgument, "parameter roundMode is \"{}\", the virtual NPU offers round", mode);
 }
 
+// How AscendQuant rounds; "round" goes to even at halves (ops-nn: aclnn_ascend_quant.cpp).
+void rounds(const std::string &mode) {
+    if (mode != "round" && mode != "floor" && mode != "ceil" && mode != "trunc")
+        fail(FaultKind::InvalidArgument, "parameter roundMode is \"{}\", allowed are round, floor, ceil and trunc",
+             mode);
+}
+
+at::Tensor whole(const at::Tensor &value, const std::string &mode) {
+    if (mode == "floor") return at::floor(value);
+    if (mode == "ceil") return at::ceil(value);
+    return mode == "trunc" ? at::trunc(value) : at::round(value);
+}
+
 void ascend_quant(at::Tensor &y, const at::Tensor &x, const at::Tensor &scale, const at::Tensor &offset, bool squared,
-                  int64_t axis, int64_t type) {
+                  const std::string &mode, int64_t axis, int64_t type) {
     at::Tensor factor = beside(scale, x, axis);
     if (squared) factor = factor * factor;
     at::Tensor value = widened(x) * factor;
     if (offset.defined()) value = value + beside(offset, x, axis);
+    value = whole(value, mode);
     if (type == 3)
         pack_int4(y, value);
     else
@@ -217,10 +231,12 @@ void dequant_bias(at::Tensor &out, const at::Tensor &x, const at::Tensor &weight
 OP(aclnnQuantize, optional(zeroPoints); check_quantize(x, scales, zeroPoints, axis, kQuantized, out),
                                         at::Tensor value = widened(x) / beside(scales, x, axis);
    if (zeroPoints.defined()) value.add_(beside(zeroPoints, x, axis).to(at::kFloat)); saturate(out, value))
-OP(aclnnAscendQuant, optional(offset); int8_only(dstType); round_half_to_even(roundMode);
-   check_quantize(x, scale, offset, kLast, {at::kChar}, y), ascend_quant(y, x, scale, offset, sqrtMode, kLast, 2))
-OP(aclnnAscendQuantV3, optional(offset); round_half_to_even(roundMode);
-   check_packable(x, scale, offset, axis, dstType, y), ascend_quant(y, x, scale, offset, sqrtMode, axis, dstType))
+OP(aclnnAscendQuant, optional(offset); int8_only(dstType); rounds(roundMode);
+   check_quantize(x, scale, offset, kLast, {at::kChar}, y),
+   ascend_quant(y, x, scale, offset, sqrtMode, roundMode, kLast, 2))
+OP(aclnnAscendQuantV3, optional(offset); rounds(roundMode);
+   check_packable(x, scale, offset, axis, dstType, y),
+   ascend_quant(y, x, scale, offset, sqrtMode, roundMode, axis, dstType))
 OP(aclnnAscendAntiQuant, optional(offset); check_anti(x, scale, offset, y), anti_quant(y, x, scale, offset, sqrtMode))
 
 // The first version is symmetric, by row.

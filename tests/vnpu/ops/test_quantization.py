@@ -53,6 +53,17 @@ def test_ascend_quant(dtype: torch.dtype, squared: bool) -> None:
         near(y, x.double() * by + offset.double())
 
 
+@pytest.mark.parametrize("mode", ["round", "floor", "ceil", "trunc"])
+def test_ascend_quant_rounds_as_it_is_asked_to(mode: str) -> None:
+    x = torch.tensor([-2.5, -1.6875, -0.1875, 0.1875, 0.5, 0.6875, 1.75, 200.25])
+    exact = getattr(torch, mode)(x.double() * 2 + 0.125).clamp(-128, 127)  # with two halves
+    for name, extra in (("aclnnAscendQuant", ()), ("aclnnAscendQuantV3", (-1,))):
+        y = torch.empty(8, dtype=torch.int8, device="npu")
+        scale, offset = torch.full((8,), 2.0).npu(), torch.full((8,), 0.125).npu()
+        run(name, x.npu(), scale, offset, False, mode, 2, *extra, y)
+        assert y.tolist() == exact.tolist()
+
+
 def test_ascend_quant_to_four_bits() -> None:
     x, scale = random(4, 16).half(), random(16, low=1, high=3, seed=1).half()
     y = torch.empty(4, 2, dtype=torch.int32, device="npu")
@@ -230,7 +241,7 @@ def test_refusals() -> None:
     y, scale = torch.empty(2, 4, dtype=torch.int8, device="npu"), torch.empty(2, device="npu")
     cases: list[tuple[str, tuple[Any, ...], str]] = [
         ("aclnnAscendQuant", (x, three, None, False, "round", 2, y), "parameter scale has 3 values"),
-        ("aclnnAscendQuant", (x, x[0], None, False, "floor", 2, y), 'roundMode is "floor"'),
+        ("aclnnAscendQuant", (x, x[0], None, False, "rint", 2, y), 'roundMode is "rint"'),
         ("aclnnAscendQuant", (x, x[0], None, False, "round", 29, y), "parameter dstType is 29"),
         ("aclnnDynamicQuant", (x, three, y, scale), "smoothScalesOptional"),
         (
