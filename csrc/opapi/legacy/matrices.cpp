@@ -1,5 +1,6 @@
 // The trace along two axes and its gradient, which MindSpore has kernels of its own for (trace_v2.cc), and the singular
-// values of the old API.
+// values and the QR decomposition of the old API.
+#include "opapi/aclnn/precision.h"
 #include "opapi/legacy/legacy.h"
 #include "opapi/legacy/operands.h"
 
@@ -35,6 +36,27 @@ void decomposed(LegacyArguments &call) {
     put(call.out[2], vh.mH());
 }
 
+// q and r; LAPACK's signs. All columns of q, or as many as the smaller side has.
+void triangular_check(LegacyArguments &call) {
+    const at::Tensor &x = call.in[0];
+    allowed(x, {at::kHalf, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble}, "the input");
+    matrices(x, call.out[0]);
+    allowed(call.out[1], x.scalar_type(), "r");
+    const int64_t rows = x.size(-2), columns = x.size(-1);
+    const bool whole = attribute<bool>(call.attributes, "full_matrices", false);
+    std::vector<int64_t> q = x.sizes().vec(), r = q;
+    q[q.size() - 1] = r[r.size() - 2] = whole ? rows : std::min(rows, columns);
+    sizes(call.out[0], q, "q");
+    sizes(call.out[1], r, "r");
+}
+
+void triangular(LegacyArguments &call) {
+    const bool whole = attribute<bool>(call.attributes, "full_matrices", false);
+    const auto [q, r] = at::linalg_qr(widened(call.in[0]), whole ? "complete" : "reduced");
+    call.out[0].copy_(q);
+    call.out[1].copy_(r);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -45,3 +67,4 @@ LEGACY(CustTraceV2Grad, matrices(out[0], in[0]), out[0].zero_();
 LEGACY(Svd, matrices(in[0], out[0]);
        allowed(in[0], {at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble}, "the input"),
        decomposed(arguments))
+LEGACY(Qr, triangular_check(arguments), triangular(arguments))
