@@ -1,53 +1,16 @@
 // Random numbers of the old API. torch_npu draws with them where it compiles operators (set_compile_mode), from the
 // seed and the offset that the current operators have, so the numbers are the same.
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 
 #include "opapi/aclnn/precision.h"
 #include "opapi/legacy/legacy.h"
+#include "opapi/legacy/numbered.h"
 #include "opapi/legacy/operands.h"
 #include "opapi/random/draw.h"
-#include "opapi/random/philox.h"
 
 namespace vnpu::opapi {
 namespace {
-
-// The last word of a key or a counter: what torch_npu puts before it is 0.
-uint64_t word(const at::Tensor &tensor) {
-    const std::vector<int64_t> words = ints(tensor);
-    return words.empty() ? 0 : static_cast<uint64_t>(words.back());
-}
-
-void drawn(LegacyArguments &call, DTypes dtypes) {
-    allowed(call.out[0], dtypes, "the output");
-    int64_t count = 1;
-    for (const int64_t size : ints(call.in[0])) count *= size;
-    holds(call.out[0], count, "the output");
-}
-
-// Another choice each time: calls are numbered when they are made, so that a run repeats.
-void number_call(LegacyArguments &call) {
-    static std::atomic<int64_t> calls{0};
-    call.attributes.values["call"] = calls++;
-}
-
-// The seed and the place in its stream of an operator that has seeds as attributes and counts its calls.
-std::pair<uint64_t, uint64_t> counted(const aclopAttr &attributes) {
-    const auto number = [&](const char *name) {
-        return static_cast<uint64_t>(attribute<int64_t>(attributes, name, 0));
-    };
-    return {number("seed") ^ number("seed2"), number("call") << 32};
-}
-
-std::vector<int64_t> shuffled(int64_t count, const Philox &philox) {
-    std::vector<std::pair<uint32_t, int64_t>> order;
-    for (int64_t i = 0; i < count; ++i) order.emplace_back(philox(static_cast<uint64_t>(i))[0], i);
-    std::sort(order.begin(), order.end());
-    std::vector<int64_t> made;
-    for (const auto &[key, i] : order) made.push_back(i);
-    return made;
-}
 
 void choice_check(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
@@ -129,4 +92,5 @@ LEGACY(RandomUniform, drawn(arguments, kFloats);
 LEGACY(StatelessBernoulli, drawn(arguments, kFloats | kIntsAndBool);
        holds(in[1], 1, "prob"), draw_bernoulli(out[0], widened(in[1]).item().toDouble(), word(in[2]), word(in[3])))
 LEGACY(RandomChoiceWithMask, choice_check(arguments), choose(arguments))
+LEGACY(CustRandomChoiceWithMask, choice_check(arguments), choose(arguments))
 LEGACY(SubSample, sample(arguments); number_call(arguments), sub_sample(arguments))

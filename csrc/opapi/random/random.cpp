@@ -301,6 +301,7 @@ void draw_normal(at::Tensor &out, double mean, double deviation, uint64_t seed, 
 void draw_bernoulli(at::Tensor &out, double prob, uint64_t seed, uint64_t offset) {
     bernoulli(out, prob, seed, offset);
 }
+void draw_permutation(at::Tensor &out, int64_t n, uint64_t seed, uint64_t offset) { permutation(out, n, seed, offset); }
 
 }  // namespace vnpu::opapi
 
