@@ -1,6 +1,6 @@
-// What a deformable convolution samples, in NHWC: each kernel position of each output reads x where an offset moves it,
-// bilinearly with zeros outside, times a weight. Offsets hold, per group of channels and kernel position, first all
-// shifts along the width, then all along the height, then all weights.
+// What a deformable convolution samples, in NHWC, or in NCHW by way of it: each kernel position of each output reads x
+// where an offset moves it, bilinearly with zeros outside, times a weight. Offsets hold, per group of channels and
+// kernel position, first all shifts along the width, then all along the height, then all weights.
 #include <cmath>
 
 #include "opapi/aclnn/precision.h"
@@ -21,12 +21,24 @@ std::vector<int64_t> numbers(const aclopAttr &attributes, const char *name, size
     return values;
 }
 
-// `y` has what was sampled, or its gradient.
+bool channels_first(const aclopAttr &attributes) {
+    const auto format = attribute<std::string>(attributes, "data_format", "NHWC");
+    if ((format != "NHWC" && format != "NCHW") || !attribute<bool>(attributes, "modulated", true))
+        fail(FaultKind::InvalidArgument, "attributes data_format and modulated are not NHWC or NCHW, and true");
+    return format == "NCHW";
+}
+
+at::Tensor channels_last(const at::Tensor &tensor, const aclopAttr &attributes) {
+    if (!channels_first(attributes)) return tensor;
+    if (tensor.dim() != 4)
+        fail(FaultKind::InvalidArgument, "an operand is {}, expected 4 dimensions", describe(tensor));
+    return tensor.permute({0, 2, 3, 1});
+}
+
+// `y` has what was sampled, or its gradient. All in NHWC.
 Grid grid(const at::Tensor &x, const at::Tensor &offsets, const at::Tensor &y, const aclopAttr &attributes) {
     allowed(x, kNative, "x");
-    if (attribute<std::string>(attributes, "data_format", "NHWC") != "NHWC" ||
-        !attribute<bool>(attributes, "modulated", true))
-        fail(FaultKind::InvalidArgument, "attributes data_format and modulated are not NHWC and true");
+    const size_t height = channels_first(attributes) ? 2 : 1;  // among the strides and dilations
     const auto kernel = numbers(attributes, "ksize", 2), stride = numbers(attributes, "strides", 4),
                pads = numbers(attributes, "pads", 4), dilation = numbers(attributes, "dilations", 4);
     if (x.dim() != 4 || offsets.dim() != 4)
@@ -41,9 +53,9 @@ Grid grid(const at::Tensor &x, const at::Tensor &offsets, const at::Tensor &y, c
                     offsets.size(2),
                     groups,
                     {kernel[0], kernel[1]},
-                    {stride[1], stride[2]},
+                    {stride[height], stride[height + 1]},
                     {pads[0], pads[2]},
-                    {dilation[1], dilation[2]}};
+                    {dilation[height], dilation[height + 1]}};
     if (groups < 1 || made.channels % groups != 0)
         fail(FaultKind::InvalidArgument, "attribute deformable_groups is {} for {}", groups, describe(x));
     sizes(offsets, {made.batch, -1, -1, 3 * groups * kernel[0] * kernel[1]}, "offsets");
@@ -138,11 +150,33 @@ void sample_grad(const Grid &g, const at::Tensor &grad, const at::Tensor &x, con
     grad_offsets.copy_(to_moves);
 }
 
+Grid forward_grid(LegacyArguments &call) {
+    const auto last = [&](const at::Tensor &tensor) { return channels_last(tensor, call.attributes); };
+    return grid(last(call.in[0]), last(call.in[1]), last(call.out[0]), call.attributes);
+}
+
+// in: the gradient, x, offsets.
+Grid backward_grid(LegacyArguments &call) {
+    const auto last = [&](const at::Tensor &tensor) { return channels_last(tensor, call.attributes); };
+    sizes(call.out[0], call.in[1].sizes(), "the gradient of x");
+    sizes(call.out[1], call.in[2].sizes(), "the gradient of offsets");
+    return grid(last(call.in[1]), last(call.in[2]), last(call.in[0]), call.attributes);
+}
+
+void forward(LegacyArguments &call) {
+    const auto last = [&](const at::Tensor &tensor) { return channels_last(tensor, call.attributes); };
+    at::Tensor out = last(call.out[0]);
+    sample(forward_grid(call), last(call.in[0]), last(call.in[1]), out);
+}
+
+void backward(LegacyArguments &call) {
+    const auto last = [&](const at::Tensor &tensor) { return channels_last(tensor, call.attributes); };
+    at::Tensor to_x = last(call.out[0]), to_offsets = last(call.out[1]);
+    sample_grad(backward_grid(call), last(call.in[0]), last(call.in[1]), last(call.in[2]), to_x, to_offsets);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(DeformableOffsets, grid(in[0], in[1], out[0], attributes),
-       sample(grid(in[0], in[1], out[0], attributes), in[0], in[1], out[0]))
-LEGACY(DeformableOffsetsGrad, grid(in[1], in[2], in[0], attributes); sizes(out[0], in[1].sizes(), "the gradient of x");
-       sizes(out[1], in[2].sizes(), "the gradient of offsets"),
-       sample_grad(grid(in[1], in[2], in[0], attributes), in[0], in[1], in[2], out[0], out[1]))
+LEGACY(DeformableOffsets, forward_grid(arguments), forward(arguments))
+LEGACY(DeformableOffsetsGrad, backward_grid(arguments), backward(arguments))

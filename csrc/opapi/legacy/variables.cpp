@@ -1,5 +1,7 @@
 // Operators of the old API that write a variable: assignments and steps of optimizers, which MindSpore calls by their
 // type. The variable is the first input and the first output, the same memory or not.
+#include <ATen/ExpandUtils.h>
+
 #include "opapi/aclnn/precision.h"
 #include "opapi/legacy/legacy.h"
 #include "opapi/legacy/operands.h"
@@ -112,6 +114,29 @@ void adam_with_decay_check(LegacyArguments &call) {
     for (const at::Tensor &out : call.out) holds(out, call.in[0].numel(), "an output");
 }
 
+// The same into outputs, v, m and var; what is a number there may be a tensor of the variable's sizes here. Without
+// decay there is one operand less.
+void adam_apart(LegacyArguments &call, bool decay) {
+    const auto at = [&](size_t input) { return widened(call.in[input]); };
+    const at::Tensor m = at(5) * at(2) + at(6) * at(0), v = at(7) * at(1) + at(8) * at(0) * at(0);
+    const at::Tensor step = m / (at(decay ? 10 : 9) + v.sqrt());
+    put(call.out[0], v);
+    put(call.out[1], m);
+    put(call.out[2], at(3) - at(4) * (decay ? step + at(9) * at(3) : step));
+}
+
+void adam_apart_check(LegacyArguments &call, bool decay) {
+    allowed(call.in[0], {at::kHalf, at::kFloat, at::kBFloat16}, "the gradient");
+    for (size_t i = 1; i < (decay ? 11 : 10); ++i) {
+        allowed(call.in[i], call.in[0].scalar_type(), "an input");
+        if (i < 4) sizes(call.in[i], call.in[0].sizes(), "a moment or the variable");
+        if (i >= 4 && !at::is_expandable_to(call.in[i].sizes(), call.in[0].sizes()))
+            fail(FaultKind::InvalidArgument, "a number is {}, which does not become {}", describe(call.in[i]),
+                 describe(call.in[0]));
+    }
+    for (size_t i = 0; i < 3; ++i) alike(call.out[i], call.in[0], "an output");
+}
+
 // var, mean of squares, momentum, rate, rho, share, epsilon, gradient.
 void rms_prop(LegacyArguments &call) {
     const at::Tensor gradient = like(call, 7);
@@ -196,6 +221,8 @@ LEGACY(ApplyAdagrad, steps(arguments, 3, {1}, {2}), adagrad(arguments))
 LEGACY(ApplyRMSProp, steps(arguments, 7, {1, 2}, {3, 4, 5, 6}), rms_prop(arguments))
 LEGACY(ApplyAdagradD, steps(arguments, 3, {1}, {2}), adagrad(arguments))
 LEGACY(AdamApplyOneWithDecayAssign, adam_with_decay_check(arguments), adam_with_decay(arguments))
+LEGACY(AdamApplyOneWithDecay, adam_apart_check(arguments, true), adam_apart(arguments, true))
+LEGACY(AdamApplyOne, adam_apart_check(arguments, false), adam_apart(arguments, false))
 LEGACY(ApplyFtrl, steps(arguments, 3, {1, 2}, {4, 5, 6, 7}), ftrl(arguments))
 LEGACY(ApplyAdadeltaD, steps(arguments, 6, {1, 2}, {3, 4, 5}), adadelta(arguments))
 LEGACY(ApplyProximalAdagradD, steps(arguments, 5, {1}, {2, 3, 4}), proximal_adagrad(arguments))

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch_npu
 from oracle import compare, random
+from test_legacy_networks import drawn, ran
 from torch import Tensor
 from torch.nn import functional
 
@@ -241,3 +242,33 @@ def test_deformable_convolution(stride: int, pad: int, dilation: int, groups: in
     for leaf, one in zip(leaves, exact, strict=True):
         assert one.grad is not None
         compare(leaf.grad, one.grad, torch.float32, ulps=32, scale=float(one.grad.abs().max()))
+
+
+def test_deformable_samples_with_the_channels_first() -> None:
+    """As with the channels last, which test_deformable_convolution judges."""
+    x, offsets, slope = drawn(2, 5, 6, 4), drawn(2, 3, 3, 3 * 2 * 2 * 1), drawn(2, 6, 3, 4)
+    last = {
+        "ksize": [2, 1],
+        "strides": [1, 2, 1, 1],
+        "pads": [0, 1, 0, 0],
+        "dilations": [1, 1, 3, 1],
+        "deformable_groups": 2,
+    }
+    first = {**last, "strides": [1, 1, 2, 1], "dilations": [1, 1, 1, 3], "data_format": "NCHW"}
+
+    def turned(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.permute(0, 3, 1, 2).contiguous()
+
+    (y,) = ran("DeformableOffsets", [x, offsets], slope.shape, **last)
+    (same,) = ran("DeformableOffsets", [turned(x), turned(offsets)], turned(slope).shape, **first)
+    assert torch.equal(turned(y), same) and y.abs().max() > 0.1
+    back = ran("DeformableOffsetsGrad", [slope, x, offsets], x.shape, offsets.shape, **last)
+    turned_back = ran(
+        "DeformableOffsetsGrad",
+        [turned(each) for each in (slope, x, offsets)],
+        turned(x).shape,
+        turned(offsets).shape,
+        **first,
+    )
+    for one, other in zip(back, turned_back, strict=True):
+        assert torch.equal(turned(one), other) and one.abs().max() > 0.1

@@ -111,6 +111,22 @@ def test_steps_of_optimizers(name: str) -> None:
         near(found.double(), value, 1e-5)
 
 
+@pytest.mark.parametrize("decay", [True, False])
+@pytest.mark.parametrize("numbers", [(), (5,), (3, 5)])
+def test_a_step_of_adam_into_outputs(decay: bool, numbers: tuple[int, ...]) -> None:
+    """The numbers may be tensors: the operator is what MindSpore makes of a network's products and sums."""
+    g, v, m, var = (drawn(3, 5) for _ in range(4))
+    rest = [drawn(*numbers).abs() for _ in range(7 if decay else 6)]
+    name = "AdamApplyOneWithDecay" if decay else "AdamApplyOne"
+    rate, b1, left1, b2, left2, *last = (each.double() for each in rest)
+    wide_m = b1 * m.double() + left1 * g.double()
+    wide_v = b2 * v.double().abs() + left2 * g.double() ** 2
+    step = wide_m / (last[-1] + wide_v.sqrt()) + (last[0] * var.double() if decay else 0)
+    found = ran(name, [g, v.abs(), m, var, *rest], *[(3, 5)] * 3)
+    for each, expected in zip(found, (wide_v, wide_m, var.double() - rate * step), strict=True):
+        near(each, expected, 1e-5)
+
+
 def test_normalized_images_and_neighbours() -> None:
     gamma, beta = drawn(3), drawn(3)
     y, mean, variance = ran("InstanceNorm", [IMAGE, gamma, beta], IMAGE.shape, (6,), (6,), epsilon=1e-5)
@@ -175,6 +191,8 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]]
     "Size": ([X], [(2,)], {}, "expected one int32 or int64"),
     "Cumprod": ([X, [3]], [(2, 6, 4)], {}, "axis is 3"),
     "ApplyFtrl": ([drawn(3)] * 2 + [drawn(2), drawn(3)] + [drawn(1)] * 4, [(3,)], {}, "a moment is"),
+    "AdamApplyOne": ([drawn(3, 5)] * 4 + [drawn(2)] * 6, [(3, 5)] * 3, {}, "does not become"),
+    "AdamApplyOneWithDecay": ([drawn(3)] * 3 + [drawn(2)] + [drawn(1)] * 7, [(3,)] * 3, {}, "a moment or the variable"),
     "InstanceNorm": ([IMAGE, drawn(4), drawn(3)], [(2, 3, 5, 7), (6,), (6,)], {}, "gamma or beta is"),
     "ResizeBilinearV2": ([IMAGE, [2, 0]], [(2, 3, 2, 1)], {}, "2 positive values"),
     "ResizeNearestNeighborV2": (

@@ -250,7 +250,7 @@ CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str
         [(1, 6, 6, 2)],
         {"ksize": [2, 2], "strides": [1, 1, 1, 1], "pads": [0, 0, 0, 0]},
         {"modulated": False},
-        "not NHWC and true",
+        "not NHWC or NCHW, and true",
     ),
     "DeformableOffsetsGrad": (
         [(1, 6, 6, 2), (1, 4, 4, 2), (1, 3, 3, 12)],
