@@ -18,6 +18,7 @@ SENTENCES = {
     "O1": BINARY,
     "graph O1": BINARY,
     "cache": "aclnnReshapeAndCacheGetWorkspaceSize not in",
+    "boosted": "aclnnPagedAttentionGetWorkspaceSize not in",
     "symmetric memory": "symmetric_memory_manager",
     "dvpp": IMAGES,
     "dvpp pipeline": IMAGES,

@@ -35,6 +35,16 @@ def write_cache():
     return ops.auto_generate.reshape_and_cache(HALF, HALF, CACHE, CACHE, Tensor([0], ms.int32))
 
 
+def boosted():
+    """The same, asked for with the switch for inference."""
+    ms.set_context(mode=ms.PYNATIVE_MODE, jit_config={"jit_level": "O0", "infer_boost": "on"})
+    blocks, lengths = Tensor([[0]], ms.int32), Tensor([3], ms.int32)
+    attention = ops.auto_generate.PagedAttention(1, 1.0, 1)
+    found = attention(HALF, CACHE, CACHE, blocks, lengths, None, None, None, None, None)
+    ms.runtime.synchronize()
+    return found
+
+
 def symmetric_memory():
     return ops.auto_generate.create_symmetric_memory((3, 3), ms.float32, "hccl_world_group")
 
@@ -75,6 +85,7 @@ WHAT = {
     "graph O1": lambda: graph("O1"),
     "graph O2": lambda: graph("O2"),
     "cache": write_cache,
+    "boosted": boosted,
     "symmetric memory": symmetric_memory,
     "dvpp": lambda: resize_on_device(False),
     "dvpp pipeline": lambda: resize_on_device(True),

@@ -21,6 +21,9 @@ from torchport.vnpu.mindspore import home, wheels
 # Loaded in this order, then the others.
 FIRST = ("libvnpu.so", "libascendcl.so", "libhccl.so", "libopapi.so")
 TORCH = ("libc10.so", "libtorch_cpu.so")
+# Kernels that MindSpore brings as binaries for the AI Core. Where they cannot be loaded and `infer_boost` is on,
+# MindSpore 2.10 calls them all the same, through a null pointer; switched off, it looks for CANN's operator.
+SWITCHED_OFF = {"MS_ENABLE_INTERNAL_KERNELS": "off"}
 
 
 def activate() -> Backend:
@@ -57,6 +60,7 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     libraries = [str(home.lib64()), str(wheels.torch_libraries())]
     return {
         **homes.environment(str(home.HOME), libraries, environ),
+        **SWITCHED_OFF,
         "PYTHONPATH": homes.in_front([str(home.PYTHON)], environ.get("PYTHONPATH", "")),
     }
 
