@@ -6,6 +6,7 @@
 
 #include "device/fault.h"
 #include "opapi/legacy/legacy.h"
+#include "opapi/legacy/operands.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -89,8 +90,6 @@ at::Tensor strided(at::Tensor in, const LegacyTensors &inputs, const aclopAttr &
     return in;
 }
 
-void put(at::Tensor &out, const at::Tensor &result) { out.copy_(result.reshape(out.sizes())); }
-
 // A norm in two steps, for orders that torch_npu trusts aclnn with from CANN 9.0 on. An infinite p is INT_MAX.
 struct Order {
     enum class Kind { Power, Largest, Smallest } kind;
@@ -145,6 +144,10 @@ LEGACY(TransData, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(Cast, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(Fill, shaped(out[0], ints(in[0])), out[0].fill_(in[1].reshape({})))
 LEGACY(Size, counts(out[0]), out[0].fill_(in[0].numel()))
+LEGACY(Shape, allowed(out[0], {at::kInt, at::kLong}, "the output");
+       holds(out[0], in[0].dim(), "the output"), put(out[0], at::tensor(in[0].sizes(), at::kLong)))
+LEGACY(CustReal, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::real(in[0])))
+LEGACY(CustImag, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::imag(in[0])))
 LEGACY(Digamma, same_count(out[0], in[0]), put(out[0], at::digamma(in[0].to(at::kFloat))))
 LEGACY(IsNan, same_count(out[0], in[0]), put(out[0], at::isnan(in[0])))
 LEGACY(Conj, same_count(out[0], in[0]), put(out[0], at::conj(in[0])))

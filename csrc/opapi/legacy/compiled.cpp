@@ -234,5 +234,7 @@ LEGACY(Range, range_check(arguments),
                         .slice(0, 0, out[0].numel())))
 LEGACY(ReduceAll, truths(arguments), put(out[0], in[0].logical_not().sum(ints(in[1])).eq(0)))
 LEGACY(ReduceAny, truths(arguments), put(out[0], in[0].sum(ints(in[1])).ne(0)))
+LEGACY(ArgMin, axis_input(in[0], in[1]);
+       allowed(out[0], {at::kInt, at::kLong}, "the output"), put(out[0], in[0].argmin(axis_input(in[0], in[1]))))
 LEGACY(ArgMaxV2, axis_input(in[0], in[1]);
        allowed(out[0], {at::kInt, at::kLong}, "the output"), put(out[0], in[0].argmax(axis_input(in[0], in[1]))))

@@ -17,11 +17,6 @@ int64_t axis_of(const at::Tensor &x, const aclopAttr &attributes, const char *na
     return axis;
 }
 
-int64_t one(const at::Tensor &number, const char *what) {
-    holds(number, 1, what);
-    return ints(number).front();
-}
-
 // Classes, how many there are, the values on and off. Classes past the last are off everywhere.
 void one_hot_check(LegacyArguments &call) {
     allowed(call.in[0], {at::kInt, at::kLong, at::kByte}, "the classes");
@@ -98,34 +93,6 @@ void positions(const at::Tensor &x, const at::Tensor &indices) {
 void update(LegacyArguments &call) {
     const at::Tensor x = call.in[0].clone();
     put(call.out[0], at::index_put(x, places(x, call.in[1]), call.in[2]));
-}
-
-void cumulated(LegacyArguments &call) {
-    const at::Tensor x = widened(call.in[0]);
-    const int64_t axis = one(call.in[1], "axis");
-    const bool reverse = attribute<bool>(call.attributes, "reverse", false);
-    const at::Tensor forward = reverse ? x.flip(axis) : x;
-    at::Tensor sums = forward.cumsum(axis, x.scalar_type());
-    if (attribute<bool>(call.attributes, "exclusive", false)) sums = sums - forward;
-    call.out[0].copy_(reverse ? sums.flip(axis) : sums);
-}
-
-// Without its own element where that is asked for: from 1 on, shifted by one.
-void products(LegacyArguments &call) {
-    const at::Tensor x = widened(call.in[0]);
-    const int64_t axis = one(call.in[1], "axis");
-    const bool reverse = attribute<bool>(call.attributes, "reverse", false);
-    at::Tensor found = (reverse ? x.flip(axis) : x).cumprod(axis);
-    if (attribute<bool>(call.attributes, "exclusive", false) && x.size(axis) > 0)
-        found = at::cat({at::ones_like(found.narrow(axis, 0, 1)), found.narrow(axis, 0, x.size(axis) - 1)}, axis);
-    call.out[0].copy_(reverse ? found.flip(axis) : found);
-}
-
-void cumulated_check(LegacyArguments &call) {
-    const int64_t axis = one(call.in[1], "axis");
-    if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
-        fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(call.in[0]));
-    alike(call.out[0], call.in[0], "the output");
 }
 
 // indices [..., depth], updates [..., rest], the shape of the output: sums of what is written to one place.
@@ -260,8 +227,6 @@ LEGACY(Sort, allowed(in[0], kAll, "x"); axis_of(in[0], attributes, "axis");
 LEGACY(UnsortedSegmentSum, segments_check(arguments), segments(arguments))
 LEGACY(GatherNd, positions(in[0], in[1]), put(out[0], at::index(in[0], places(in[0], in[1]))))
 LEGACY(TensorScatterUpdate, positions(in[0], in[1]); alike(out[0], in[0], "the output"), update(arguments))
-LEGACY(Cumsum, cumulated_check(arguments), cumulated(arguments))
-LEGACY(Cumprod, cumulated_check(arguments), products(arguments))
 LEGACY(ScatterNd, spread_check(arguments), spread(arguments))
 LEGACY(UnsortedSegmentMax, segments_check(arguments), extreme_of_segments(arguments, "amax", false))
 LEGACY(UnsortedSegmentMin, segments_check(arguments), extreme_of_segments(arguments, "amin", true))

@@ -6,6 +6,7 @@
 
 #include "device/fault.h"
 #include "opapi/aclnn/check.h"
+#include "opapi/legacy/legacy.h"
 
 namespace vnpu::opapi {
 
@@ -30,6 +31,12 @@ inline void sizes(const at::Tensor &tensor, at::IntArrayRef expected, std::strin
 inline void holds(const at::Tensor &tensor, int64_t elements, std::string_view what) {
     if (!tensor.defined() || tensor.numel() != elements)
         fail(FaultKind::InvalidArgument, "{} is {}, expected {} elements", what, describe(tensor), elements);
+}
+
+// The integer that an operand holds.
+inline int64_t one(const at::Tensor &number, std::string_view what) {
+    holds(number, 1, what);
+    return ints(number).front();
 }
 
 // Both have one shape and one dtype.

@@ -1,4 +1,4 @@
-// Operators of the old API that MindSpore calls by their type and that take tensors apart or work on diagonals.
+// Operators of the old API that MindSpore calls by their type and that take tensors apart.
 #include "opapi/aclnn/precision.h"
 #include "opapi/legacy/legacy.h"
 #include "opapi/legacy/operands.h"
@@ -9,11 +9,6 @@ namespace {
 int64_t within(int64_t axis, const at::Tensor &x) {
     if (axis < -x.dim() || axis >= x.dim()) fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(x));
     return axis < 0 ? axis + x.dim() : axis;
-}
-
-int64_t one(const at::Tensor &number, const char *what) {
-    holds(number, 1, what);
-    return ints(number).front();
 }
 
 // axis, x: parts of one size, as many as there are outputs.
@@ -50,41 +45,6 @@ void unpack(LegacyArguments &call) {
     for (size_t i = 0; i < call.out.size(); ++i) put(call.out[i], call.in[0].select(axis, static_cast<int64_t>(i)));
 }
 
-// One diagonal of `matrix`, by input `place`.
-at::Tensor diagonal(LegacyArguments &call, const at::Tensor &matrix, size_t place) {
-    if (call.in[place].numel() != 1)
-        fail(FaultKind::Unsupported, "The virtual NPU has one diagonal at a time; k has {} numbers.",
-             call.in[place].numel());
-    const int64_t k = one(call.in[place], "k");
-    if (matrix.dim() < 2 || k <= -matrix.size(-2) || k >= matrix.size(-1))
-        fail(FaultKind::InvalidArgument, "k is {} for {}", k, describe(matrix));
-    return matrix.diagonal(k, -2, -1);
-}
-
-// diagonal, k, rows, columns, the value elsewhere: the output's descriptor has the sizes.
-void made_check(LegacyArguments &call) {
-    allowed(call.in[0], kAll, "the diagonal");
-    holds(call.in[4], 1, "the padding");
-    holds(call.in[0], diagonal(call, call.out[0], 1).numel(), "the diagonal");
-}
-
-void made(LegacyArguments &call) {
-    call.out[0].copy_(call.in[4].reshape({}).expand(call.out[0].sizes()));
-    at::Tensor place = diagonal(call, call.out[0], 1);
-    put(place, call.in[0]);
-}
-
-void set_check(LegacyArguments &call) {
-    alike(call.out[0], call.in[0], "the output");
-    holds(call.in[1], diagonal(call, call.in[0], 2).numel(), "the diagonal");
-}
-
-void set(LegacyArguments &call) {
-    call.out[0].copy_(call.in[0]);
-    at::Tensor place = diagonal(call, call.out[0], 2);
-    put(place, call.in[1]);
-}
-
 // The values in the order in which they come first, and for each element its value's place.
 void values_check(LegacyArguments &call) {
     allowed(call.in[0], kAll, "x");
@@ -109,6 +69,4 @@ void values(LegacyArguments &call) {
 
 LEGACY(Split, split_check(arguments), split(arguments))
 LEGACY(Unpack, unpacked(arguments), unpack(arguments))
-LEGACY(MatrixDiagV3, made_check(arguments), made(arguments))
-LEGACY(MatrixSetDiagV3, set_check(arguments), set(arguments))
 LEGACY(Unique, values_check(arguments), values(arguments))

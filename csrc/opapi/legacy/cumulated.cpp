@@ -1,0 +1,71 @@
+// Running sums, products and extremes of the old API.
+#include "opapi/aclnn/precision.h"
+#include "opapi/index/positions.h"
+#include "opapi/legacy/legacy.h"
+#include "opapi/legacy/operands.h"
+
+namespace vnpu::opapi {
+namespace {
+
+void cumulated(LegacyArguments &call) {
+    const at::Tensor x = widened(call.in[0]);
+    const int64_t axis = one(call.in[1], "axis");
+    const bool reverse = attribute<bool>(call.attributes, "reverse", false);
+    const at::Tensor forward = reverse ? x.flip(axis) : x;
+    at::Tensor sums = forward.cumsum(axis, x.scalar_type());
+    if (attribute<bool>(call.attributes, "exclusive", false)) sums = sums - forward;
+    call.out[0].copy_(reverse ? sums.flip(axis) : sums);
+}
+
+// Without its own element where that is asked for: from 1 on, shifted by one.
+void products(LegacyArguments &call) {
+    const at::Tensor x = widened(call.in[0]);
+    const int64_t axis = one(call.in[1], "axis");
+    const bool reverse = attribute<bool>(call.attributes, "reverse", false);
+    at::Tensor found = (reverse ? x.flip(axis) : x).cumprod(axis);
+    if (attribute<bool>(call.attributes, "exclusive", false) && x.size(axis) > 0)
+        found = at::cat({at::ones_like(found.narrow(axis, 0, 1)), found.narrow(axis, 0, x.size(axis) - 1)}, axis);
+    call.out[0].copy_(reverse ? found.flip(axis) : found);
+}
+
+void cumulated_check(LegacyArguments &call) {
+    const int64_t axis = one(call.in[1], "axis");
+    if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
+        fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(call.in[0]));
+    alike(call.out[0], call.in[0], "the output");
+}
+
+// log(sum(exp)) of what came so far; nothing is the lowest number of the dtype (TensorFlow: cumulative_logsumexp).
+void exponentials(LegacyArguments &call) {
+    const at::Tensor x = widened(call.in[0]);
+    const int64_t axis = one(call.in[1], "axis");
+    const bool reverse = attribute<bool>(call.attributes, "reverse", false);
+    at::Tensor found = (reverse ? x.flip(axis) : x).logcumsumexp(axis);
+    if (attribute<bool>(call.attributes, "exclusive", false) && x.size(axis) > 0) {
+        const double lowest = x.scalar_type() == at::kDouble          ? std::numeric_limits<double>::lowest()
+                              : call.in[0].scalar_type() == at::kHalf ? -65504.
+                                                                      : std::numeric_limits<float>::lowest();
+        const at::Tensor first = at::full_like(found.narrow(axis, 0, 1), lowest);
+        found = at::cat({first, found.narrow(axis, 0, x.size(axis) - 1)}, axis);
+    }
+    call.out[0].copy_(reverse ? found.flip(axis) : found);
+}
+
+int64_t extreme_check(LegacyArguments &call) {
+    const auto axis = attribute<int64_t>(call.attributes, "axis", 0);
+    if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
+        fail(FaultKind::InvalidArgument, "attribute axis is {} for {}", axis, describe(call.in[0]));
+    alike(call.out[0], call.in[0], "the output");
+    allowed(call.out[1], {at::kInt, at::kLong}, "the places");
+    holds(call.out[1], call.in[0].numel(), "the places");
+    return axis;
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+LEGACY(Cumsum, cumulated_check(arguments), cumulated(arguments))
+LEGACY(Cumprod, cumulated_check(arguments), products(arguments))
+LEGACY(CumulativeLogsumexp, allowed(in[0], kFloats, "x"); cumulated_check(arguments), exponentials(arguments))
+LEGACY(Cummin, extreme_check(arguments), const auto [least, where] = in[0].cummin(extreme_check(arguments));
+       out[0].copy_(least); put(out[1], where))
