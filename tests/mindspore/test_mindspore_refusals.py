@@ -22,7 +22,6 @@ SENTENCES = {
     "symmetric memory": "symmetric_memory_manager",
     "dvpp": IMAGES,
     "dvpp pipeline": IMAGES,
-    "sink": "virtual NPU does not have the legacy operator InitData",
     "om": "aclmdlLoadFromFile is not offered. An .om holds kernels compiled for the AI Core",
 }
 

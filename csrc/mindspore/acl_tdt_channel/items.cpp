@@ -18,7 +18,7 @@ acltdtDataItem *acltdtCreateDataItem(acltdtTensorType tdtType, const int64_t *di
         auto made = std::make_unique<acltdtDataItem>();
         made->kind = tdtType;
         made->dtype = dataType;
-        made->dims.assign(dims, dims + dimNum);
+        made->sizes.assign(dims, dims + dimNum);
         made->bytes.resize(size);
         if (size > 0) std::memcpy(made->bytes.data(), data, size);
         return made.release();
@@ -30,10 +30,10 @@ aclError acltdtDestroyDataItem(acltdtDataItem *dataItem) {
 }
 
 acltdtTensorType acltdtGetTensorTypeFromItem(const acltdtDataItem *dataItem) {
-    return dataItem == nullptr ? ACL_TENSOR_DATA_UNDEFINED : dataItem->kind;
+    return dataItem == nullptr ? ACL_TENSOR_DATA_UNDEFINED : static_cast<acltdtTensorType>(dataItem->kind);
 }
 aclDataType acltdtGetDataTypeFromItem(const acltdtDataItem *dataItem) {
-    return dataItem == nullptr ? ACL_DT_UNDEFINED : dataItem->dtype;
+    return dataItem == nullptr ? ACL_DT_UNDEFINED : static_cast<aclDataType>(dataItem->dtype);
 }
 void *acltdtGetDataAddrFromItem(const acltdtDataItem *dataItem) {
     return dataItem == nullptr ? nullptr : const_cast<std::byte *>(dataItem->bytes.data());
@@ -42,12 +42,12 @@ size_t acltdtGetDataSizeFromItem(const acltdtDataItem *dataItem) {
     return dataItem == nullptr ? 0 : dataItem->bytes.size();
 }
 size_t acltdtGetDimNumFromItem(const acltdtDataItem *dataItem) {
-    return dataItem == nullptr ? 0 : dataItem->dims.size();
+    return dataItem == nullptr ? 0 : dataItem->sizes.size();
 }
 
 aclError acltdtGetDimsFromItem(const acltdtDataItem *dataItem, int64_t *dims, size_t dimNum) {
     return VNPU_API(dataItem, dims, dimNum) {
-        const auto &all = required(dataItem, "dataItem").dims;
+        const auto &all = required(dataItem, "dataItem").sizes;
         if (dimNum < all.size())
             fail(FaultKind::InvalidArgument, "dimNum is {}, but the item has {} dimensions.", dimNum, all.size());
         if (!all.empty()) acl::not_null(dims, "dims");

@@ -6,6 +6,7 @@
 #include "device/launches.h"
 #include "device/machine.h"
 #include "opapi/aclnn/format.h"
+#include "opapi/legacy/text.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -25,10 +26,13 @@ struct Packed {
 
 // They move values: infinities stay what they are where results saturate, and they are no evidence of computing.
 bool moves(std::string_view type) {
-    static const std::unordered_set<std::string_view> all{"Identity",     "TransData",   "Transpose", "Slice",
-                                                          "StridedSlice", "BroadcastTo", "Fill"};
+    static const std::unordered_set<std::string_view> all{
+        "Identity",    "TransData", "Transpose",          "Slice",    "StridedSlice",
+        "BroadcastTo", "Fill",      "OutfeedEnqueueOpV2", "InitData", "GetNext"};
     return all.contains(type);
 }
+
+bool takes_text(std::string_view type) { return type == "OutfeedEnqueueOpV2"; }
 
 // Where an operand lies in device memory; asked again when the operator runs.
 struct Place {
@@ -40,6 +44,7 @@ struct Place {
 // What the tensors of one role stand on.
 struct Buffers {
     const char *role;
+    bool text;  // whether strings are taken
     std::vector<Packed> packed;
     std::vector<Place> places;
 };
@@ -47,7 +52,10 @@ struct Buffers {
 at::Tensor view(const aclTensorDesc &desc, at::IntArrayRef sizes, const aclDataBuffer &buffer, size_t number,
                 Buffers &all) {
     if (desc.dtype == ACL_DT_UNDEFINED) return {};  // an optional input that was left out
-    const at::TensorOptions options = at::TensorOptions().dtype(aten_dtype(desc.dtype));
+    at::DimVector string_memory;
+    const bool text = desc.dtype == ACL_STRING && all.text;
+    if (text) sizes = string_memory = {static_cast<int64_t>(buffer.size)};
+    const at::TensorOptions options = at::TensorOptions().dtype(text ? kText : aten_dtype(desc.dtype));
     const uint64_t bytes = whole(sizes, options.dtype().itemsize());
     if (!desc.constant.empty() && desc.constant.size() < bytes)
         fail(FaultKind::InvalidArgument, "a constant has {} bytes, its descriptor needs {}", desc.constant.size(),
@@ -118,7 +126,7 @@ bool execute(const acl::LegacyCall &call) {
     const auto found = kernels().find(call.type);
     if (found == kernels().end()) return false;
     LegacyArguments arguments;
-    Buffers from{"input", {}, {}}, to{"output", {}, {}};
+    Buffers from{"input", takes_text(call.type), {}, {}}, to{"output", false, {}, {}};
     for (size_t i = 0; i < call.inputs.size(); ++i)
         arguments.in.push_back(operand(*call.input_descs[i], *call.inputs[i], i, from));
     for (size_t i = 0; i < call.outputs.size(); ++i)

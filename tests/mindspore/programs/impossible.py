@@ -60,17 +60,6 @@ def resize_on_device(pipeline):
     return list(images.create_tuple_iterator(output_numpy=True))
 
 
-def sink():
-    from mindspore import dataset
-
-    net = nn.Dense(3, 2)
-    rows = dataset.GeneratorDataset([(np.ones(3, np.float32), np.ones(2, np.float32))] * 4, ["x", "y"]).batch(
-        2
-    )
-    model = ms.Model(net, nn.MSELoss(), nn.SGD(net.trainable_params()))
-    return model.train(1, rows, dataset_sink_mode=True)
-
-
 def offline_model():
     """What infers with an .om asks of CANN, which MindSpore has loaded."""
     cann = ctypes.CDLL("libascendcl.so")
@@ -89,7 +78,6 @@ WHAT = {
     "symmetric memory": symmetric_memory,
     "dvpp": lambda: resize_on_device(False),
     "dvpp pipeline": lambda: resize_on_device(True),
-    "sink": sink,
     "om": offline_model,
 }
 

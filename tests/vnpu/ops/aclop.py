@@ -3,12 +3,14 @@ would leave torch_npu's queue in error.
 
     status, message = launch("Mish", [x], [out], scale=1.0)
 
-Inputs are tensors of the NPU, None for one that is left out, or lists of integers, which lie in host memory.
+Inputs are tensors of the NPU, None for one that is left out, lists of integers, which lie in host memory, or strings,
+which lie on the device behind their length; Memory is one whose bytes are given.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +21,7 @@ from torchport import vnpu
 
 ND = 2
 HOST = 1
-UNDEFINED = -1
+UNDEFINED, STRING = -1, 13
 INVALID_ARGUMENT = 107000  # ACL_ERROR_RT_PARAM_INVALID
 
 _lib = ctypes.CDLL(str(vnpu.library_directory() / "libascendcl.so"))
@@ -28,9 +30,21 @@ for _name in ("aclCreateTensorDesc", "aclCreateDataBuffer", "aclopCreateAttr"):
     getattr(_lib, _name).restype = ctypes.c_void_p
 
 
+class Memory(bytes):
+    """What the device's memory of a string holds."""
+
+
+def text(value: str) -> Memory:
+    """Where the characters begin, counted from the beginning of the memory; how many; they themselves, and a zero."""
+    return Memory(struct.pack("qq", 16, len(value.encode())) + value.encode() + b"\0")
+
+
+Input = torch.Tensor | list[int] | str | Memory | None
+
+
 def launch(
     type_: str,
-    inputs: Sequence[torch.Tensor | list[int] | None],
+    inputs: Sequence[Input],
     outputs: Sequence[torch.Tensor],
     **attributes: Any,
 ) -> tuple[int, str]:
@@ -56,9 +70,14 @@ def launch(
     return status, message
 
 
-def _operand(value: torch.Tensor | list[int] | None, kept: list[Any]) -> tuple[int, int]:
+def _operand(value: Input, kept: list[Any]) -> tuple[int, int]:
     if value is None:
         return _lib.aclCreateTensorDesc(UNDEFINED, 0, None, ND), _lib.aclCreateDataBuffer(None, 0)
+    if isinstance(value, str | Memory):
+        memory = torch.tensor(list(text(value) if isinstance(value, str) else value), dtype=torch.uint8).npu()
+        kept.append(memory)
+        buffer = _lib.aclCreateDataBuffer(ctypes.c_void_p(memory.data_ptr()), ctypes.c_size_t(memory.numel()))
+        return _lib.aclCreateTensorDesc(STRING, 0, None, ND), buffer
     host = not isinstance(value, torch.Tensor)
     tensor = torch.tensor(value, dtype=torch.int32) if host else value
     kept.append(tensor)
