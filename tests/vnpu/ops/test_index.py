@@ -262,15 +262,6 @@ def test_gather_counts_from_the_end(dtype: torch.dtype) -> None:
     compare(out, x.double().gather(1, index % 5), torch.float32)
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_gather_counts_from_the_end(dtype: torch.dtype) -> None:
-    """As CANN does and torch does not: -size to size - 1."""
-    x, index = random(4, 5).float(), torch.tensor([[-5, 4, -1], [0, -2, 2]])
-    out = torch.empty(2, 3, device=DEVICE)
-    run("aclnnGather", x.to(DEVICE), 1, index.to(DEVICE, dtype), out)
-    compare(out, x.double().gather(1, index % 5), torch.float32)
-
-
 PAST_THE_END = """
 import torch
 x = torch.ones({sizes}, device="npu")
