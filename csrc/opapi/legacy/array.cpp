@@ -136,6 +136,14 @@ void counts(const at::Tensor &out) {
         fail(FaultKind::InvalidArgument, "the output is {}, expected one int32 or int64", describe(out));
 }
 
+// base^start to base^end, as many as the output holds, both ends among them.
+at::Tensor powers_of(const at::Tensor &start, const at::Tensor &end, const at::Tensor &out,
+                     const aclopAttr &attributes) {
+    const auto base = static_cast<double>(attribute<int64_t>(attributes, "base", 10));
+    const auto number = [](const at::Tensor &tensor) { return tensor.reshape({}).to(at::kDouble).item<double>(); };
+    return at::logspace(number(start), number(end), out.numel(), base, at::kDouble);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -143,9 +151,16 @@ LEGACY(Identity, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(TransData, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(Cast, same_count(out[0], in[0]), put(out[0], in[0]))
 LEGACY(Fill, shaped(out[0], ints(in[0])), out[0].fill_(in[1].reshape({})))
+LEGACY(CustLogSpace, allowed(in[0], kFloats, "the start"); alike(in[1], in[0], "the end"); holds(in[0], 1, "the start");
+       holds(out[0], attribute<int64_t>(attributes, "steps", 10), "the output"),
+       put(out[0], powers_of(in[0], in[1], out[0], attributes)))
 LEGACY(Size, counts(out[0]), out[0].fill_(in[0].numel()))
 LEGACY(Shape, allowed(out[0], {at::kInt, at::kLong}, "the output");
        holds(out[0], in[0].dim(), "the output"), put(out[0], at::tensor(in[0].sizes(), at::kLong)))
+LEGACY(Complex, allowed(in[0], {at::kFloat, at::kDouble}, "the real part"); alike(in[1], in[0], "the imaginary part");
+       allowed(out[0], in[0].scalar_type() == at::kFloat ? at::kComplexFloat : at::kComplexDouble, "the output");
+       same_count(out[0], in[0]), put(out[0], at::complex(in[0], in[1])))
+LEGACY(Angle, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::angle(in[0])))
 LEGACY(CustReal, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::real(in[0])))
 LEGACY(CustImag, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::imag(in[0])))
 LEGACY(Digamma, same_count(out[0], in[0]), put(out[0], at::digamma(in[0].to(at::kFloat))))
@@ -153,6 +168,10 @@ LEGACY(IsNan, same_count(out[0], in[0]), put(out[0], at::isnan(in[0])))
 LEGACY(Conj, same_count(out[0], in[0]), put(out[0], at::conj(in[0])))
 LEGACY(ZerosLike, same_count(out[0], in[0]), out[0].zero_())
 LEGACY(Slice, shaped(out[0], sliced(in[0], in[1], in[2]).sizes()), put(out[0], sliced(in[0], in[1], in[2])))
+// in: the gradient of a slice, what was sliced, begins and sizes.
+LEGACY(CustSliceGrad, alike(out[0], in[1], "the output");
+       sizes(in[0], sliced(out[0], in[2], in[3]).sizes(), "dy"), out[0].zero_();
+       sliced(out[0], in[2], in[3]).copy_(in[0]))
 LEGACY(StridedSlice, shaped(out[0], strided(in[0], in, attributes).sizes()),
        put(out[0], strided(in[0], in, attributes)))
 // in: the shape of what was sliced, begins, ends, strides, the gradient of the slice.

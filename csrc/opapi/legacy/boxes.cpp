@@ -209,6 +209,14 @@ void assign(LegacyArguments &call) {
     call.out[0].copy_(result);
 }
 
+// Boxes in a picture of height, width and ratio: their last pixels are in it, too.
+at::Tensor inside(const at::Tensor &box, const at::Tensor &picture) {
+    const at::Tensor wide = box.to(at::kFloat),
+                     size = picture.to(at::kFloat).flatten() * picture.flatten()[2].to(at::kFloat);
+    return wide.select(1, 0).ge(0) & wide.select(1, 1).ge(0) & wide.select(1, 2).le(size[1] - 1) &
+           wide.select(1, 3).le(size[0] - 1);
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -226,3 +234,5 @@ LEGACY(RotatedBoxEncode, rotated(arguments), out[0].copy_(rotated_encoded(in[0],
 LEGACY(RotatedBoxDecode, rotated(arguments), out[0].copy_(rotated_decoded(in[0], in[1], attributes)))
 LEGACY(AnchorResponseFlags, cells(arguments), respond(cells(arguments), in[0], out[0]))
 LEGACY(GridAssignPositive, assign_check(arguments), assign(arguments))
+LEGACY(CheckValid, boxes(in[0], "bbox_tensor"); allowed(in[1], in[0].scalar_type(), "img_metas");
+       holds(in[1], 3, "img_metas"); holds(out[0], in[0].size(0), "the output"), put(out[0], inside(in[0], in[1])))

@@ -211,6 +211,7 @@ LEGACY(EmbeddingDenseGrad, embedding_check(arguments), embedding_grad(arguments)
 LEGACY(GatherV2, gather_check(arguments), gather(arguments))
 LEGACY(ConcatD, joined(arguments, "concat_dim"),
        put(out[0], at::cat(joined(arguments, "concat_dim"), attribute<int64_t>(attributes, "concat_dim", 0))))
+LEGACY(ParallelConcat, joined(arguments, "concat_dim"), put(out[0], at::cat(joined(arguments, "concat_dim"), 0)))
 LEGACY(Pack, joined(arguments, "axis"),
        put(out[0], at::stack(joined(arguments, "axis"), attribute<int64_t>(attributes, "axis", 0))))
 LEGACY(Addcmul, broadcast(arguments, 4);

@@ -93,6 +93,7 @@ PAIR(Xlogy, kNumbers, where_not_zero(x, widened(x) * widened(y).log()))
 PAIR(NextAfter, DTypes(at::kFloat) | at::kDouble, at::nextafter(x, y))
 PAIR(CustHypot, kFloats, at::hypot(widened(x), widened(y)))
 PAIR(CustHeaviside, kReals, at::heaviside(x, y))
+PAIR(SquaredDifference, kReals | kComplex, (widened(x) - widened(y)).square())
 PAIR(CustGcd, kInts, at::gcd(x, y))
 PAIR(CustLcm, kInts, at::lcm(x, y))
 LEGACY(ApproximateEqual, pair(arguments, kReals);

@@ -214,6 +214,21 @@ void scatter(LegacyArguments &call) {
         call.out[0].scatter_reduce_(axis, places, call.in[2], reduction == "add" ? "sum" : "prod");
 }
 
+// x, values, then one vector of indices for each of the first dimensions.
+c10::List<std::optional<at::Tensor>> vectors(LegacyArguments &call) {
+    allowed(call.in[1], call.in[0].scalar_type(), "the values");
+    alike(call.out[0], call.in[0], "the output");
+    if (call.in.size() < 3 || static_cast<int64_t>(call.in.size()) - 2 > call.in[0].dim())
+        fail(FaultKind::InvalidArgument, "there are {} vectors of indices for {}", call.in.size() - 2,
+             describe(call.in[0]));
+    c10::List<std::optional<at::Tensor>> list;
+    for (size_t i = 2; i < call.in.size(); ++i) {
+        allowed(call.in[i], {at::kInt, at::kLong}, "indices");
+        list.push_back(call.in[i].to(at::kLong));
+    }
+    return list;
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -233,3 +248,6 @@ LEGACY(UnsortedSegmentMin, segments_check(arguments), extreme_of_segments(argume
 LEGACY(ReverseSequence, reversed_check(arguments), reversed(arguments))
 LEGACY(MatrixBandPart, banded_check(arguments),
        out[0].copy_(banded(in[0], one(in[1], "num_lower"), one(in[2], "num_upper"))))
+LEGACY(CustIndexPut, vectors(arguments),
+       out[0].copy_(at::index_put(in[0], vectors(arguments), in[1],
+                                  attribute<int64_t>(attributes, "accumulate", 0) != 0)))

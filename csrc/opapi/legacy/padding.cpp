@@ -7,7 +7,7 @@
 namespace vnpu::opapi {
 namespace {
 
-enum class Edge { Constant, Reflect, Symmetric, Nearest };
+enum class Edge { Constant, Reflect, Symmetric, Nearest, Around };
 
 Edge edge(const aclopAttr &attributes, const char *otherwise) {
     const auto mode = attribute<std::string>(attributes, "mode", otherwise);
@@ -15,7 +15,9 @@ Edge edge(const aclopAttr &attributes, const char *otherwise) {
     if (mode == "reflect" || mode == "REFLECT") return Edge::Reflect;
     if (mode == "symmetric" || mode == "SYMMETRIC") return Edge::Symmetric;
     if (mode == "edge") return Edge::Nearest;
-    fail(FaultKind::InvalidArgument, "attribute mode is \"{}\"; it is constant, reflect, symmetric or edge", mode);
+    if (mode == "circular") return Edge::Around;
+    fail(FaultKind::InvalidArgument, "attribute mode is \"{}\"; it is constant, reflect, symmetric, edge or circular",
+         mode);
 }
 
 // Before and after each dimension of `x`: in pairs or, where paddings_contiguous is false, first all that go before.
@@ -41,7 +43,7 @@ void padding_check(LegacyArguments &call, const at::Tensor &small, const at::Ten
         const auto [before, after] = around[i];
         const int64_t most = how == Edge::Reflect ? side - 1 : side;
         if (how != Edge::Constant && how != Edge::Nearest && std::max(before, after) > most)
-            fail(FaultKind::InvalidArgument, "{} and {} are more than a side of {} has to mirror", before, after, side);
+            fail(FaultKind::InvalidArgument, "{} and {} are more than a side of {} has", before, after, side);
         if (how != Edge::Constant && std::min(before, after) < 0)
             fail(FaultKind::InvalidArgument, "a padding is negative: {} and {}", before, after);
         expected.push_back(side + before + after);
@@ -54,6 +56,7 @@ at::Tensor origins(int64_t side, int64_t before, int64_t after, Edge how) {
     const at::Tensor place = at::arange(-before, side + after, at::kLong);
     const int64_t last = side - 1;
     if (how == Edge::Nearest) return place.clamp(0, last);
+    if (how == Edge::Around) return place.remainder(side);
     const int64_t fold = how == Edge::Symmetric ? 1 : 0;
     const at::Tensor low = at::where(place < 0, -place - fold, place);
     return at::where(low > last, 2 * last - low + fold, low);

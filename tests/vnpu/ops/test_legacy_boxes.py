@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch_npu
 from oracle import compare, random
+from test_legacy_networks import ran
 from torch import Tensor
 
 HALVES = (torch.float32, torch.float16)
@@ -218,3 +219,10 @@ def test_boxes_that_get_a_truth(all_of_them: bool) -> None:
             if best[k] > 0.5 and chosen and answers[i]:
                 expected[i] = k + 1
     assert torch.equal(actual, expected)
+
+
+def test_boxes_in_a_picture() -> None:
+    """Height 2 and width 1, three times as large: the last pixel is at 5 and 2. As MindSpore's CPU has it."""
+    rows = [[0, 0, 2, 5], [0, 0, 2.1, 5], [0, 0, 2, 5.1], [-0.1, 0, 1, 1], [0, -1, 1, 1], [3, 3, 1, 1]]
+    (found,) = ran("CheckValid", [torch.tensor(rows), torch.tensor([2.0, 1.0, 3.0])], (6, torch.bool))
+    assert found.tolist() == [True, False, False, False, False, True]

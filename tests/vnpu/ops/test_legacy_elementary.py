@@ -79,6 +79,7 @@ PAIRS: dict[str, tuple[torch.Tensor, torch.Tensor, Callable[[Any, Any], torch.Te
     "CustGcd": (WHOLE, OTHER, torch.gcd),
     "CustLcm": (WHOLE, OTHER, lambda x, y: (x * y).abs() // torch.gcd(x, y)),
     "CustHeaviside": (WHOLE - 7, OTHER, lambda x, y: torch.where(x == 0, y, (x > 0).long())),
+    "SquaredDifference": (INSIDE, ABOVE[0], lambda x, y: (x - y) ** 2),
     "Xdivy": (INSIDE.clone().fill_diagonal_(0), ABOVE, lambda x, y: x / y),
     "Xlogy": (INSIDE, ABOVE[0], lambda x, y: x * y.log()),
     "CustHypot": (INSIDE, ABOVE, lambda x, y: (x * x + y * y).sqrt()),
@@ -191,6 +192,45 @@ def test_sizes_and_parts_of_complex_numbers() -> None:
     z = torch.complex(drawn(2, 3), drawn(2, 3))
     near(ran("CustReal", [z], (2, 3))[0], z.real)
     near(ran("CustImag", [z], (2, 3))[0], z.imag)
+    near(ran("Angle", [z], (2, 3))[0], torch.atan2(z.imag.double(), z.real.double()))
+    out = torch.zeros(2, 3, dtype=torch.complex64).npu()
+    assert launch("Complex", [z.real.contiguous().npu(), z.imag.contiguous().npu()], [out]) == (0, "")
+    assert torch.equal(out.cpu(), z)
+
+
+def test_powers_of_a_base() -> None:
+    one, four = torch.tensor(1.0), torch.tensor(4.0)
+    near(ran("CustLogSpace", [one, four], (7,), steps=7, base=2)[0], 2 ** torch.linspace(1, 4, 7).double())
+
+
+def test_the_gradient_of_a_slice_and_what_is_put_together() -> None:
+    slope = drawn(2, 3)
+    (found,) = ran("CustSliceGrad", [slope, drawn(3, 5), [1, 2], [2, -1]], (3, 5))
+    expected = torch.zeros(3, 5)
+    expected[1:, 2:] = slope
+    near(found, expected)
+    rows = [drawn(1, 3), drawn(1, 3)]
+    near(ran("ParallelConcat", rows, (2, 3), shape=[2, 3], N=2)[0], torch.cat(rows))
+
+
+@pytest.mark.parametrize("accumulate", [0, 1])
+def test_putting_at_places(accumulate: int) -> None:
+    x, values = drawn(3, 4), drawn(3)
+    places = [torch.tensor([0, 2, 0], dtype=I32), torch.tensor([1, 3, 1 + 1 - accumulate], dtype=I32)]
+    (found,) = ran("CustIndexPut", [x, values, *places], (3, 4), accumulate=accumulate)
+    expected = x.double().clone()
+    for value, i, j in zip(values.tolist(), *(place.tolist() for place in places), strict=True):
+        expected[i, j] = value + (expected[i, j] if accumulate else 0)
+    near(found, expected)
+
+
+def test_padding_goes_around() -> None:
+    x, slope = drawn(2, 4), drawn(2, 9)
+    wide = x.double().requires_grad_()
+    expected = torch.nn.functional.pad(wide[None], (3, 2), mode="circular")[0]
+    near(ran("PadV3", [x, [0, 0, 3, 2]], (2, 9), mode="circular")[0], expected.detach())
+    expected.backward(slope.double())
+    near(ran("PadV3Grad", [slope, [0, 0, 3, 2]], (2, 4), mode="circular")[0], wide.grad)
 
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
@@ -207,6 +247,11 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "CustDiagonal": ([drawn(3, 4)], (3,), {"dim1": 1, "dim2": -1}, "dim1 and dim2"),
     "DiagPart": ([drawn(3, 4)], (3,), {}, "the same sizes twice"),
     "CumulativeLogsumexp": ([drawn(3), [1]], (3,), {}, "axis is 1"),
+    "CustIndexPut": ([drawn(3), drawn(1), torch.tensor([0.5])], (3,), {}, "no dtype"),
+    "CustLogSpace": ([drawn(1), drawn(1)], (3,), {"steps": 4}, "expected 4 elements"),
+    "CustSliceGrad": ([drawn(2, 3), drawn(3, 5), [2, 2], [2, 3]], (3, 5), {}, "lies outside dim 0"),
+    "ParallelConcat": ([drawn(1, 3), drawn(1, 3)], (2, 2), {"N": 2}, "expected 6 elements"),
+    "Complex": ([drawn(3), drawn(3)], (3,), {}, "no dtype"),
     "CustReal": ([drawn(3)], (3,), {}, "no dtype"),
     "Shape": ([drawn(3)], (2, I64), {}, "expected 1 elements"),
 }

@@ -162,7 +162,7 @@ REFUSED = {
     "SpaceToDepth": ([drawn(1, 2, 4, 5)], (1, 8, 2, 2), {"block_size": 2}, "do not fit"),
     "DepthToSpace": ([drawn(1, 7, 2, 2)], (1, 2, 4, 4), {"block_size": 2}, "the smaller tensor is"),
     "ShuffleChannel": ([drawn(1, 7, 2, 2)], (1, 7, 2, 2), {"group": 2}, "group is 2"),
-    "PadV3": ([drawn(3), [1, 3], drawn(1)], (7,), {"mode": "reflect"}, "mirror"),
+    "PadV3": ([drawn(3), [1, 3], drawn(1)], (7,), {"mode": "reflect"}, "more than a side"),
     "PadV3Grad": ([drawn(7), [1, 1]], (6,), {"mode": "edge"}, "the padded tensor is"),
     "MirrorPad": ([drawn(3), [1, 1]], (5,), {"mode": "WRAP"}, '"WRAP"'),
     "MirrorPadGrad": ([drawn(5), [1]], (3,), {"mode": "SYMMETRIC"}, "1 paddings"),
