@@ -30,7 +30,7 @@ def test_the_scale_falls_and_grows(said: dict[str, Any]) -> None:
     assert value(said, "scaling") == [[512, 512, 1024, 1024], False, True]
 
 
-@pytest.mark.parametrize("case", ["mint SGD", "mint Adam", "mint AdamW", "nn SGD", "nn Momentum", "nn Adam", "nn AdamWeightDecay", "nn Adagrad", "nn RMSProp", "nn Adadelta", "nn AdaMax", "nn FTRL", "nn ProximalAdagrad", "nn Rprop"])  # fmt: skip
+@pytest.mark.parametrize("case", ["mint SGD", "mint Adam", "mint AdamW", "nn SGD", "nn Momentum", "nn Adam", "nn AdamWeightDecay", "nn Adagrad", "nn RMSProp", "nn Adadelta", "nn AdaMax", "nn FTRL", "nn ProximalAdagrad", "nn centered RMSProp", "nn amsgrad Adam", "nn Lamb", "nn Rprop"])  # fmt: skip
 def test_optimizers_step_as_in_float64(said: dict[str, Any], case: str) -> None:
     losses, apart, moved = value(said, case)
     assert losses[2] < losses[0]

@@ -2,9 +2,7 @@
 // type. The variable is the first input and the first output, the same memory or not.
 #include <ATen/ExpandUtils.h>
 
-#include "opapi/aclnn/precision.h"
-#include "opapi/legacy/legacy.h"
-#include "opapi/legacy/operands.h"
+#include "opapi/legacy/steps.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -18,11 +16,6 @@ void assigns(LegacyArguments &call) {
         fail(FaultKind::InvalidArgument, "the variable is {}, the value {}", describe(call.in[0]), describe(value));
 }
 
-// The first `count` outputs are the first inputs after the step.
-void give_back(LegacyArguments &call, size_t count) {
-    for (size_t i = 0; i < count && i < call.out.size(); ++i) put(call.out[i], call.in[i]);
-}
-
 void assign(LegacyArguments &call, const at::Tensor &value) {
     at::Tensor variable = call.in[0];
     variable.copy_(value.numel() == variable.numel() ? value.reshape(variable.sizes()) : value.reshape({}));
@@ -34,20 +27,6 @@ void sum(LegacyArguments &call) {
     at::Tensor total = widened(call.in[0]).clone();
     for (size_t i = 1; i < call.in.size(); ++i) total.add_(widened(call.in[i]).reshape(total.sizes()));
     put(call.out[0], total);
-}
-
-at::Tensor like(LegacyArguments &call, size_t input) {
-    const at::Tensor value = widened(call.in[input]);
-    return value.numel() == 1 ? value.reshape({}) : value.reshape(call.in[0].sizes());
-}
-
-void steps(LegacyArguments &call, size_t gradient, std::initializer_list<size_t> moments,
-           std::initializer_list<size_t> numbers) {
-    allowed(call.in[0], {at::kHalf, at::kFloat, at::kBFloat16}, "the variable");
-    holds(call.in[gradient], call.in[0].numel(), "the gradient");
-    for (const size_t i : moments) holds(call.in[i], call.in[0].numel(), "a moment");
-    for (const size_t i : numbers) holds(call.in[i], 1, "a number");
-    if (!call.out.empty()) holds(call.out[0], call.in[0].numel(), "the output");
 }
 
 // var, accum, rate, gradient, momentum.

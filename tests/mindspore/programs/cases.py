@@ -118,6 +118,28 @@ def rms_prop(v, g, kept):  # MindSpore's mean of squares begins with 1
     return v - 0.01 * g / np.sqrt(kept["squares"] + 1e-10)
 
 
+def rms_prop_centered(v, g, kept):
+    kept["squares"] = 0.9 * kept.get("squares", 1.0) + 0.1 * g * g
+    kept["mean"] = 0.9 * kept.get("mean", 0) + 0.1 * g
+    return v - 0.01 * g / np.sqrt(kept["squares"] - kept["mean"] ** 2 + 1e-10)
+
+
+def adam_amsgrad(v, g, kept):  # the largest second moment is not corrected, but the rate, as in TensorFlow
+    step = kept["step"] = kept.get("step", 0) + 1
+    kept["m"], kept["v"] = 0.9 * kept.get("m", 0) + 0.1 * g, 0.999 * kept.get("v", 0) + 0.001 * g * g
+    kept["top"] = np.maximum(kept.get("top", 0), kept["v"])
+    rate = 0.01 * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+    return v - rate * kept["m"] / (np.sqrt(kept["top"]) + 1e-8)
+
+
+def lamb(v, g, kept):
+    step = kept["step"] = kept.get("step", 0) + 1
+    kept["m"], kept["v"] = 0.9 * kept.get("m", 0) + 0.1 * g, 0.999 * kept.get("v", 0) + 0.001 * g * g
+    update = kept["m"] / (1 - 0.9**step) / (np.sqrt(kept["v"] / (1 - 0.999**step)) + 1e-6)
+    w, u = np.linalg.norm(v), np.linalg.norm(update)
+    return v - 0.01 * (w / u if w > 0 and u > 0 else 1) * update
+
+
 def of_torch(name, **options):
     return lambda start, slopes: by_torch(
         lambda p: getattr(torch.optim, name)(p, lr=0.01, **options), start, slopes
@@ -137,6 +159,15 @@ EXPECTED = {
     "FTRL": lambda start, slopes: by_hand(ftrl, start, slopes),
     "ProximalAdagrad": of_torch("Adagrad", initial_accumulator_value=0.1),
     "Rprop": of_torch("Rprop"),
+    "centered RMSProp": lambda start, slopes: by_hand(rms_prop_centered, start, slopes),
+    "amsgrad Adam": lambda start, slopes: by_hand(adam_amsgrad, start, slopes),
+    "Lamb": lambda start, slopes: by_hand(lamb, start, slopes),
+}
+OPTIONS = {
+    "SGD": {"momentum": 0.9},
+    "Momentum": {"momentum": 0.9},
+    "centered RMSProp": {"centered": True},
+    "amsgrad Adam": {"use_amsgrad": True},
 }
 
 
@@ -144,9 +175,9 @@ def optimizer(name, library):
     """The losses of three steps, how far the weights are then from float64's, and how far they have come."""
     layer = mint.nn.Linear(4, 3) if library is mint.optim else nn.Dense(4, 3)
     parameters = layer.trainable_params()
-    options = {"SGD": {"momentum": 0.9}, "Momentum": {"momentum": 0.9}}.get(name, {})
+    options = OPTIONS.get(name, {})
     rate = {"lr": 0.01} if library is mint.optim else {"learning_rate": 0.01}
-    step = getattr(library, name)(parameters, **rate, **options)
+    step = getattr(library, name.split()[-1])(parameters, **rate, **options)
     x = tensor(2, 4)
     grad = ms.value_and_grad(lambda x: mint.sum(layer(x) ** 2), None, parameters)
     start, slopes, found = [each.asnumpy().copy() for each in parameters], [], []
@@ -244,7 +275,7 @@ CASES = {
         ("O1", ms.float16), ("O2", ms.float16), ("O3", ms.float16), ("auto", ms.bfloat16), ("O2", ms.bfloat16))},
     "scaling": scaling,
     **{f"mint {name}": (lambda name=name: optimizer(name, mint.optim)) for name in ("SGD", "Adam", "AdamW")},
-    **{f"nn {name}": (lambda name=name: optimizer(name, nn)) for name in ("SGD", "Momentum", "Adam", "AdamWeightDecay", "Adagrad", "RMSProp", "Adadelta", "AdaMax", "FTRL", "ProximalAdagrad", "Rprop")},
+    **{f"nn {name}": (lambda name=name: optimizer(name, nn)) for name in ("SGD", "Momentum", "Adam", "AdamWeightDecay", "Adagrad", "RMSProp", "Adadelta", "AdaMax", "FTRL", "ProximalAdagrad", "centered RMSProp", "amsgrad Adam", "Lamb", "Rprop")},
     "has_aux": has_aux,
     "clip": clip,
     "rate": rate_by_assign,
