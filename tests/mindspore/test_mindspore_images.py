@@ -15,7 +15,7 @@ CASES = [
     *("a line, corners", "a line, centres", "crops", "crops of one pixel", "regions"),
     *("places of a map", "places of a map, corners", "places of a map in a volume"),
     *("margins", "margins, squared and weighted", "margins of several labels"),
-    "margins of several labels, each",
+    *("margins of several labels, each", "points of several maps"),
 ]
 
 

@@ -102,8 +102,31 @@ def first(x):
     return ops.operations.image_ops.ResizeBicubic()(x, Tensor([9, 7], ms.int32))
 
 
+MAPS = [(3, 4), (2, 2)]
+PIXELS, POINTS, SHARES = drawn(2, 16, 2, 8), 0.5 + drawn(2, 32, 2, 2, 3, 2) / 4, drawn(2, 32, 2, 2, 3)
+
+
+def points_of_maps(x, places, shares):
+    """Attention to points between the pixels of several maps: x has their pixels behind one another."""
+    total, first = 0, 0
+    for level, (rows, columns) in enumerate(MAPS):
+        image = x[:, first : first + rows * columns].permute(0, 2, 3, 1).reshape(4, 8, rows, columns)
+        grid, share = (
+            each[:, :, :, level].transpose(1, 2).flatten(0, 1) for each in (2 * places - 1, shares)
+        )
+        total = total + (F.grid_sample(image, grid, align_corners=False) * share.unsqueeze(1)).sum(3)
+        first += rows * columns
+    return total.reshape(2, 16, 32).transpose(1, 2)
+
+
+def points(x, places, shares):
+    numbers = Tensor(np.array(MAPS, np.int32)), Tensor(np.array([0, 12], np.int32))
+    return ops.auto_generate.multi_scale_deformable_attn_op(x, *numbers, places, shares)
+
+
 # MindSpore's function, torch's, what of.
 CASES = {
+    "points of several maps": (points, points_of_maps, [PIXELS, POINTS, SHARES]),
     "columns": (lambda x: ops.unfold(x, 3), lambda x: F.unfold(x, 3), [IMAGE]),
     "columns, padded": (
         lambda x: ops.unfold(x, (2, 3), padding=(1, 2), stride=(2, 1), dilation=(1, 2)),

@@ -19,14 +19,15 @@ from torchport import vnpu
 
 
 @contextlib.contextmanager
-def group(size: int) -> Iterator[str]:
-    """The name of a communicator of the first devices."""
+def members(devices: Sequence[int]) -> Iterator[str]:
+    """The name of a communicator of these devices, in their order."""
     library = ctypes.CDLL(str(vnpu.library_directory() / "libhccl.so"))
     torch.ones(1, device="npu")  # the device is there
-    for device in range(size):
+    for device in devices:
         torch.ones(1, device=f"npu:{device}")
-    devices, comms = (ctypes.c_int32 * size)(*range(size)), (ctypes.c_void_p * size)()
-    assert library.HcclCommInitAll(ctypes.c_uint32(size), devices, comms) == 0
+    size = len(devices)
+    numbers, comms = (ctypes.c_int32 * size)(*devices), (ctypes.c_void_p * size)()
+    assert library.HcclCommInitAll(ctypes.c_uint32(size), numbers, comms) == 0
     name = ctypes.create_string_buffer(128)
     assert library.HcclGetCommName(ctypes.c_void_p(comms[0]), name) == 0
     try:
@@ -34,6 +35,11 @@ def group(size: int) -> Iterator[str]:
     finally:
         for comm in comms:
             assert library.HcclCommDestroy(ctypes.c_void_p(comm)) == 0
+
+
+def group(size: int) -> contextlib.AbstractContextManager[str]:
+    """The name of a communicator of the first devices."""
+    return members(range(size))
 
 
 def run_ranks(name: str, arguments: Sequence[Sequence[Any]]) -> None:
