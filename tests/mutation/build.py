@@ -18,7 +18,7 @@ from mutants import Mutant, candidates, chosen, rewritten
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build/mutation"
 SOURCE, BUILD, LIBRARIES, TABLE = FOLDER / "source", FOLDER / "build", FOLDER / "lib", FOLDER / "mutants.json"
-OPAPI, REFUSED = SOURCE / "csrc/opapi", FOLDER / "refused.json"
+OPAPI, REFUSED, PLACES = SOURCE / "csrc/opapi", FOLDER / "refused.json", FOLDER / "places.json"
 BATCH = 8  # files a time
 SPARE = 3  # times as many are tried as are wanted: some do not compile
 FLAGS = "-O0 -w"  # compiling is what takes the time; mutants compare and compute what warnings would warn of
@@ -75,14 +75,15 @@ def build(seed: int, per_file: int, jobs: int) -> dict[int, Mutant]:
     for part in ("csrc", "src/torchport/knowledge"):
         _copy(ROOT / part, SOURCE / part, own)
     _write(SOURCE / "CMakeLists.txt", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
-    room = SPARE * per_file  # numbers of a file: those of the others stay when it changes
+    room = SPARE * per_file  # numbers of a file: those of the others stay when it changes, or another one comes
+    place = _places([name for name, _ in found])
     tried = {
-        room * position + i: mutant
-        for position, (_, of_file) in enumerate(found)
+        room * place[name] + i: mutant
+        for name, of_file in found
         for i, mutant in enumerate(chosen(of_file, seed, room), 1)
     }
     _write(OPAPI / "aclnn/mutant.h", HEADER)
-    _write(OPAPI / "aclnn/mutant.cpp", DEFINITION.format(count=room * len(found)))
+    _write(OPAPI / "aclnn/mutant.cpp", DEFINITION.format(count=room * len(place)))
     subprocess.run(
         [
             *(_tool("cmake"), "-S", SOURCE, "-B", BUILD, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"),
@@ -102,6 +103,14 @@ def build(seed: int, per_file: int, jobs: int) -> dict[int, Mutant]:
     rows = {number: dataclasses.asdict(mutant) for number, mutant in kept.items()}
     TABLE.write_text(json.dumps(rows, indent=0), encoding="utf-8")
     return kept
+
+
+def _places(names: list[str]) -> dict[str, int]:
+    """Each file's place in the numbers: where it was in the last build, new ones behind those."""
+    known: list[str] = json.loads(PLACES.read_text(encoding="utf-8")) if PLACES.exists() else []
+    known += [name for name in names if name not in known]
+    PLACES.write_text(json.dumps(known), encoding="utf-8")
+    return {name: position for position, name in enumerate(known)}
 
 
 def built() -> dict[int, Mutant]:
