@@ -109,12 +109,17 @@ void give_counts(at::Tensor &out, const at::Tensor &counts, int64_t form) {
     if (form == 2) out.copy_(counts);
 }
 
+// The end of the experts that count: where nothing is asked for by expert, whatever is there.
+int64_t last_expert(const at::Tensor &expert, int64_t experts, bool by_expert) {
+    return by_expert ? experts : expert.max().item().toLong() + 1;
+}
+
 void init_routing_v2(const at::Tensor &x, const at::Tensor &expert, int64_t experts, int64_t capacity, int64_t mode,
                      int64_t form, bool before, at::Tensor &rows, at::Tensor &place, at::Tensor &counts,
                      at::Tensor &counts_before) {
     const bool padded = mode == 1;
-    const int64_t last = padded || form > 0 ? experts : expert.max().item().toLong() + 1;
-    const Expansion found = expand(expert, 0, last, padded ? capacity : 0, rows.dim() == 2 ? rows.size(0) : 0);
+    const Expansion found = expand(expert, 0, last_expert(expert, experts, padded || form > 0), padded ? capacity : 0,
+                                   rows.dim() == 2 ? rows.size(0) : 0);
     give_rows(rows, gathered(x, found, expert.size(1)));
     place.copy_(found.place.view(place.sizes()));
     if (!padded && counts.defined()) give_counts(counts, found.counts, form);
@@ -273,9 +278,10 @@ OP(aclnnMoeInitRoutingQuantV2,
    init_routing_v2(widened(x), expertIdx, expertNum, expertCapacity, dropPadMode, expertTokensCountOrCumsumFlag,
                    expertTokensBeforeCapacityFlag, rows, expandedRowIdxOut, expertTokensCountOrCumsumOutOptional,
                    expertTokensBeforeCapacityOutOptional);
-   const int64_t last = expertNum > 0 ? expertNum : expertIdx.max().item().toLong() + 1;
    quantize_rows(x,
-                 expand(expertIdx, 0, last, dropPadMode == 1 ? expertCapacity : 0, rows.dim() == 2 ? rows.size(0) : 0),
+                 expand(expertIdx, 0,
+                        last_expert(expertIdx, expertNum, dropPadMode == 1 || expertTokensCountOrCumsumFlag > 0),
+                        dropPadMode == 1 ? expertCapacity : 0, rows.dim() == 2 ? rows.size(0) : 0),
                  expertIdx.size(1), quantMode, scaleOptional, offsetOptional, expandedXOut,
                  dynamicQuantScaleOutOptional))
 OP(aclnnMoeInitRoutingV3, optional(expertTokensCountOrCumsumOut, expandedScaleOut);

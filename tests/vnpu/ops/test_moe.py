@@ -250,6 +250,21 @@ def test_init_routing_that_quantises(version: int, mode: int) -> None:
     assert bool((off <= 0.501).all())
 
 
+def test_routing_that_quantises_takes_any_expert_where_it_does_not_count() -> None:
+    """Without counts expert_num is not looked at, as without quantisation."""
+    x, expert = random(6, 8).float(), choose(6, 2) * 100
+    order = expert.view(-1).argsort(stable=True)
+    rows, where = npu_empty(12, 8, dtype=torch.int8), npu_empty(12)
+    scale, offset = torch.tensor([20.0]).npu(), torch.tensor([3.0]).npu()
+    run(
+        "aclnnMoeInitRoutingQuantV2", x.npu(), expert.npu(), scale, offset, 0, 0, 2, 0, 0, False, 0, rows, where, None,
+        None, None,
+    )  # fmt: skip
+    assert where.cpu().tolist() == order.argsort().tolist()
+    off = (rows.cpu().double() - (x.double()[order // 2] * 20 + 3)).abs()
+    assert bool((off <= 0.501).all())
+
+
 @pytest.mark.parametrize("mode", [0, 1])
 def test_padded_routing_that_quantises_has_rows_for_an_expert_that_nobody_chose(mode: int) -> None:
     x, expert = random(6, 8).float(), choose(6, 2).clamp(max=EXPERTS - 2)
