@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 
 #include "device/fault.h"
+#include "opapi/aclnn/precision.h"
 #include "opapi/legacy/legacy.h"
 
 namespace vnpu::opapi {
@@ -35,6 +36,16 @@ template <class Function>
 void reduce(LegacyArguments &arguments, Function function) {
     const at::Tensor result = function(arguments.in[0], ints(arguments.in[1]));
     arguments.out[0].copy_(result.reshape(arguments.out[0].sizes()));
+}
+
+// In fp32 where it is less; ATen multiplies along one dimension at a time.
+at::Tensor product(const at::Tensor &given, at::IntArrayRef axes) {
+    at::Tensor x = widened(given);
+    std::vector<bool> gone(static_cast<size_t>(x.dim()), axes.empty());
+    for (const int64_t axis : axes) gone[static_cast<size_t>(axis < 0 ? axis + x.dim() : axis)] = true;
+    for (int64_t i = x.dim() - 1; i >= 0; --i)
+        if (gone[static_cast<size_t>(i)]) x = x.prod(i);
+    return x;
 }
 
 }  // namespace
@@ -96,6 +107,7 @@ LEGACY(AxpyV2, broadcast(arguments, 3), out[0].copy_(at::add(in[0], in[1] * in[2
            reduce(arguments, [](const at::Tensor &x, at::IntArrayRef axes) { return __VA_ARGS__; }))
 REDUCE(ReduceSum, at::sum(x, axes))
 REDUCE(ReduceMean, at::mean(x, axes))
+REDUCE(ReduceProd, product(x, axes))
 REDUCE(ReduceMax, at::amax(x, axes))
 REDUCE(ReduceMin, at::amin(x, axes))
 LEGACY(SoftmaxV2, broadcast(arguments, 1),

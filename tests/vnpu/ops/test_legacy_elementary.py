@@ -224,6 +224,33 @@ def test_putting_at_places(accumulate: int) -> None:
     near(found, expected)
 
 
+@pytest.mark.parametrize("axes", [[1], [0, -1], []])
+def test_products_over_dimensions(axes: list[int]) -> None:
+    x = drawn(2, 3, 4)
+    kept = [i for i in range(3) if axes and i not in axes and i - 3 not in axes]
+    expected = x.double().permute(*kept, *(i for i in range(3) if i not in kept)).flatten(len(kept)).prod(-1)
+    near(ran("ReduceProd", [x, axes], expected.shape)[0], expected)
+
+
+@pytest.mark.parametrize("by_choice", [0, 1])
+def test_routing_with_room_for_some(by_choice: int) -> None:
+    """Places from 1 on; a dropped token gets its expert's place 0."""
+    experts = torch.tensor([[[0, 1], [1, 2], [1, 0], [1, 2]], [[2, 2], [2, 1], [0, 1], [2, 0]]], dtype=I32)
+    dispatch, combine = ran(
+        "CustTopKRouter", [experts, [2], [3], [by_choice]], (2, 3, 2, I32), (2, 4, 2, I32)
+    )
+    for batch, rows in enumerate(experts.tolist()):
+        order = [(t, j) for t in range(4) for j in range(2)]
+        taken: dict[int, list[int]] = {e: [] for e in range(3)}
+        for t, j in sorted(order, key=lambda at: (at[1], at[0])) if by_choice else order:
+            of = taken[rows[t][j]]
+            fits = len(of) < 2
+            if fits:
+                of.append(t + 1)
+            assert combine[batch, t, j] == rows[t][j] * 3 + (len(of) if fits else 0)
+        assert dispatch[batch].tolist() == [(of + [0, 0])[:2] for of in taken.values()]
+
+
 def test_padding_goes_around() -> None:
     x, slope = drawn(2, 4), drawn(2, 9)
     wide = x.double().requires_grad_()
@@ -251,6 +278,7 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "CustLogSpace": ([drawn(1), drawn(1)], (3,), {"steps": 4}, "expected 4 elements"),
     "CustSliceGrad": ([drawn(2, 3), drawn(3, 5), [2, 2], [2, 3]], (3, 5), {}, "lies outside dim 0"),
     "ParallelConcat": ([drawn(1, 3), drawn(1, 3)], (2, 2), {"N": 2}, "expected 6 elements"),
+    "CustTopKRouter": ([torch.zeros(1, 2, 1, dtype=I32), [2], [3], [2]], (1, 3, 2, I32), {}, "drop_type 2"),
     "Complex": ([drawn(3), drawn(3)], (3,), {}, "no dtype"),
     "CustReal": ([drawn(3)], (3,), {}, "no dtype"),
     "Shape": ([drawn(3)], (2, I64), {}, "expected 1 elements"),
