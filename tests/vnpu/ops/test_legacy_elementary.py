@@ -248,7 +248,7 @@ def test_routing_with_room_for_some(by_choice: int) -> None:
             if fits:
                 of.append(t + 1)
             assert combine[batch, t, j] == rows[t][j] * 3 + (len(of) if fits else 0)
-        assert dispatch[batch].tolist() == [(of + [0, 0])[:2] for of in taken.values()]
+        assert dispatch[batch].tolist() == [[*of, 0, 0][:2] for of in taken.values()]
 
 
 def test_padding_goes_around() -> None:
