@@ -19,11 +19,13 @@ void broadcast(LegacyArguments &call, size_t inputs) {
                  describe(call.out[0]));
 }
 
+// x, two that are multiplied or divided, and a factor, whose dtype is its own.
 void of_one_dtype(LegacyArguments &call) {
-    for (const at::Tensor &in : call.in)
-        if (in.scalar_type() != call.in[0].scalar_type())
-            fail(FaultKind::InvalidArgument, "an input is {}, expected the dtype of {}", describe(in),
+    for (size_t i = 1; i < 3; ++i)
+        if (call.in[i].scalar_type() != call.in[0].scalar_type())
+            fail(FaultKind::InvalidArgument, "an input is {}, expected the dtype of {}", describe(call.in[i]),
                  describe(call.in[0]));
+    allowed(call.in[3], kReals, "value");
 }
 
 void like_first(LegacyArguments &call, size_t inputs) {
@@ -138,6 +140,20 @@ int64_t axis_input(const at::Tensor &x, const at::Tensor &axis) {
     return axes[0] < 0 ? axes[0] + x.dim() : axes[0];
 }
 
+void along_first(LegacyArguments &call) {
+    const int64_t axis = axis_input(call.in[1], call.in[0]);
+    std::vector<int64_t> made = call.in[1].sizes().vec();
+    made[static_cast<size_t>(axis)] = 0;
+    for (size_t i = 1; i < call.in.size(); ++i) {
+        std::vector<int64_t> expected = call.in[1].sizes().vec();
+        expected[static_cast<size_t>(axis)] = -1;
+        sizes(call.in[i], expected, "an input");
+        allowed(call.in[i], call.out[0].scalar_type(), "an input");
+        made[static_cast<size_t>(axis)] += call.in[i].size(axis);
+    }
+    sizes(call.out[0], made, "the output");
+}
+
 void gather_check(LegacyArguments &call) {
     allowed(call.in[1], {at::kInt, at::kLong}, "indices");
     if (attribute<int64_t>(call.attributes, "batch_dims", 0) != 0)
@@ -211,6 +227,8 @@ LEGACY(EmbeddingDenseGrad, embedding_check(arguments), embedding_grad(arguments)
 LEGACY(GatherV2, gather_check(arguments), gather(arguments))
 LEGACY(ConcatD, joined(arguments, "concat_dim"),
        put(out[0], at::cat(joined(arguments, "concat_dim"), attribute<int64_t>(attributes, "concat_dim", 0))))
+// The dimension is the first input.
+LEGACY(Concat, along_first(arguments), out[0].copy_(at::cat(at::TensorList(in).slice(1), axis_input(in[1], in[0]))))
 LEGACY(ParallelConcat, joined(arguments, "concat_dim"), put(out[0], at::cat(joined(arguments, "concat_dim"), 0)))
 LEGACY(Pack, joined(arguments, "axis"),
        put(out[0], at::stack(joined(arguments, "axis"), attribute<int64_t>(attributes, "axis", 0))))

@@ -210,6 +210,8 @@ def test_the_gradient_of_a_slice_and_what_is_put_together() -> None:
     expected[1:, 2:] = slope
     near(found, expected)
     rows = [drawn(1, 3), drawn(1, 3)]
+    parts = [drawn(2, 3), drawn(2, 1)]
+    near(ran("Concat", [[-1], *parts], (2, 4), N=2)[0], torch.cat(parts, 1))
     near(ran("ParallelConcat", rows, (2, 3), shape=[2, 3], N=2)[0], torch.cat(rows))
 
 
@@ -222,6 +224,12 @@ def test_putting_at_places(accumulate: int) -> None:
     for value, i, j in zip(values.tolist(), *(place.tolist() for place in places), strict=True):
         expected[i, j] = value + (expected[i, j] if accumulate else 0)
     near(found, expected)
+
+
+def test_a_factor_of_another_dtype() -> None:
+    x, y, z = drawn(3), drawn(3), drawn(3)
+    near(ran("Addcmul", [x, y, z, torch.tensor(3)], (3,))[0], x.double() + 3 * y.double() * z.double())
+    near(ran("Addcdiv", [x, y, z, torch.tensor(3)], (3,))[0], x.double() + 3 * y.double() / z.double(), 1e-5)
 
 
 @pytest.mark.parametrize("axes", [[1], [0, -1], []])
@@ -279,6 +287,7 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "CustSliceGrad": ([drawn(2, 3), drawn(3, 5), [2, 2], [2, 3]], (3, 5), {}, "lies outside dim 0"),
     "ParallelConcat": ([drawn(1, 3), drawn(1, 3)], (2, 2), {"N": 2}, "expected 6 elements"),
     "CustTopKRouter": ([torch.zeros(1, 2, 1, dtype=I32), [2], [3], [2]], (1, 3, 2, I32), {}, "drop_type 2"),
+    "Concat": ([[0], drawn(2, 3), drawn(2, 1)], (4, 3), {"N": 2}, "expected [any, 3]"),
     "Complex": ([drawn(3), drawn(3)], (3,), {}, "no dtype"),
     "CustReal": ([drawn(3)], (3,), {}, "no dtype"),
     "Shape": ([drawn(3)], (2, I64), {}, "expected 1 elements"),
