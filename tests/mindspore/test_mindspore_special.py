@@ -1,4 +1,4 @@
-"""Gamma functions, Bessel's and limited norms, whose operators MindSpore calls by their type: values and gradients are
+"""Gamma functions, Bessel's, limited norms, distances, the exponential of a matrix and more, whose operators MindSpore calls by their type: values and gradients are
 those of float64."""
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ NEAR = 2e-6
 CASES = [
     *("log of gamma", "digamma", "trigamma", "lower gamma", "upper gamma", "gamma of matrices"),
     *("bessel i0e", "bessel i1e", "limited norms", "limited norms of columns"),
+    *("distances", "distances of order 3", "filled", "products of segments", "exponential of a matrix"),
+    *("products and a sum", "a quotient and a sum"),
 ]
 
 

@@ -141,6 +141,16 @@ void poisson(LegacyArguments &call) {
     put(call.out[0], each(call.in[1].reshape({1, rates}).expand({draws, rates}), call.attributes, poisson_number));
 }
 
+// in: the shape, the means, of which each element of the output has one; both seeds again.
+void counts_check(LegacyArguments &call) {
+    allowed(call.in[1], at::kFloat, "mean");
+    allowed(call.out[0], at::kInt, "the output");
+    if (!at::is_expandable_to(call.in[1].sizes(), call.out[0].sizes()))
+        fail(FaultKind::InvalidArgument, "mean is {}, which does not become {}", describe(call.in[1]),
+             describe(call.out[0]));
+    number_call(call);
+}
+
 // in: the shape, the least number, the one behind the largest.
 void integers_check(LegacyArguments &call) {
     drawn(call, {at::kInt, at::kLong});
@@ -218,6 +228,8 @@ LEGACY(TruncatedNormal, drawn(arguments, kFloats);
 LEGACY(CustGamma, gamma_check(arguments),
        out[0].copy_(each(in[1].expand(out[0].sizes()), attributes, gamma_number) * in[2].to(at::kDouble)))
 LEGACY(CustRandomPoisson, poisson_check(arguments), poisson(arguments))
+LEGACY(CustPoisson, counts_check(arguments),
+       out[0].copy_(each(in[1].expand(out[0].sizes()), attributes, poisson_number)))
 LEGACY(RandomUniformInt, integers_check(arguments), integers(arguments))
 LEGACY(StatelessRandperm, permute_check(arguments), permute(arguments))
 LEGACY(CustRandperm, allowed(out[0], kInts, "the output"); permuted(arguments);

@@ -139,6 +139,27 @@ void extreme_of_segments(LegacyArguments &call, const char *reduce, bool highest
                          .index_reduce(0, ids.index_select(0, kept), rows.index_select(0, kept), reduce));
 }
 
+// 1 where nothing is.
+void product_of_segments(LegacyArguments &call) {
+    const at::Tensor ids = call.in[1].to(at::kLong).flatten(), x = widened(call.in[0]).reshape({ids.numel(), -1});
+    const int64_t count = one(call.in[2], "num_segments");
+    if (ids.ge(count).any().item<bool>()) fail(FaultKind::OutOfBounds, "a segment is not one of {}", count);
+    const at::Tensor kept = ids.ge(0).nonzero().flatten();  // negative ones are left out
+    put(call.out[0], at::ones({count, x.size(1)}, x.options())
+                         .index_reduce(0, ids.index_select(0, kept), x.index_select(0, kept), "prod"));
+}
+
+// x, an axis, places along it, a value for all of them.
+void fill_check(LegacyArguments &call) {
+    const int64_t axis = one(call.in[1], "dim");
+    if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
+        fail(FaultKind::InvalidArgument, "dim is {} for {}", axis, describe(call.in[0]));
+    allowed(call.in[2], at::kInt, "the indices");
+    allowed(call.in[3], call.in[0].scalar_type(), "the value");
+    holds(call.in[3], 1, "the value");
+    alike(call.out[0], call.in[0], "the output");
+}
+
 // x, how much of each row counts: that is turned round along seq_dim.
 void reversed_check(LegacyArguments &call) {
     const int64_t along = axis_of(call.in[0], call.attributes, "seq_dim");
@@ -251,3 +272,6 @@ LEGACY(MatrixBandPart, banded_check(arguments),
 LEGACY(CustIndexPut, vectors(arguments),
        out[0].copy_(at::index_put(in[0], vectors(arguments), in[1],
                                   attribute<int64_t>(attributes, "accumulate", 0) != 0)))
+LEGACY(UnsortedSegmentProd, segments_check(arguments), product_of_segments(arguments))
+LEGACY(CustIndexFill, fill_check(arguments),
+       out[0].copy_(in[0].index_fill(one(in[1], "dim"), in[2].to(at::kLong).flatten(), in[3].reshape({}))))

@@ -108,6 +108,15 @@ def test_a_row_of_counts_for_each_rate(dtype: torch.dtype) -> None:
     assert ((mean - rates[0].double()).abs() < 5 * (rates[0].double() / 800).sqrt()).all()
 
 
+def test_a_count_for_each_mean() -> None:
+    means = torch.tensor([[2.0], [40.0]])
+    (y,) = ran(
+        "CustPoisson", [torch.tensor([2, 3000]), means, torch.tensor([1]), torch.tensor([2])], (2, 3000, I32)
+    )
+    assert ((y.mean(1) - means[:, 0]).abs() < 5 * (means[:, 0] / 3000).sqrt()).all()
+    assert ((y.var(1) / means[:, 0] - 1).abs() < 5 * math.sqrt(2.5 / 3000)).all()
+
+
 @pytest.mark.parametrize("dtype", [I32, I64])
 def test_integers_from_one_end_to_before_the_other(dtype: torch.dtype) -> None:
     ends = [torch.tensor(n, dtype=dtype) for n in (-3, 5)]
@@ -218,6 +227,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "TruncatedNormal": ([[3]], [(4,)], {}, "expected 3 elements"),
     "CustGamma": ([torch.tensor([3]), drawn(2), drawn(1)], [(3,)], {}, "does not become"),
     "CustRandomPoisson": ([[3], drawn(2)], [(3,)], {}, "expected 6 elements"),
+    "CustPoisson": ([torch.tensor([3]), drawn(2).abs()], [(3, I32)], {}, "does not become"),
     "RandomUniformInt": ([[3], torch.tensor(0), torch.tensor(1)], [(3, I32)], {}, "an end is"),
     "StatelessRandperm": ([[3], [0], [0]], [(4, I64)], {}, "expected [3]"),
     "CustRandperm": ([[5]], [(4, I32)], {"max_length": 4}, "n is 5"),
