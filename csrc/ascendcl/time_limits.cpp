@@ -15,8 +15,9 @@ namespace {
 std::atomic<uint64_t> wait_milliseconds{0};     // 0: for ever
 std::atomic<uint64_t> execute_microseconds{0};  // 0: CANN's default
 
-// A kernel on a CPU cannot be stopped from outside. The limit is kept and reported, and not enforced; a kernel that
-// does not end shows in the time-outs of the synchronising calls.
+// A kernel on a CPU cannot be stopped from outside. The limit is kept and reported, and enforced where a kernel waits
+// for the program (opapi/legacy/channels.cpp); another that does not end shows in the time-outs of the synchronising
+// calls.
 void set_execute(uint64_t microseconds) { execute_microseconds.store(microseconds); }
 
 }  // namespace
@@ -25,6 +26,13 @@ std::optional<std::chrono::milliseconds> acl::wait_limit() {
     const uint64_t limit = wait_milliseconds.load(std::memory_order_relaxed);
     if (limit == 0) return std::nullopt;
     return std::chrono::milliseconds(limit);
+}
+
+std::optional<std::chrono::microseconds> acl::execute_limit() {
+    const uint64_t limit = execute_microseconds.load(std::memory_order_relaxed);
+    constexpr uint64_t kMost = uint64_t{1} << 52;  // as far as a clock reaches
+    if (limit == 0 || limit > kMost) return std::nullopt;
+    return std::chrono::microseconds(limit);
 }
 
 // Seconds; 0: for ever.

@@ -29,11 +29,11 @@ void until_passed(const Channel &channel, Deadline deadline, const char *what, T
         const Channel::Passed passed = attempt(deadline ? std::min(*deadline, turn) : turn);
         if (passed == Channel::Passed::Yes) return;
         if (passed == Channel::Passed::Stopped)
-            fail(FaultKind::KernelFailure, "Channel {} of device {} was stopped while a kernel waited to {} it.",
+            fail(FaultKind::DeviceCpuFailure, "Channel {} of device {} was stopped while a kernel waited to {} it.",
                  channel.name(), channel.device(), what);
         if (deadline && Clock::now() >= *deadline)
-            fail(FaultKind::Timeout, "A kernel waited too long to {} channel {} of device {}.", what, channel.name(),
-                 channel.device());
+            fail(FaultKind::DeviceCpuFailure, "A kernel waited too long to {} channel {} of device {}.", what,
+                 channel.name(), channel.device());
         refuse_aborted();
     }
 }
@@ -139,7 +139,7 @@ std::shared_ptr<Channel> find_channel(int device, const std::string &name) {
     const std::lock_guard lock(table().mutex);
     const auto found = table().channels.find({device, name});
     if (found == table().channels.end())
-        fail(FaultKind::InvalidArgument, "no channel \"{}\" is open on device {}", name, device);
+        fail(FaultKind::DeviceCpuFailure, "no channel \"{}\" is open on device {}", name, device);
     return found->second;
 }
 

@@ -63,10 +63,10 @@ std::shared_ptr<Channel> open_channel(int device, const std::string &name, size_
 void close_channel(const std::shared_ptr<Channel> &channel);
 // For kernels: makes the channel's name known, so that they wait until the program opens it.
 void announce_channel(int device, const std::string &name);
-// Fault InvalidArgument where none of that name is open or announced.
+// For kernels. Fault DeviceCpuFailure where none of that name is open or announced.
 std::shared_ptr<Channel> find_channel(int device, const std::string &name);
 // put() and take() on a stream's worker: they end, too, when the device's tasks are aborted (device/abort.h). Fault
-// KernelFailure where the channel was stopped, Timeout behind the deadline.
+// DeviceCpuFailure where the channel was stopped, and behind the deadline.
 void put_from_kernel(Channel &channel, Shipment shipment, Deadline deadline);
 Shipment take_in_kernel(Channel &channel, Deadline deadline);
 

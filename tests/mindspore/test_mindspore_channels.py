@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import cases, clean, run
+from running import answers, cases, clean, run
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64")
 
@@ -53,3 +53,11 @@ def test_an_evaluation_that_sinks_its_data_is_one_that_does_not(said: dict[str, 
 
 def test_data_that_nobody_reads_do_not_keep_a_run(said: dict[str, Any]) -> None:
     assert value(said, "sink, not to the end") is None
+
+
+def test_data_that_do_not_come_end_the_run_in_time(tmp_path: Path) -> None:
+    result = run("channels.py", "broken data", cwd=tmp_path, VNPU_TRACE=str(tmp_path / "trace"))
+    (found,) = answers(result)
+    assert "Sync stream failed" in found["error"], found
+    assert "a broken row" in result.stderr
+    assert "waited too long to take from channel" in (tmp_path / "trace").read_text()

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ascendcl/time_limits.h"
 #include "device/channel.h"
 #include "device/live_memory.h"
 #include "opapi/legacy/legacy.h"
@@ -49,6 +50,11 @@ aclDataType acl_dtype(const at::Tensor &tensor) {
     }
 }
 
+Deadline time_limit() {
+    if (const auto limit = acl::execute_limit()) return Clock::now() + *limit;
+    return std::nullopt;
+}
+
 std::string channel_of(const aclopAttr &attributes) {
     const std::string name = attribute<std::string>(attributes, "channel_name", "");
     if (name.empty()) fail(FaultKind::InvalidArgument, "attribute channel_name is empty");
@@ -91,9 +97,8 @@ void enqueue(LegacyArguments &call) {
     const auto channel = find_channel(running_device(), channel_of(call.attributes));
     const int64_t seconds = attribute<int64_t>(call.attributes, "wait_time", 0);
     const auto put = [&](Shipment shipment) {
-        Deadline deadline;
-        if (seconds > 0) deadline = Clock::now() + std::chrono::seconds(seconds);
-        put_from_kernel(*channel, std::move(shipment), deadline);
+        put_from_kernel(*channel, std::move(shipment),
+                        seconds > 0 ? Clock::now() + std::chrono::seconds(seconds) : time_limit());
     };
     Shipment shipment{text_of(call.in.back()), {}};
     for (size_t i = 0; i + 1 < call.in.size(); ++i) shipment.parcels.push_back(parcel(call.in[i]));
@@ -113,17 +118,17 @@ void check_next(LegacyArguments &call) {
 void next(LegacyArguments &call) {
     const std::string name = channel_of(call.attributes);
     const auto channel = find_channel(running_device(), name);
-    const Shipment come = take_in_kernel(*channel, std::nullopt);
+    const Shipment come = take_in_kernel(*channel, time_limit());
     if (!come.parcels.empty() && come.parcels.front().kind == ACL_TENSOR_DATA_END_OF_SEQUENCE)
-        fail(FaultKind::InvalidArgument, "channel {} has come to the end of its data", name);
+        fail(FaultKind::DeviceCpuFailure, "channel {} has come to the end of its data", name);
     if (come.parcels.size() != call.out.size())
-        fail(FaultKind::InvalidArgument, "channel {} gave {} tensors for {} outputs", name, come.parcels.size(),
+        fail(FaultKind::DeviceCpuFailure, "channel {} gave {} tensors for {} outputs", name, come.parcels.size(),
              call.out.size());
     for (size_t i = 0; i < call.out.size(); ++i) {
         const Parcel &parcel = come.parcels[i];
         at::Tensor &out = call.out[i];
         if (parcel.dtype != acl_dtype(out) || parcel.bytes.size() != out.nbytes())
-            fail(FaultKind::InvalidArgument, "channel {} gave {} bytes of aclDataType {} for output {}, which is {}",
+            fail(FaultKind::DeviceCpuFailure, "channel {} gave {} bytes of aclDataType {} for output {}, which is {}",
                  name, parcel.bytes.size(), parcel.dtype, i, describe(out));
         if (out.nbytes() != 0) std::memcpy(out.mutable_data_ptr(), parcel.bytes.data(), parcel.bytes.size());
     }

@@ -25,7 +25,7 @@ inline std::string text_of(const at::Tensor &tensor) {
     if (size >= static_cast<int64_t>(sizeof head)) std::memcpy(&head, memory, sizeof head);
     if (head.offset < static_cast<int64_t>(sizeof head) || head.length < 0 || head.offset > size ||
         head.length > size - head.offset)
-        fail(FaultKind::InvalidArgument, "a string of {} bytes says that it has {} characters from byte {} on", size,
+        fail(FaultKind::DeviceCpuFailure, "a string of {} bytes says that it has {} characters from byte {} on", size,
              head.length, head.offset);
     return {memory + head.offset, static_cast<size_t>(head.length)};
 }

@@ -137,6 +137,26 @@ def evaluated():
     return [model.eval(data, dataset_sink_mode=sink)["loss"] for sink in (False, True)]
 
 
+class Broken:
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, row):
+        if row == 7:
+            raise ValueError("a broken row")
+        return ROWS[row, :3], ROWS[row, 3:]
+
+
+def broken():
+    """Data that end in an error of the program: whoever reads them waits as long as an operator may take."""
+    ms.device_context.ascend.op_debug.execute_timeout(2)
+    net = nn.Dense(3, 2)
+    model = ms.Model(net, nn.MSELoss(), nn.SGD(net.trainable_params()))
+    model.train(
+        1, dataset.GeneratorDataset(Broken(), ["x", "y"], shuffle=False).batch(2), dataset_sink_mode=True
+    )
+
+
 CASES = {
     **{f"dump {dtype}": (lambda dtype=dtype: dump(dtype)) for dtype in DTYPES},
     "print": printed,
@@ -148,11 +168,13 @@ CASES = {
     "sink, not to the end": left,
 }
 
+LAST = {"broken data": broken}  # it leaves the device with an error
+
 if __name__ == "__main__":
     ms.set_device("Ascend")
     ms.set_context(mode=ms.GRAPH_MODE, jit_config={"jit_level": "O0"})
     for name in sys.argv[1:] or CASES:
         try:
-            print(json.dumps({"case": name, "said": CASES[name]()}), flush=True)
+            print(json.dumps({"case": name, "said": (CASES | LAST)[name]()}), flush=True)
         except Exception as error:
             print(json.dumps({"case": name, "error": str(error)[:1000]}), flush=True)

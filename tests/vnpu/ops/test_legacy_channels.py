@@ -157,6 +157,14 @@ FAILURES = {
         'import threading; threading.Timer(0.3, lambda: closed(out)).start(); launch("GetNext", [], [ones], channel_name="there")',
         "was stopped while a kernel waited to take from it",
     ),
+    "no data in time": (
+        'ascendcl.acl("aclrtSetOpExecuteTimeOut", 1); launch("GetNext", [], [ones], channel_name="there")',
+        "waited too long to take from channel there",
+    ),
+    "no room in the time of all operators": (
+        'ascendcl.acl("aclrtSetOpExecuteTimeOut", 1); assert sent(out, item(1)) == 0; launch("OutfeedEnqueueOpV2", [ones, "x"], [], channel_name="there")',
+        "waited too long to put into channel there",
+    ),
     "aborted": (
         'import threading; threading.Timer(0.3, lambda: ascendcl.acl("aclrtDeviceTaskAbort", 0, 5000)).start(); launch("GetNext", [], [ones], channel_name="there")',
         "tasks of virtual NPU 0 were aborted",
@@ -176,6 +184,9 @@ FAILURES = {
 }  # fmt: skip
 
 
+AICPU = "507018"  # they are operators of the device's own CPU
+
+
 @pytest.mark.parametrize("what", FAILURES)
 def test_what_fails_the_stream(what: str, tmp_path: Any) -> None:
     program, words = FAILURES[what]
@@ -184,6 +195,7 @@ def test_what_fails_the_stream(what: str, tmp_path: Any) -> None:
     result = python(text, VNPU_TRACE=str(tmp_path / "trace"))
     said = result.stdout + result.stderr + (tmp_path / "trace").read_text()
     assert words in said and "status 0" not in result.stdout, said[-3000:]
+    assert what == "aborted" or AICPU in said, said[-3000:]
 
 
 def test_memory_of_a_string_is_what_the_test_says() -> None:
