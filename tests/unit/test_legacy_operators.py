@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections import Counter
@@ -32,3 +33,17 @@ def test_every_operator_is_listed_once() -> None:
 
 def test_what_is_listed_for_mindspore_is_there() -> None:
     assert set(LISTED["mindspore"]["names"]) <= implemented_legacy()
+
+
+def defined_twice(sources: list[str]) -> set[str]:
+    """The second definition of a name would be dropped without a word."""
+    found = Counter(
+        name for text in sources for name in re.findall(r"^LEGACY\(\s*(\w+),", text, re.MULTILINE)
+    )
+    return {name for name, count in found.items() if count > 1}
+
+
+def test_no_operator_is_defined_twice() -> None:
+    sources = [each.read_text(encoding="utf-8") for each in (ROOT / "csrc/opapi").glob("*/*.cpp")]
+    assert defined_twice(sources) == set()
+    assert defined_twice([*sources, "LEGACY(Pdist, a, b)\n"]) == {"Pdist"}

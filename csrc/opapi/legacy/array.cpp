@@ -157,11 +157,13 @@ LEGACY(CustLogSpace, allowed(in[0], kFloats, "the start"); alike(in[1], in[0], "
 LEGACY(Size, counts(out[0]), out[0].fill_(in[0].numel()))
 LEGACY(Shape, allowed(out[0], {at::kInt, at::kLong}, "the output");
        holds(out[0], in[0].dim(), "the output"), put(out[0], at::tensor(in[0].sizes(), at::kLong)))
-LEGACY(Complex, allowed(in[0], {at::kFloat, at::kDouble}, "the real part"); alike(in[1], in[0], "the imaginary part");
+LEGACY(Complex, allowed(in[0], {at::kFloat, at::kDouble}, "the real part");
+       allowed(in[1], in[0].scalar_type(), "the imaginary part"); same_count(in[1], in[0]);
        allowed(out[0], in[0].scalar_type() == at::kFloat ? at::kComplexFloat : at::kComplexDouble, "the output");
-       same_count(out[0], in[0]), put(out[0], at::complex(in[0], in[1])))
+       same_count(out[0], in[0]), put(out[0], at::complex(in[0], in[1].reshape(in[0].sizes()))))
 LEGACY(Angle, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::angle(in[0])))
 LEGACY(CustReal, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::real(in[0])))
+LEGACY(Imag, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::imag(in[0])))
 LEGACY(CustImag, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::imag(in[0])))
 LEGACY(Digamma, same_count(out[0], in[0]), put(out[0], at::digamma(in[0].to(at::kFloat))))
 LEGACY(IsNan, same_count(out[0], in[0]), put(out[0], at::isnan(in[0])))

@@ -31,6 +31,11 @@ void system(const at::Tensor &right, const at::Tensor &left, const at::Tensor &o
     alike(out, right, "the output");
 }
 
+// All of the matrix counts, and not a triangle alone, as in MindSpore's kernel (cholesky_inverse.cc).
+at::Tensor of_root(const at::Tensor &x, bool upper) {
+    return at::linalg_inv(upper ? at::matmul(x.mT(), x) : at::matmul(x, x.mT()));
+}
+
 bool flag(const aclopAttr &attributes, const char *name, bool otherwise) {
     return attribute<bool>(attributes, name, otherwise);
 }
@@ -115,6 +120,27 @@ void lu_unpack(LegacyArguments &call) {
     put(call.out[0], made);
 }
 
+// The gradients of both triangles and LU_data: each as far as it comes from that.
+void unpack_grad_check(LegacyArguments &call) {
+    const at::Tensor &x = call.in[2];
+    allowed(x, kReals, "LU_data");
+    if (x.dim() < 2) fail(FaultKind::InvalidArgument, "LU_data is {}, expected matrices", describe(x));
+    const int64_t side = std::min(x.size(-2), x.size(-1));
+    std::vector<int64_t> lower = x.sizes().vec(), upper = lower;
+    lower.back() = side;
+    upper[upper.size() - 2] = side;
+    sizes(call.in[0], lower, "the gradient of the lower triangle");
+    sizes(call.in[1], upper, "the gradient of the upper triangle");
+    for (const size_t i : {0, 1}) alike(call.out[i], x, "an output");
+}
+
+void unpack_grad(LegacyArguments &call) {
+    const int64_t side = std::min(call.in[2].size(-2), call.in[2].size(-1));
+    for (at::Tensor &out : call.out) out.zero_();
+    call.out[0].narrow(-1, 0, side).copy_(at::tril(call.in[0], -1));
+    call.out[1].narrow(-2, 0, side).copy_(at::triu(call.in[1]));
+}
+
 // Reflections below the diagonal and their factors, as LAPACK has them.
 void reflections(const at::Tensor &x, const at::Tensor &factors, DTypes dtypes) {
     allowed(x, dtypes, "x");
@@ -144,12 +170,13 @@ void orthogonal_check(LegacyArguments &call) {
 LEGACY(CustEig, eigen_check(arguments), eigen(arguments))
 LEGACY(CustMatrixExp, like_itself(arguments, kAnyField | at::kHalf), out[0].copy_(at::linalg_matrix_exp(wide(in[0]))))
 LEGACY(CustCholeskyInverse, like_itself(arguments, kReal),
-       out[0].copy_(at::cholesky_inverse(wide(in[0]), flag(attributes, "upper", false))))
+       out[0].copy_(of_root(wide(in[0]), flag(attributes, "upper", false))))
 // in: the right hand side, the decomposition.
 LEGACY(CustCholeskySolve, system(in[0], in[1], out[0], kReal),
        out[0].copy_(at::cholesky_solve(wide(in[0]), wide(in[1]), flag(attributes, "upper", false))))
 LEGACY(CustLuSolve, lu_solve_check(arguments),
        out[0].copy_(at::linalg_lu_solve(wide(in[1]), pivots(in[2], in[1]), wide(in[0]))))
 LEGACY(CustLuUnpack, lu_unpack_check(arguments), lu_unpack(arguments))
+LEGACY(CustLuUnpackGrad, unpack_grad_check(arguments), unpack_grad(arguments))
 LEGACY(CustGeqrf, reflections(in[0], out[1], kReal); alike(out[0], in[0], "the output"), reflect(arguments))
 LEGACY(CustOrgqr, orthogonal_check(arguments), out[0].copy_(at::linalg_householder_product(wide(in[0]), wide(in[1]))))

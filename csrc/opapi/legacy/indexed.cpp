@@ -149,15 +149,21 @@ void product_of_segments(LegacyArguments &call) {
                          .index_reduce(0, ids.index_select(0, kept), x.index_select(0, kept), "prod"));
 }
 
-// x, an axis, places along it, a value for all of them.
+// x, an axis, places along it, a value for all of them. The axis may lie in the device's memory, so the kernel looks at
+// it.
 void fill_check(LegacyArguments &call) {
-    const int64_t axis = one(call.in[1], "dim");
-    if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
-        fail(FaultKind::InvalidArgument, "dim is {} for {}", axis, describe(call.in[0]));
+    holds(call.in[1], 1, "dim");
     allowed(call.in[2], at::kInt, "the indices");
     allowed(call.in[3], call.in[0].scalar_type(), "the value");
     holds(call.in[3], 1, "the value");
     alike(call.out[0], call.in[0], "the output");
+}
+
+at::Tensor filled(LegacyArguments &call) {
+    const at::Tensor &x = call.in[0];
+    const int64_t axis = one(call.in[1], "dim");
+    if (axis < -x.dim() || axis >= x.dim()) fail(FaultKind::InvalidArgument, "dim is {} for {}", axis, describe(x));
+    return x.index_fill(axis, call.in[2].to(at::kLong).flatten(), call.in[3].reshape({}));
 }
 
 // x, how much of each row counts: that is turned round along seq_dim.
@@ -273,5 +279,4 @@ LEGACY(CustIndexPut, vectors(arguments),
        out[0].copy_(at::index_put(in[0], vectors(arguments), in[1],
                                   attribute<int64_t>(attributes, "accumulate", 0) != 0)))
 LEGACY(UnsortedSegmentProd, segments_check(arguments), product_of_segments(arguments))
-LEGACY(CustIndexFill, fill_check(arguments),
-       out[0].copy_(in[0].index_fill(one(in[1], "dim"), in[2].to(at::kLong).flatten(), in[3].reshape({}))))
+LEGACY(CustIndexFill, fill_check(arguments), out[0].copy_(filled(arguments)))

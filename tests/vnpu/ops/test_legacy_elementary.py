@@ -191,11 +191,16 @@ def test_sizes_and_parts_of_complex_numbers() -> None:
     assert ran("Shape", [drawn(3, 0, 5)], (3, I64))[0].tolist() == [3, 0, 5]
     z = torch.complex(drawn(2, 3), drawn(2, 3))
     near(ran("CustReal", [z], (2, 3))[0], z.real)
-    near(ran("CustImag", [z], (2, 3))[0], z.imag)
+    for name in ("CustImag", "Imag"):
+        near(ran(name, [z], (2, 3))[0], z.imag)
     near(ran("Angle", [z], (2, 3))[0], torch.atan2(z.imag.double(), z.real.double()))
     out = torch.zeros(2, 3, dtype=torch.complex64).npu()
     assert launch("Complex", [z.real.contiguous().npu(), z.imag.contiguous().npu()], [out]) == (0, "")
     assert torch.equal(out.cpu(), z)
+    # Descriptors have sizes of 1 that the program's tensors do not have.
+    one = torch.zeros((), dtype=torch.complex64).npu()
+    assert launch("Complex", [torch.tensor(2.0).npu(), torch.tensor([3.0]).npu()], [one]) == (0, "")
+    assert one.item() == 2 + 3j
 
 
 def test_powers_of_a_base() -> None:
@@ -290,6 +295,7 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "Concat": ([[0], drawn(2, 3), drawn(2, 1)], (4, 3), {"N": 2}, "expected [any, 3]"),
     "Complex": ([drawn(3), drawn(3)], (3,), {}, "no dtype"),
     "CustReal": ([drawn(3)], (3,), {}, "no dtype"),
+    "Imag": ([drawn(3)], (3,), {}, "no dtype"),
     "Shape": ([drawn(3)], (2, I64), {}, "expected 1 elements"),
 }
 

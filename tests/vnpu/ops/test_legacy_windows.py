@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustPdistGrad": ([drawn(6), drawn(4, 3), drawn(6)], [(4, 3)], {"p": -1.0}, "p is -1"),
     "InTopKD": ([X, torch.zeros(4, dtype=I32)], [(3, BOOL)], {"k": 1}, "the targets is"),
     "UnsortedSegmentProd": ([drawn(3, 2), ROWS, [2]], [(2, 2)], {}, "the segments"),
-    "CustIndexFill": ([X, [2], torch.tensor([0], dtype=I32), torch.tensor(1.0)], [(3, 4)], {}, "dim is 2"),
+    "CustIndexFill": ([X, [1], torch.tensor([0], dtype=I32), drawn(2)], [(3, 4)], {}, "the value is"),
 }  # fmt: skip
 
 
