@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from aclop import INVALID_ARGUMENT, launch
@@ -231,6 +232,14 @@ def test_putting_at_places(accumulate: int) -> None:
     near(found, expected)
 
 
+@pytest.mark.parametrize("mode", ["valid", "same", "full"])
+@pytest.mark.parametrize("lengths", [(6, 3), (6, 4), (3, 6), (4, 7), (5, 5)])
+def test_sequences_at_each_distance(mode: str, lengths: tuple[int, int]) -> None:
+    a, v = drawn(lengths[0]), drawn(lengths[1])
+    expected = torch.from_numpy(np.correlate(a.double().numpy(), v.double().numpy(), mode))
+    near(ran("CustCorrelate", [a, v], expected.shape, mode=mode)[0], expected)
+
+
 def test_a_factor_of_another_dtype() -> None:
     x, y, z = drawn(3), drawn(3), drawn(3)
     near(ran("Addcmul", [x, y, z, torch.tensor(3)], (3,))[0], x.double() + 3 * y.double() * z.double())
@@ -291,6 +300,7 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "CustLogSpace": ([drawn(1), drawn(1)], (3,), {"steps": 4}, "expected 4 elements"),
     "CustSliceGrad": ([drawn(2, 3), drawn(3, 5), [2, 2], [2, 3]], (3, 5), {}, "lies outside dim 0"),
     "ParallelConcat": ([drawn(1, 3), drawn(1, 3)], (2, 2), {"N": 2}, "expected 6 elements"),
+    "CustCorrelate": ([drawn(3), drawn(2)], (2,), {"mode": "half"}, "attribute mode"),
     "CustTopKRouter": ([torch.zeros(1, 2, 1, dtype=I32), [2], [3], [2]], (1, 3, 2, I32), {}, "drop_type 2"),
     "Concat": ([[0], drawn(2, 3), drawn(2, 1)], (4, 3), {"N": 2}, "expected [any, 3]"),
     "Complex": ([drawn(3), drawn(3)], (3,), {}, "no dtype"),
