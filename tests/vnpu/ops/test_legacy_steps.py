@@ -70,7 +70,7 @@ DENSE: dict[str, tuple[list[Any], dict[str, Any], Callable[..., Arrays]]] = {
     "ApplyProximalGradientDescent": (
         [0.5, 0.2, 0.3, "g"], {}, lambda var, lr, l1, l2, g: [shrunk(var - lr * g, lr * l1) / (1 + lr * l2)],
     ),
-    "ApplyCenteredRMSProp": (["g", "m", "m", 0.1, 0.9, 0.5, 2.0, "g"], {}, centered),
+    "ApplyCenteredRMSProp": (["g", "m", "m", 0.1, 0.9, 0.5, 20.0, "g"], {}, centered),  # more than a mean squared
     "ApplyKerasMomentumD": (["m", 0.1, "g", 0.9], {"use_nesterov": True}, keras),
     "ApplyAdagradDA": (["g", "m", "g", 0.1, 0.2, 0.3, 4], {}, averaged),
     "ApplyAdagradV2D": (["m", 0.5, "g"], {"epsilon": 0.125}, adagrad),
