@@ -35,6 +35,27 @@ at::Tensor truncated_normal(const at::Tensor &u) {
     return std::numbers::sqrt2 * at::erfinv((2 * u - 1) * whole);
 }
 
+// The size is an attribute.
+void cauchy_check(LegacyArguments &call) {
+    allowed(call.out[0], {at::kHalf, at::kFloat}, "the output");
+    sizes(call.out[0], attribute<std::vector<int64_t>>(call.attributes, "size", {}), "the output");
+    if (const double sigma = attribute<float>(call.attributes, "sigma", 1); !(sigma > 0))
+        fail(FaultKind::InvalidArgument, "attribute sigma is {}, expected more than 0", sigma);
+    number_call(call);
+}
+
+at::Tensor cauchy(const at::Tensor &u, const aclopAttr &attributes) {
+    return attribute<float>(attributes, "median", 0) +
+           attribute<float>(attributes, "sigma", 1) * ((u - 0.5) * std::numbers::pi).tan();
+}
+
+at::Tensor log_normal(at::IntArrayRef sizes, const aclopAttr &attributes) {
+    const auto [seed, offset] = counted(attributes);
+    at::Tensor made = at::empty(sizes, at::kDouble);
+    draw_normal(made, attribute<float>(attributes, "mean", 1), attribute<float>(attributes, "std", 2), seed, offset);
+    return made.exp();
+}
+
 // An endless stream of numbers of one element, for what has to try until it fits.
 class Numbers {
   public:
@@ -225,6 +246,10 @@ LEGACY(CustStandardLaplace, drawn(arguments, at::kFloat);
        number_call(arguments), put(out[0], laplace(uniforms(out[0].sizes(), attributes))))
 LEGACY(TruncatedNormal, drawn(arguments, kFloats);
        number_call(arguments), put(out[0], truncated_normal(uniforms(out[0].sizes(), attributes))))
+LEGACY(CustCauchy, cauchy_check(arguments), out[0].copy_(cauchy(uniforms(out[0].sizes(), attributes), attributes)))
+// in: a tensor of the output's sizes.
+LEGACY(CustLogNormalReverse, allowed(in[0], {at::kHalf, at::kFloat}, "x"); alike(out[0], in[0], "the output");
+       number_call(arguments), out[0].copy_(log_normal(out[0].sizes(), attributes)))
 LEGACY(CustGamma, gamma_check(arguments),
        out[0].copy_(each(in[1].expand(out[0].sizes()), attributes, gamma_number) * in[2].to(at::kDouble)))
 LEGACY(CustRandomPoisson, poisson_check(arguments), poisson(arguments))

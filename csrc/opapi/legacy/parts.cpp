@@ -64,9 +64,36 @@ void values(LegacyArguments &call) {
     put(call.out[1], order.argsort().index_select(0, where));
 }
 
+// x, what fills the rest.
+void padded_check(LegacyArguments &call) {
+    values_check(call);
+    sizes(call.in[0], {-1}, "x");
+    allowed(call.in[1], call.in[0].scalar_type(), "pad");
+    holds(call.in[1], 1, "pad");
+}
+
+void values_and_padding(LegacyArguments &call) {
+    call.out[0].copy_(call.in[1].reshape({1}).expand(call.out[0].sizes()));
+    values(call);
+    call.found->clear();
+}
+
+// The last dimension, of one element, gets zeros behind it.
+void widen_check(LegacyArguments &call) {
+    std::vector<int64_t> expected = call.in[0].sizes().vec();
+    if (expected.empty() || expected.back() != 1)
+        fail(FaultKind::InvalidArgument, "x is {}, expected a last dimension of 1", describe(call.in[0]));
+    expected.back() = attribute<int64_t>(call.attributes, "pad_dim_size", 8);
+    if (expected.back() < 1) fail(FaultKind::InvalidArgument, "attribute pad_dim_size is {}", expected.back());
+    allowed(call.out[0], call.in[0].scalar_type(), "the output");
+    sizes(call.out[0], expected, "the output");
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
 LEGACY(Split, split_check(arguments), split(arguments))
 LEGACY(Unpack, unpacked(arguments), unpack(arguments))
 LEGACY(Unique, values_check(arguments), values(arguments))
+LEGACY(UniqueWithPad, padded_check(arguments), values_and_padding(arguments))
+LEGACY(CustPadding, widen_check(arguments), out[0].zero_().narrow(-1, 0, 1).copy_(in[0]))

@@ -55,7 +55,7 @@ void mask_check(LegacyArguments &call) {
     sizes(call.in[0], {-1, 5}, "box_scores");
     alike(call.out[0], call.in[0], "selected_boxes");
     allowed(call.out[1], at::kInt, "selected_idx");
-    allowed(call.out[2], at::kByte, "selected_mask");
+    allowed(call.out[2], {at::kByte, at::kBool}, "selected_mask");  // MindSpore's is of truths
     for (const size_t i : {1, 2}) holds(call.out[i], call.in[0].size(0), "an output");
 }
 

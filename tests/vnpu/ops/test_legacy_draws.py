@@ -73,6 +73,24 @@ def test_numbers_have_their_distribution(name: str) -> None:
     assert abs(float(torch.corrcoef(torch.stack([ranks[1:], ranks[:-1]]))[0, 1])) < 5 / math.sqrt(COUNT)
 
 
+ATTRIBUTES: dict[str, tuple[list[Any], dict[str, Any], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "CustCauchy": (
+        [], {"size": [COUNT], "median": 2.0, "sigma": 0.5}, lambda x: ((x - 2) / 0.5).atan() / math.pi + 0.5,
+    ),
+    "CustLogNormalReverse": (
+        [torch.zeros(COUNT)], {"mean": 0.5, "std": 1.5}, lambda x: normal_below((x.log() - 0.5) / 1.5),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_numbers_of_a_distribution_by_attributes(name: str) -> None:
+    inputs, attributes, share_below = ATTRIBUTES[name]
+    (y,) = ran(name, inputs, (COUNT,), **attributes)
+    assert farthest(y, share_below) < FARTHEST and farthest(y * 1.1 + 0.1, share_below) > FARTHEST
+    assert not torch.equal(ran(name, inputs, (COUNT,), **attributes)[0], y)
+
+
 def test_no_truncated_number_is_beyond_two() -> None:
     (y,) = ran("TruncatedNormal", [[COUNT]], (COUNT, torch.float16))
     assert float(y.abs().max()) <= 2
@@ -225,6 +243,8 @@ WEIGHTS = drawn(2, 4).abs()
 REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustStandardLaplace": ([[3]], [(3, torch.float16)], {}, "no dtype"),
     "TruncatedNormal": ([[3]], [(4,)], {}, "expected 3 elements"),
+    "CustCauchy": ([], [(3,)], {"size": [3], "sigma": 0.0}, "sigma is 0"),
+    "CustLogNormalReverse": ([drawn(3)], [(4,)], {}, "expected shape"),
     "CustGamma": ([torch.tensor([3]), drawn(2), drawn(1)], [(3,)], {}, "does not become"),
     "CustRandomPoisson": ([[3], drawn(2)], [(3,)], {}, "expected 6 elements"),
     "CustPoisson": ([torch.tensor([3]), drawn(2).abs()], [(3, I32)], {}, "does not become"),

@@ -41,6 +41,26 @@ def test_values_come_in_the_order_of_their_first() -> None:
     assert values[:4].tolist() == [5, 2, 9, 1] and places.tolist() == [0, 1, 0, 2, 1, 3]
 
 
+def test_values_that_come_first_and_what_fills_the_rest() -> None:
+    y, places = ran(
+        "UniqueWithPad", [torch.tensor([5, 2, 5, 9, 2]), torch.tensor(-1)], *[(5, torch.int64)] * 2
+    )
+    assert y.tolist() == [5, 2, 9, -1, -1] and places.tolist() == [0, 1, 0, 2, 1]
+
+
+def test_zeros_behind_one_element() -> None:
+    x = drawn(2, 3, 1)
+    (y,) = ran("CustPadding", [x], (2, 3, 4), pad_dim_size=4)
+    assert torch.equal(y, F.pad(x.double(), (0, 3)))
+
+
+def test_boxes_are_selected_by_truths_or_bytes() -> None:
+    boxes = torch.tensor([[0.0, 0, 9, 9, 0.9], [1, 1, 10, 10, 0.8], [20, 20, 30, 30, 0.7]])
+    for dtype in (torch.uint8, torch.bool):
+        found = ran("NMSWithMask", [boxes], (3, 5), (3, torch.int32), (3, dtype), iou_threshold=0.5)
+        assert found[2].tolist() == [1, 0, 1]
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_the_number_of_elements(dtype: torch.dtype) -> None:
     assert [ran("Size", [x], (1, dtype))[0].item() for x in (X, drawn(3, 0), drawn(1)[0])] == [48, 0, 1]
@@ -188,6 +208,8 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]]
     "MatrixDiagV3": ([drawn(3), [3], [3], [3], drawn(1)], [(3, 3)], {}, "k is 3"),
     "MatrixSetDiagV3": ([drawn(3, 3), drawn(2), [0]], [(3, 3)], {}, "the diagonal is"),
     "Unique": ([drawn(3)], [(3,), (3,)], {}, "the places is"),
+    "CustPadding": ([drawn(2, 2)], [(2, 4)], {"pad_dim_size": 4}, "a last dimension of 1"),
+    "UniqueWithPad": ([drawn(2), torch.tensor(0)], [(2,), (2,)], {}, "the places is"),
     "Size": ([X], [(2,)], {}, "expected one int32 or int64"),
     "Cumprod": ([X, [3]], [(2, 6, 4)], {}, "axis is 3"),
     "ApplyFtrl": ([drawn(3)] * 2 + [drawn(2), drawn(3)] + [drawn(1)] * 4, [(3,)], {}, "a moment is"),
