@@ -25,13 +25,17 @@ at::Tensor from_the_start(const at::Tensor &index, int64_t length) {
     return at::where(index.lt(0).logical_and(index.ge(-length)), index + length, index);
 }
 
-// torch_npu writes `None` as an empty tensor of self's dtype. An empty index would make the result empty, and then
-// nothing is called; so an empty tensor among others is a None.
+// torch_npu writes `None` as an empty tensor of self's dtype, MindSpore as one with nine dimensions. An empty index
+// would make the result empty, and then nothing is called; so an empty tensor among others is a None.
+bool no_index(const Operand &index) {
+    return !index.defined() || (index.numel() == 0 && (index.dim() == 1 || index.dim() == 9));
+}
+
 c10::List<std::optional<at::Tensor>> subscripts(const Operands &indices) {
     c10::List<std::optional<at::Tensor>> list;
     list.reserve(indices.size());
     for (const Operand &index : indices) {
-        const bool none = !index.defined() || (index.dim() == 1 && index.numel() == 0);
+        const bool none = no_index(index);
         // ATen's short ways to fill at a mask want it to be bool.
         if (none)
             list.push_back(std::optional<at::Tensor>());
@@ -69,7 +73,7 @@ std::optional<at::DimVector> subscripted_shape(const Operand &self, const Operan
     int64_t dim = 0, blocks = 0;
     bool masked = false, inside = false;
     for (const Operand &index : indices) {
-        if (!index.defined() || (index.dim() == 1 && index.numel() == 0)) {
+        if (no_index(index)) {
             kept.push_back(self.size(dim++));
             inside = false;
             continue;

@@ -3,7 +3,7 @@
 //
 // From CANN's page of aclnnSilentCheck: the levels, what raises them, and that the state is the last, the smallest and
 // the largest value. What a jump is measured by is on no public page; here by the distance of smallest and largest, the
-// only scale that the state has, and not before `least` values have been seen.
+// only scale that the state has, and not before `least` values have been seen, nor where all have been the same.
 #include <algorithm>
 #include <cmath>
 
@@ -25,8 +25,8 @@ struct Seen {
 };
 
 Level judge(float value, const Seen &seen, int64_t step, const Thresholds &limits) {
-    const bool jumps = step >= limits.least;
     const double jump = std::abs(double{value} - seen.last), scale = double{seen.largest} - seen.smallest;
+    const bool jumps = step >= limits.least && scale > 0;
     if (!std::isfinite(value) || value > limits.error || (jumps && jump > limits.error_jump * scale)) return kError;
     if (value > limits.warning || (jumps && jump > limits.warning_jump * scale)) return kWarning;
     return kNormal;

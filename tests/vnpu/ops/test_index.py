@@ -253,6 +253,23 @@ def test_by_c_name() -> None:
     compare(out, x.double().index_fill(1, torch.tensor([3, 0]), 0.5), torch.float32)
 
 
+@pytest.mark.parametrize("none", [(0,), (0,) * 9])
+def test_an_empty_index_among_others_is_none(none: tuple[int, ...]) -> None:
+    """With one dimension as torch_npu writes it, with nine as MindSpore does, which aclnnIndex does not take."""
+    x, index = random(3, 4, 5).float(), torch.tensor([2, 0, 2])
+    nothing = torch.empty(none, dtype=torch.int64, device=DEVICE)
+    out, values = torch.empty(3, 4, 3, device=DEVICE), random(3, 4, 3, seed=1).float()
+    if len(none) == 1:
+        run("aclnnIndex", x.to(DEVICE), [nothing, nothing, index.to(DEVICE)], out)
+        compare(out, x.double()[:, :, index], torch.float32)
+    target = x.to(DEVICE)
+    run("aclnnIndexPutImpl", target, [nothing, nothing, index.to(DEVICE)], values.to(DEVICE), True, False)
+    exact = x.double().index_put(
+        (torch.arange(3)[:, None, None], torch.arange(4)[None, :, None], index), values.double(), True
+    )
+    compare(target, exact, torch.float32)
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_gather_counts_from_the_end(dtype: torch.dtype) -> None:
     """As CANN does and torch does not: -size to size - 1."""

@@ -56,6 +56,12 @@ def test_jumps(value: float, level: int) -> None:
     assert check(value, early, second) == 0  # fewer than `least` were seen
 
 
+def test_no_jump_is_known_where_all_values_were_the_same() -> None:
+    state, step = torch.tensor([1.0, 1.0, 1.0], device="npu"), torch.tensor([9], device="npu")
+    assert check(2.0, state, step) == 0
+    assert check(1.1e6, state, step) == 1
+
+
 def test_refusals() -> None:
     one, step, result = (
         torch.ones(1, device="npu"),
