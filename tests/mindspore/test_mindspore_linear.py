@@ -11,6 +11,7 @@ from running import cases
 NEAR = 2e-6
 CASES = [
     *("systems", "lower triangles", "upper triangles, transposed", "a root's system", "a root's inverse"),
+    "least squares",
     *("exponentials", "lower factors", "upper factors", "distances", "distances by another power"),
     *(
         "half a spectrum",

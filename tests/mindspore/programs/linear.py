@@ -5,7 +5,7 @@ import mindspore as ms
 import numpy as np
 import torch
 from mindspore import Tensor, nn, ops
-from mindspore.scipy.linalg import solve_triangular
+from mindspore.scipy.linalg import lstsq, solve_triangular
 from slopes import drawn, main
 
 F = torch.nn.functional
@@ -39,6 +39,7 @@ CASES = {
     "a root's system": (
         lambda b: ops.cholesky_solve(b, Tensor(ROOT)), lambda b: torch.cholesky_solve(b, torch.tensor(ROOT).double()), [SIDE[0]]),
     "a root's inverse": (lambda a: ops.cholesky_inverse(a, True), lambda a: torch.linalg.inv(a.mT @ a), [ROOT]),
+    "least squares": (lambda a, b: lstsq(a, b)[0], lambda a, b: torch.linalg.pinv(a) @ b, [ROWS, drawn(5, 2)]),
     "exponentials": (lambda a: ops.matrix_exp(a), torch.linalg.matrix_exp, [SQUARE[0] / 3]),
     "lower factors": (lambda a: ops.lu_unpack(a, Tensor(PIVOTS, ms.int32))[1], lambda a: a.tril(-1) + torch.eye(3), [SQUARE[0]]),
     "upper factors": (lambda a: ops.lu_unpack(a, Tensor(PIVOTS, ms.int32))[2], torch.triu, [SQUARE[0]]),
