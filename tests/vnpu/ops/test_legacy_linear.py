@@ -3,8 +3,10 @@ are defined by, in float64."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import torch
 from aclop import INVALID_ARGUMENT, launch
@@ -163,6 +165,32 @@ def test_exponentials_of_matrices() -> None:
     near(called("CustMatrixExp", [x], (2, 3, 3))[0], expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_logarithms_of_matrices(dtype: torch.dtype) -> None:
+    x = torch.complex(drawn(3, 4, 4), drawn(3, 4, 4)).to(dtype)
+    x[2] = torch.eye(4) + torch.ones(4, 4).triu(1)  # has one eigenvector alone
+    x[1] = x[1] @ torch.diag(torch.tensor([-2.0, -0.5, 3, 1])).to(dtype) @ torch.linalg.inv(x[1])
+    (y,) = called("CustMatrixLogarithm", [x], (3, 4, 4, dtype))
+    near(torch.linalg.matrix_exp(y.to(torch.complex128)), x, 1e-5 if dtype == torch.complex64 else 1e-11)
+    assert torch.linalg.eigvals(y.to(torch.complex128)).imag.abs().max() < torch.pi + 1e-4
+    assert called("CustMatrixLogarithm", [torch.eye(3, dtype=dtype)], (3, 3, dtype))[0].abs().max() == 0
+
+
+SINGULAR = """
+import sys
+sys.path.insert(0, {folder!r})
+import torch
+from aclop import launch
+x = torch.zeros(2, 2, dtype=torch.complex64).npu()
+launch("CustMatrixLogarithm", [x], [torch.zeros_like(x)])
+"""
+
+
+def test_a_singular_matrix_has_no_logarithm() -> None:
+    ended = forked.python(SINGULAR.format(folder=str(Path(__file__).parent)))
+    assert ended.returncode != 0 and "no logarithm" in ended.stderr, ended.stderr[-2000:]
+
+
 @pytest.mark.parametrize("norm", ["backward", "forward", "ortho"])
 @pytest.mark.parametrize("dims", [1, 3])
 def test_transforms_of_the_last_dimensions(dims: int, norm: str) -> None:
@@ -241,6 +269,7 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]]
     "CustSolveTriangular": ([drawn(3, 3), drawn(3, 2), [3], [1], [0]], [(3, 2)], {}, "trans is 3"),
     "CustSolveTriangularGrad": ([drawn(3, 3), drawn(3, 2), drawn(3, 1), [0], [1], [0]], [(3, 3), (3, 2)], {}, "the gradient is"),
     "CustLuUnpackGrad": ([drawn(3, 2), drawn(3, 3), drawn(3, 3)], [(3, 3)] * 2, {}, "the lower triangle is"),
+    "CustMatrixLogarithm": ([drawn(3, 3)], [(3, 3)], {}, "no dtype"),
     "CustFFTWithSize": ([drawn(3, 2)], [(3, 2, C64)], {"signal_ndim": 3, "real": True}, "signal_ndim is 3"),
     "STFT": ([drawn(6)], [(4, 1, 2)], {"n_fft": 8, "return_complex": False}, "n_fft"),
 }  # fmt: skip
