@@ -40,14 +40,6 @@ int64_t one_axis(const at::Tensor &x, const aclopAttr &attributes, const char *n
     return axes[0];
 }
 
-int64_t reduction(const aclopAttr &attributes) {
-    const auto name = attribute<std::string>(attributes, "reduction", "mean");
-    if (name == "none") return at::Reduction::None;
-    if (name == "mean") return at::Reduction::Mean;
-    if (name == "sum") return at::Reduction::Sum;
-    fail(FaultKind::InvalidArgument, "attribute reduction is \"{}\", allowed are none, mean and sum", name);
-}
-
 void loss(LegacyArguments &call) {
     alike(call.in[1], call.in[0], "the target");
     holds(call.out[0], reduction(call.attributes) == at::Reduction::None ? call.in[0].numel() : 1, "the output");

@@ -9,14 +9,6 @@ namespace {
 
 constexpr DTypes kFloats{at::kHalf, at::kFloat, at::kDouble};
 
-int64_t reduction(const aclopAttr &attributes) {
-    const auto name = attribute<std::string>(attributes, "reduction", "mean");
-    if (name == "none") return at::Reduction::None;
-    if (name == "mean") return at::Reduction::Mean;
-    if (name == "sum") return at::Reduction::Sum;
-    fail(FaultKind::InvalidArgument, "attribute reduction is \"{}\", allowed are none, mean and sum", name);
-}
-
 // What is reduced over has a value for each row, or one.
 void reduced(const at::Tensor &tensor, const at::Tensor &x, const aclopAttr &attributes, std::string_view what) {
     const int64_t rows = x.dim() == 2 ? x.size(0) : 1;

@@ -2,6 +2,8 @@
 // input or output it is by what it is for.
 #pragma once
 
+#include <ATen/core/Reduction.h>
+
 #include <string_view>
 
 #include "device/fault.h"
@@ -49,5 +51,14 @@ inline void alike(const at::Tensor &tensor, const at::Tensor &other, std::string
 
 // `out` gets what was computed, in its own dtype; shapes differ by sizes of 1 only.
 inline void put(at::Tensor &out, const at::Tensor &result) { out.copy_(result.reshape(out.sizes())); }
+
+// How a loss is reduced.
+inline int64_t reduction(const aclopAttr &attributes) {
+    const auto name = attribute<std::string>(attributes, "reduction", "mean");
+    if (name == "none") return at::Reduction::None;
+    if (name == "mean") return at::Reduction::Mean;
+    if (name == "sum") return at::Reduction::Sum;
+    fail(FaultKind::InvalidArgument, "attribute reduction is \"{}\", allowed are none, mean and sum", name);
+}
 
 }  // namespace vnpu::opapi

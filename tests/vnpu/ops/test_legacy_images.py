@@ -3,6 +3,7 @@ and gradients are in tests/mindspore/test_mindspore_images.py), and what they re
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from test_legacy_networks import drawn, near, ran
 
 I32, I64, BOOL = torch.int32, torch.int64, torch.bool
 IMAGE, LAST = drawn(2, 3, 6, 8), drawn(2, 6, 8, 3)
+COLUMNS: dict[str, Any] = {"kernel_size": [2, 2], "dilation": [1, 1], "padding": [0, 0], "stride": [1, 1]}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, I32])
@@ -46,6 +48,77 @@ def test_cubic_by_attributes_is_torchs(corners: bool, size: tuple[int, int]) -> 
     expected.backward(slope.double())
     assert wide.grad is not None
     near(ran("ResizeGradD", [slope], IMAGE.shape, original_size=[2, 3, 6, 8], **how)[0], wide.grad)
+
+
+def bicubic(length: int, count: int, place: str) -> torch.Tensor:
+    """TensorFlow's weights, [count, length]: a table of 1024 steps; with centres on each other Keys' own coefficient, and
+    no weight for what lies outside."""
+    centres = place == "half_pixel_centers"
+    a = -0.5 if centres else -0.75
+    made = torch.zeros(count, length, dtype=torch.float64)
+    for i in range(count):
+        if place == "align_corners":
+            at = i * (length - 1) / max(count - 1, 1)
+        else:
+            at = (i + 0.5) * length / count - 0.5 if centres else i * length / count
+        low = math.floor(at)
+        share = round((at - low) * 1024) / 1024
+        for k in range(-1, 3):
+            d = abs(share - k)
+            near_by = (a + 2) * d**3 - (a + 3) * d**2 + 1
+            weight = near_by if d <= 1 else a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0
+            if not centres or 0 <= low + k < length:
+                made[i, min(max(low + k, 0), length - 1)] += weight
+        if centres:
+            made[i] /= made[i].sum()
+    return made
+
+
+@pytest.mark.parametrize("place", ["align_corners", "half_pixel_centers", ""])
+@pytest.mark.parametrize("size", [(4, 12), (9, 8)])
+def test_cubic_by_type_is_tensorflows(place: str, size: tuple[int, int]) -> None:
+    how = {place: True} if place else {}
+    height, width = (bicubic(*each, place) for each in zip((6, 8), size, strict=True))
+    (y,) = ran("CustResizeBicubic", [IMAGE, list(size)], (2, 3, *size), **how)
+    near(y, height @ IMAGE.double() @ width.T)
+    slope = drawn(2, 3, *size)
+    near(ran("ResizeBicubicGrad", [slope, IMAGE], IMAGE.shape, **how)[0], height.T @ slope.double() @ width)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_columns_become_an_image(dtype: torch.dtype) -> None:
+    """Overlapping ones are added up in float32 and rounded once."""
+    x = drawn(2, 3, 4, 35).to(dtype)
+    (y,) = ran("Col2im", [x, [6, 8]], (2, 3, 6, 8, dtype), **COLUMNS)
+    exact = F.fold(x.double().flatten(1, 2), (6, 8), 2)
+    assert torch.equal(y, exact.to(dtype).double()) if dtype == torch.float16 else torch.allclose(y, exact, atol=1e-6)
+
+
+@pytest.mark.parametrize("corners", [None, False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 2, 4, 5)])
+def test_affine_grids(corners: bool | None, shape: tuple[int, ...]) -> None:
+    axes = len(shape) - 2
+    theta, how = drawn(2, axes, axes + 1), {} if corners is None else {"align_corners": corners}
+    wide = theta.double().requires_grad_()
+    expected = F.affine_grid(wide, list(shape), align_corners=bool(corners))
+    near(ran("CustAffineGrid", [theta, list(shape)], expected.shape, **how)[0], expected.detach())
+    slope = drawn(*expected.shape)
+    expected.backward(slope.double())
+    near(ran("CustAffineGridGrad", [slope, list(shape)], theta.shape, **how)[0], wide.grad)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("p", [1, 2])
+def test_margins_between_classes(reduction: str, p: int) -> None:
+    x, weight, target = drawn(4, 5), drawn(5).abs(), torch.tensor([1, 0, 4, 2])
+    wide = x.double().requires_grad_()
+    expected = F.multi_margin_loss(wide, target, p=p, margin=0.7, weight=weight.double(), reduction=reduction)
+    how: dict[str, Any] = {"p": p, "margin": 0.7, "reduction": reduction}
+    size = (4,) if reduction == "none" else (1,)
+    near(ran("CustMultiMarginLoss", [x, target, weight], size, **how)[0].view(expected.shape), expected.detach())
+    slope = drawn(*size)
+    expected.backward(slope.double().view(expected.shape))
+    near(ran("CustMultiMarginLossGrad", [slope, x, target, weight], x.shape, **how)[0], wide.grad)
 
 
 def test_a_line_from_its_first_pixels() -> None:
@@ -142,7 +215,6 @@ def test_integers_are_truncated() -> None:
     assert torch.equal(y, mask * 17)
 
 
-COLUMNS: dict[str, Any] = {"kernel_size": [2, 2], "dilation": [1, 1], "padding": [0, 0], "stride": [1, 1]}
 PATCHES: dict[str, Any] = {
     "ksizes": [1, 1, 2, 2],
     "strides": [1, 1, 1, 1],
