@@ -70,6 +70,31 @@ def launch(
     return status, message
 
 
+def outputs(sizes: Sequence[Any], fill: float = 0) -> list[torch.Tensor]:
+    """Tensors of these sizes; a dtype that is not float32 stands among them."""
+    return [
+        torch.full(
+            [n for n in size if isinstance(n, int)],
+            fill,
+            dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32),
+        ).npu()
+        for size in sizes
+    ]
+
+
+def operands(inputs: Sequence[Any]) -> list[Any]:
+    """Tensors on the NPU; lists stay, as do what is left out."""
+    return [value.contiguous().npu() if isinstance(value, torch.Tensor) else value for value in inputs]
+
+
+def check_refused(
+    type_: str, inputs: Sequence[Any], sizes: Sequence[Any], attributes: dict[str, Any], words: str
+) -> None:
+    """Fails where the call is taken, or refused with other words, or without the operator's name."""
+    status, message = launch(type_, operands(inputs), outputs(sizes), **attributes)
+    assert status == INVALID_ARGUMENT and words in message and type_ in message, (status, message)
+
+
 def _operand(value: Input, kept: list[Any]) -> tuple[int, int]:
     if value is None:
         return _lib.aclCreateTensorDesc(UNDEFINED, 0, None, ND), _lib.aclCreateDataBuffer(None, 0)

@@ -292,7 +292,12 @@ PAST = [
     ("aclnnIndex", (3,), "x[torch.tensor([5], device='npu')]", "index 5 is out of bounds"),
     ("aclnnGather", (3,), "x.gather(0, torch.tensor([-4], device='npu'))", "index -4 is out of bounds"),
     # of a tensor without dimensions, which is as one of one element
-    ("aclnnGather", (), "x.gather(0, torch.tensor(-2, device='npu'))", "index -2 is out of bounds for dimension 0"),
+    (
+        "aclnnGather",
+        (),
+        "x.gather(0, torch.tensor(-2, device='npu'))",
+        "index -2 is out of bounds for dimension 0",
+    ),
     (
         "aclnnIndexSelect",
         (),

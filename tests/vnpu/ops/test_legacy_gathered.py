@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from aclop import INVALID_ARGUMENT, launch
+from aclop import check_refused
 from test_legacy_networks import drawn, near, ran
 
 X = drawn(4, 3)
@@ -161,14 +161,4 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]]
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     inputs, sizes, attributes, words = REFUSED[name]
-    outputs = [
-        torch.zeros(
-            [n for n in size if isinstance(n, int)],
-            dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32),
-        ).npu()
-        for size in sizes
-    ]
-    status, message = launch(
-        name, [each if isinstance(each, list) else each.npu() for each in inputs], outputs, **attributes
-    )
-    assert status == INVALID_ARGUMENT and words in message and name in message, (status, message)
+    check_refused(name, inputs, sizes, attributes, words)

@@ -9,7 +9,7 @@ from typing import Any
 import forked
 import pytest
 import torch
-from aclop import INVALID_ARGUMENT, launch
+from aclop import check_refused, launch
 from test_legacy_networks import drawn
 
 SQUARE = drawn(2, 4, 4) + 3 * torch.eye(4)
@@ -278,16 +278,4 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]]
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     inputs, sizes, attributes, words = REFUSED[name]
-    outputs = [
-        torch.zeros(
-            [n for n in size if isinstance(n, int)], dtype=C64 if C64 in size else torch.float32
-        ).npu()
-        for size in sizes
-    ]
-    status, message = launch(
-        name,
-        [each if isinstance(each, list) else each.contiguous().npu() for each in inputs],
-        outputs,
-        **attributes,
-    )
-    assert status == INVALID_ARGUMENT and words in message and name in message, (status, message)
+    check_refused(name, inputs, sizes, attributes, words)

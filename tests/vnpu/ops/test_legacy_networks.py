@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from aclop import INVALID_ARGUMENT, launch
+from aclop import check_refused, launch, operands, outputs
 
 generator = torch.Generator().manual_seed(7)
 
@@ -19,15 +19,11 @@ def drawn(*sizes: int) -> torch.Tensor:
 
 def ran(name: str, inputs: list[Any], *sizes: Any, **attributes: Any) -> list[torch.Tensor]:
     """The outputs, of these sizes and dtypes, in float64."""
-    outputs = [
-        torch.full([n for n in size if isinstance(n, int)], 7, dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32)).npu()
-        for size in sizes
-    ]  # fmt: skip
-    operands = [value.npu() if isinstance(value, torch.Tensor) else value for value in inputs]
-    status, message = launch(name, operands, outputs, **attributes)
+    made, given = outputs(sizes, 7), operands(inputs)
+    status, message = launch(name, given, made, **attributes)
     assert status == 0, message
-    ran.operands = [value.cpu() if isinstance(value, torch.Tensor) else value for value in operands]  # type: ignore[attr-defined]
-    return [out.cpu().double() for out in outputs]
+    ran.operands = [value.cpu() if isinstance(value, torch.Tensor) else value for value in given]  # type: ignore[attr-defined]
+    return [out.cpu().double() for out in made]
 
 
 def near(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-6) -> None:
@@ -310,10 +306,4 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_fit_is_refused(name: str) -> None:
     inputs, sizes, attributes, words = REFUSED[name]
-    outputs = [
-        torch.zeros([n for n in size if isinstance(n, int)], dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32)).npu()
-        for size in sizes
-    ]  # fmt: skip
-    operands = [value.npu() if isinstance(value, torch.Tensor) else value for value in inputs]
-    status, message = launch(name, operands, outputs, **attributes)
-    assert status == INVALID_ARGUMENT and words in message and name in message, (status, message)
+    check_refused(name, inputs, sizes, attributes, words)
