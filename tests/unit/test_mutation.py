@@ -115,10 +115,10 @@ def test_choice_depends_on_the_seed_and_not_on_other_lines(found: list[mutants.M
     assert len({tuple(m.key for m in mutants.chosen(found, seed, 3)) for seed in range(5)}) > 1
 
 
-def test_last_run_killed_85_percent() -> None:
+def test_last_run_killed_97_percent() -> None:
     status = json.loads((FOLDER / "status.json").read_text(encoding="utf-8"))
     assert status["mutants"] >= 100
-    assert status["killed"] >= 0.85 * status["mutants"]
+    assert status["killed"] >= 0.97 * status["mutants"]
     assert status["killed"] + len(status["survivors"]) == status["mutants"]
     assert set(status["survivors"].values()) <= {"survived", "not reached"}
     for table in ("by_operator", "by_file"):
