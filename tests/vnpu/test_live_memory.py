@@ -3,6 +3,7 @@ names the parameter and the allocation, and the neighbour's bytes stay what they
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
 
@@ -139,13 +140,19 @@ def test_behind_the_end_names_the_allocation_before() -> None:
 
 
 def test_freed_memory_is_named() -> None:
-    for _ in range(50):  # another thread may take the place in between
-        address = malloc(3 * MIB)
-        acl("aclrtFree", address)
-        message = refused("aclrtMemset", address + MIB, 8, 0, 8)
-        assert f"the allocation of {3 * MIB} bytes at {address:#x} on virtual NPU 0 has been freed" in message
-        # Given out again it is no longer what was freed.
-        with device_memory(MIB) as again:
+    with contextlib.ExitStack() as held:
+        for _ in range(50):  # another thread may take the place in between
+            address = malloc(3 * MIB)
+            acl("aclrtFree", address)
+            message = refused("aclrtMemset", address + MIB, 8, 0, 8)
+            assert (
+                f"the allocation of {3 * MIB} bytes at {address:#x} on virtual NPU 0 has been freed"
+                in message
+            )
+            # Given out again it is no longer what was freed.
+            again = held.enter_context(
+                device_memory(MIB)
+            )  # kept: the next try does not get a small gap once more
             acl("aclrtMemset", again, MIB, 0, MIB)
             if again == address:
                 assert "has been freed" not in refused("aclrtMemset", again + MIB, 8, 0, 8)

@@ -71,7 +71,7 @@ def test_marks_and_ranges_are_in_the_profile(config: int, tmp_path: Path) -> Non
 
     def ends(name: str) -> tuple[float, float]:
         start = float(found[name]["ts"].removeprefix(found["free"]["ts"][:6]))
-        return start, start + found[name]["dur"]
+        return round(start, 3), round(start + found[name]["dur"], 3)  # microseconds, told to the nanosecond
 
     assert found["moment"]["dur"] == 0
     order = [ends(name) for name in ("free", "outer", "inner", "moment")]

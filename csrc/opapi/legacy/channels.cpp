@@ -13,7 +13,7 @@
 namespace vnpu::opapi {
 namespace {
 
-aclDataType acl_dtype(const at::Tensor &tensor) {
+aclDataType sent_as(const at::Tensor &tensor) {
     switch (tensor.scalar_type()) {
         case at::kFloat:
             return ACL_FLOAT;
@@ -62,7 +62,7 @@ std::string channel_of(const aclopAttr &attributes) {
 }
 
 Parcel parcel(const at::Tensor &tensor) {
-    Parcel made{ACL_TENSOR_DATA_TENSOR, acl_dtype(tensor), {}, {}};
+    Parcel made{ACL_TENSOR_DATA_TENSOR, sent_as(tensor), {}, {}};
     if (is_text(tensor)) {
         const std::string text = text_of(tensor);
         made.bytes.resize(text.size());
@@ -84,7 +84,7 @@ void check_enqueue(LegacyArguments &call) {
         fail(FaultKind::InvalidArgument, "input {}, the name, is no string", count);
     for (size_t i = 0; i < count; ++i) {
         if (!call.in[i].defined()) fail(FaultKind::NullArgument, "input {} is missing", i);
-        if (acl_dtype(call.in[i]) == ACL_DT_UNDEFINED)
+        if (sent_as(call.in[i]) == ACL_DT_UNDEFINED)
             fail(FaultKind::InvalidArgument, "input {} is {}", i, describe(call.in[i]));
     }
     const int64_t seconds = attribute<int64_t>(call.attributes, "wait_time", 0);
@@ -127,7 +127,7 @@ void next(LegacyArguments &call) {
     for (size_t i = 0; i < call.out.size(); ++i) {
         const Parcel &parcel = come.parcels[i];
         at::Tensor &out = call.out[i];
-        if (parcel.dtype != acl_dtype(out) || parcel.bytes.size() != out.nbytes())
+        if (parcel.dtype != sent_as(out) || parcel.bytes.size() != out.nbytes())
             fail(FaultKind::DeviceCpuFailure, "channel {} gave {} bytes of aclDataType {} for output {}, which is {}",
                  name, parcel.bytes.size(), parcel.dtype, i, describe(out));
         if (out.nbytes() != 0) std::memcpy(out.mutable_data_ptr(), parcel.bytes.data(), parcel.bytes.size());
