@@ -150,3 +150,13 @@ def test_what_a_list_knows_by_its_control_is_kept() -> None:
     found = {"a.py": {"t_right": "PASS", "t_empty": "PASS", "t_new": "PASS", **mark}}
     control.kept({"a.py": {**known["a.py"], "t_new": "GAP: Pad"}}, found)
     assert found == {"a.py": {"t_right": "PASS", "t_empty": "VACUOUS", "t_new": "PASS", **mark}}
+
+
+def test_what_is_vacuous_stays_so_when_a_list_is_written_twice() -> None:
+    known: dict[str, dict[str, object]] = {"a.py": {"one": "VACUOUS", "two": "GAP", "PASS": 0}}
+    found = {"a.py": {"one": "PASS", "two": "PASS", control.NAME: control.NOT_DONE}}
+    control.kept(known, found)
+    assert found["a.py"] == {"one": "VACUOUS", "two": "PASS", control.NAME: control.NOT_DONE}
+    again = {"a.py": {"one": "PASS", "two": "PASS", control.NAME: control.NOT_DONE}}
+    control.kept(dict(found), again)
+    assert again == found

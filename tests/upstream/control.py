@@ -95,9 +95,9 @@ def kept(known: Mapping[str, Mapping[str, object]], found: dict[str, dict[str, s
     for file, row in found.items():
         before = known.get(file, {NAME: NOT_DONE})
         passed = [test for test, verdict in row.items() if verdict == "PASS"]
-        if NAME in row and NAME not in before:
+        if NAME in row:
             row |= {test: "VACUOUS" for test in passed if before.get(test) == "VACUOUS"}
-            if all(before.get(test, "VACUOUS") == "VACUOUS" for test in passed):
+            if NAME not in before and all(before.get(test, "VACUOUS") == "VACUOUS" for test in passed):
                 del row[NAME]
 
 
