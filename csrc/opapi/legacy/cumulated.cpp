@@ -1,6 +1,5 @@
 // Running sums, products and extremes of the old API.
 #include "opapi/aclnn/precision.h"
-#include "opapi/index/positions.h"
 #include "opapi/legacy/legacy.h"
 #include "opapi/legacy/operands.h"
 
@@ -17,14 +16,17 @@ void cumulated(LegacyArguments &call) {
     call.out[0].copy_(reverse ? sums.flip(axis) : sums);
 }
 
-// Without its own element where that is asked for: from 1 on, shifted by one.
-void products(LegacyArguments &call) {
+// `scan` of x from one end or the other; without an element's own where that is asked for: then shifted by one, with
+// `first` where nothing has come yet.
+template <class Scan>
+void scanned(LegacyArguments &call, double first, Scan scan) {
     const at::Tensor x = widened(call.in[0]);
     const int64_t axis = one(call.in[1], "axis");
     const bool reverse = attribute<bool>(call.attributes, "reverse", false);
-    at::Tensor found = (reverse ? x.flip(axis) : x).cumprod(axis);
+    at::Tensor found = scan(reverse ? x.flip(axis) : x, axis);
     if (attribute<bool>(call.attributes, "exclusive", false) && x.size(axis) > 0)
-        found = at::cat({at::ones_like(found.narrow(axis, 0, 1)), found.narrow(axis, 0, x.size(axis) - 1)}, axis);
+        found =
+            at::cat({at::full_like(found.narrow(axis, 0, 1), first), found.narrow(axis, 0, x.size(axis) - 1)}, axis);
     call.out[0].copy_(reverse ? found.flip(axis) : found);
 }
 
@@ -35,20 +37,9 @@ void cumulated_check(LegacyArguments &call) {
     alike(call.out[0], call.in[0], "the output");
 }
 
-// log(sum(exp)) of what came so far; nothing is the lowest number of the dtype (TensorFlow: cumulative_logsumexp).
-void exponentials(LegacyArguments &call) {
-    const at::Tensor x = widened(call.in[0]);
-    const int64_t axis = one(call.in[1], "axis");
-    const bool reverse = attribute<bool>(call.attributes, "reverse", false);
-    at::Tensor found = (reverse ? x.flip(axis) : x).logcumsumexp(axis);
-    if (attribute<bool>(call.attributes, "exclusive", false) && x.size(axis) > 0) {
-        const double lowest = x.scalar_type() == at::kDouble          ? std::numeric_limits<double>::lowest()
-                              : call.in[0].scalar_type() == at::kHalf ? -65504.
-                                                                      : std::numeric_limits<float>::lowest();
-        const at::Tensor first = at::full_like(found.narrow(axis, 0, 1), lowest);
-        found = at::cat({first, found.narrow(axis, 0, x.size(axis) - 1)}, axis);
-    }
-    call.out[0].copy_(reverse ? found.flip(axis) : found);
+double lowest(at::ScalarType dtype) {
+    if (dtype == at::kHalf) return -65504;
+    return dtype == at::kDouble ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
 }
 
 int64_t extreme_check(LegacyArguments &call) {
@@ -65,7 +56,11 @@ int64_t extreme_check(LegacyArguments &call) {
 }  // namespace vnpu::opapi
 
 LEGACY(Cumsum, cumulated_check(arguments), cumulated(arguments))
-LEGACY(Cumprod, cumulated_check(arguments), products(arguments))
-LEGACY(CumulativeLogsumexp, allowed(in[0], kFloats, "x"); cumulated_check(arguments), exponentials(arguments))
+LEGACY(Cumprod, cumulated_check(arguments),
+       scanned(arguments, 1, [](const at::Tensor &x, int64_t axis) { return x.cumprod(axis); }))
+// Of nothing it is the lowest number of the dtype (TensorFlow: cumulative_logsumexp).
+LEGACY(CumulativeLogsumexp, allowed(in[0], kFloats, "x");
+       cumulated_check(arguments), scanned(arguments, lowest(in[0].scalar_type()),
+                                           [](const at::Tensor &x, int64_t axis) { return x.logcumsumexp(axis); }))
 LEGACY(Cummin, extreme_check(arguments), const auto [least, where] = in[0].cummin(extreme_check(arguments));
        out[0].copy_(least); put(out[1], where))

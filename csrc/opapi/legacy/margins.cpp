@@ -7,7 +7,7 @@
 namespace vnpu::opapi {
 namespace {
 
-constexpr DTypes kFloats{at::kHalf, at::kFloat, at::kDouble};
+constexpr DTypes kMargins{at::kHalf, at::kFloat, at::kDouble};
 
 // What is reduced over has a value for each row, or one.
 void reduced(const at::Tensor &tensor, const at::Tensor &x, const aclopAttr &attributes, std::string_view what) {
@@ -34,7 +34,7 @@ at::Tensor weight(LegacyTensors &in, size_t place) {
 void one_label(LegacyArguments &call, size_t at) {
     const at::Tensor &x = call.in[at];
     margin(call.attributes);
-    allowed(x, kFloats, "x");
+    allowed(x, kMargins, "x");
     sizes(x, {-1, -1}, "x");
     allowed(call.in[at + 1], at::kLong, "target");
     sizes(call.in[at + 1], {x.size(0)}, "target");
