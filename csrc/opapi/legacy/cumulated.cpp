@@ -31,9 +31,7 @@ void scanned(LegacyArguments &call, double first, Scan scan) {
 }
 
 void cumulated_check(LegacyArguments &call) {
-    const int64_t axis = one(call.in[1], "axis");
-    if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
-        fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(call.in[0]));
+    within(one(call.in[1], "axis"), call.in[0]);
     alike(call.out[0], call.in[0], "the output");
 }
 
@@ -43,9 +41,7 @@ double lowest(at::ScalarType dtype) {
 }
 
 int64_t extreme_check(LegacyArguments &call) {
-    const auto axis = attribute<int64_t>(call.attributes, "axis", 0);
-    if (axis < -call.in[0].dim() || axis >= call.in[0].dim())
-        fail(FaultKind::InvalidArgument, "attribute axis is {} for {}", axis, describe(call.in[0]));
+    const int64_t axis = axis_of(call.in[0], call.attributes, "axis", 0);
     alike(call.out[0], call.in[0], "the output");
     allowed(call.out[1], {at::kInt, at::kLong}, "the places");
     holds(call.out[1], call.in[0].numel(), "the places");

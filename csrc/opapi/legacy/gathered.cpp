@@ -61,16 +61,8 @@ void coalesce(LegacyArguments &call) {
     (*call.found)[1] = {count};
 }
 
-int64_t joined_axis(LegacyArguments &call) {
-    const auto axis = attribute<int64_t>(call.attributes, "axis", 0);
-    const int64_t dims = call.in[0].dim();
-    if (axis < -dims || axis >= dims)
-        fail(FaultKind::InvalidArgument, "attribute axis is {} for {}", axis, describe(call.in[0]));
-    return axis < 0 ? axis + dims : axis;
-}
-
 void offsets_check(LegacyArguments &call) {
-    const int64_t axis = joined_axis(call);
+    const int64_t axis = axis_of(call.in[0], call.attributes, "axis", 0);
     allowed(call.out[0], at::kLong, "the output");
     for (const at::Tensor &each : call.in) {
         std::vector<int64_t> expected = call.in[0].sizes().vec();
@@ -82,7 +74,7 @@ void offsets_check(LegacyArguments &call) {
 
 // Where each input begins in what they make together.
 void offsets(LegacyArguments &call) {
-    const int64_t axis = joined_axis(call);
+    const int64_t axis = axis_of(call.in[0], call.attributes, "axis", 0);
     call.out[0].zero_();
     int64_t begin = 0;
     for (size_t i = 0; i < call.in.size(); ++i) {

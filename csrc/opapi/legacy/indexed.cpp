@@ -10,13 +10,6 @@
 namespace vnpu::opapi {
 namespace {
 
-int64_t axis_of(const at::Tensor &x, const aclopAttr &attributes, const char *name) {
-    const auto axis = attribute<int64_t>(attributes, name, -1);
-    if (axis < -x.dim() || axis >= x.dim())
-        fail(FaultKind::InvalidArgument, "attribute {} is {} for {}", name, axis, describe(x));
-    return axis;
-}
-
 // Classes, how many there are, the values on and off. Classes past the last are off everywhere.
 void one_hot_check(LegacyArguments &call) {
     allowed(call.in[0], {at::kInt, at::kLong, at::kByte}, "the classes");

@@ -58,13 +58,6 @@ void rearrange_check(LegacyArguments &call) {
     holds(call.out[0], count, "the output");
 }
 
-int64_t axis_of(const at::Tensor &x, const aclopAttr &attributes, const char *name, int64_t otherwise) {
-    const auto axis = attribute<int64_t>(attributes, name, otherwise);
-    if (axis < -x.dim() || axis >= x.dim())
-        fail(FaultKind::InvalidArgument, "attribute {} is {} for {}", name, axis, describe(x));
-    return axis < 0 ? axis + x.dim() : axis;
-}
-
 // out: indices, then values.
 void extreme_check(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];

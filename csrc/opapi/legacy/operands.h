@@ -41,6 +41,20 @@ inline int64_t one(const at::Tensor &number, std::string_view what) {
     return ints(number).front();
 }
 
+// Which dimension of `x` that is, from the first or from the end.
+inline int64_t within(int64_t axis, const at::Tensor &x) {
+    if (axis < -x.dim() || axis >= x.dim()) fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(x));
+    return axis < 0 ? axis + x.dim() : axis;
+}
+
+// The same of an attribute.
+inline int64_t axis_of(const at::Tensor &x, const aclopAttr &attributes, const char *name, int64_t otherwise = -1) {
+    const auto axis = attribute<int64_t>(attributes, name, otherwise);
+    if (axis < -x.dim() || axis >= x.dim())
+        fail(FaultKind::InvalidArgument, "attribute {} is {} for {}", name, axis, describe(x));
+    return axis < 0 ? axis + x.dim() : axis;
+}
+
 // Both have one shape and one dtype.
 inline void alike(const at::Tensor &tensor, const at::Tensor &other, std::string_view what) {
     if (!tensor.defined() || !other.defined() || tensor.sizes() != other.sizes() ||

@@ -6,11 +6,6 @@
 namespace vnpu::opapi {
 namespace {
 
-int64_t within(int64_t axis, const at::Tensor &x) {
-    if (axis < -x.dim() || axis >= x.dim()) fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(x));
-    return axis < 0 ? axis + x.dim() : axis;
-}
-
 // axis, x: parts of one size, as many as there are outputs.
 void split_check(LegacyArguments &call) {
     const at::Tensor &x = call.in[1];
