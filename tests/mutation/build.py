@@ -75,9 +75,8 @@ def build(seed: int, per_file: int, jobs: int) -> dict[int, Mutant]:
     for part in ("csrc", "src/torchport/knowledge"):
         _copy(ROOT / part, SOURCE / part, own)
     _write(SOURCE / "CMakeLists.txt", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
-    room = (
-        SPARE * per_file
-    )  # numbers of a file: those of the others stay when it changes, or another one comes
+    # Numbers of a file: those of the others stay when it changes, or another one comes.
+    room = SPARE * per_file
     place = _places([name for name, _ in found])
     tried = {
         room * place[name] + i: mutant
