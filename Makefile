@@ -159,6 +159,7 @@ lint: $(VENV)/.packages ## style, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_prose.py
 
 types: $(VENV)/.packages ## mypy --strict
 	$(call say,types)
