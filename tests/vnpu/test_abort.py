@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import time
 
 import ascendcl
 import pytest
 from ascendcl import Gate, HostFunction, acl, code, device_memory, event, read, stream
+from waits import falls_asleep
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 TASK_ABORT = 107022  # ACL_ERROR_RT_DEVICE_TASK_ABORT
@@ -27,10 +27,9 @@ def test_a_wait_ends_and_what_is_behind_it_is_dropped() -> None:
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-        time.sleep(0.2)
-        assert answers == []
+        assert falls_asleep(waiting)
         acl("aclrtDeviceTaskAbort", 0, 0)
-        waiting.join(timeout=20)
+        waiting.join()
         status, text = answers[0]
         assert status == TASK_ABORT
         assert "The tasks of virtual NPU 0 were aborted (aclrtDeviceTaskAbort)." in text
@@ -56,10 +55,10 @@ def test_who_waits_for_an_event_is_let_go() -> None:
 
 def test_what_runs_is_not_stopped_and_the_time_limit_says_so() -> None:
     started, opened = threading.Event(), threading.Event()
-    function = HostFunction(lambda _: (started.set(), opened.wait(60))[0])
+    function = HostFunction(lambda _: (started.set(), opened.wait(ascendcl.SECONDS))[0])
     with stream() as queue:
         acl("aclrtLaunchHostFunc", queue, function, 0)
-        assert started.wait(20)
+        started.wait()
         assert code("aclrtDeviceTaskAbort", 0, 50) == ascendcl.RT_STREAM_TIMEOUT
         assert "still runs a task that cannot be stopped" in ascendcl.message()
         opened.set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,7 +91,6 @@ def test_a_stream_waits_for_another_process(recorder: Recorder) -> None:
     status = ctypes.c_int()
     with stream() as queue:
         acl("aclrtStreamWaitEvent", queue, mark)
-        time.sleep(0.2)
         acl("aclrtStreamQuery", queue, ctypes.byref(status))
         assert status.value == 1, "its stream waits"
         acl("aclrtQueryEventStatus", mark, ctypes.byref(status))
@@ -124,12 +122,11 @@ def test_who_has_opened_it_records_it_too(recorder: Recorder) -> None:
     recorder.ask("go on")
     status = ctypes.c_int()
     with stream() as queue:
-        gate = ascendcl.Gate(queue)
-        acl("aclrtRecordEvent", mark, queue)
-        acl("aclrtQueryEventStatus", mark, ctypes.byref(status))
-        assert status.value == RECORDED_NOT_READY
-        recorder.ask("expect pending")
-        gate.open()
+        with Gate(queue):
+            acl("aclrtRecordEvent", mark, queue)
+            acl("aclrtQueryEventStatus", mark, ctypes.byref(status))
+            assert status.value == RECORDED_NOT_READY
+            recorder.ask("expect pending")
         acl("aclrtSynchronizeStream", queue)
     recorder.ask("wait")
     acl("aclrtDestroyEvent", mark)
@@ -207,6 +204,6 @@ subprocess.run([sys.executable, "-c", child, bytes(mark.ipc_handle()).hex()], ch
 
 def test_torch_events_between_processes() -> None:
     run = subprocess.run(
-        [sys.executable, "-c", PARENT], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", PARENT], capture_output=True, text=True, check=False
     )
     assert run.stdout == "True\n", run.stderr

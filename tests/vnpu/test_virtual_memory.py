@@ -157,8 +157,9 @@ def test_misuse() -> None:
 def test_memory_is_unmapped_while_it_is_in_use() -> None:
     """By a stream of another device, whose work is waited for, and by a call of another thread, which loses."""
     result = ascendcl.python("""
-import threading, time
+import threading
 from ascendcl import acl, answer, code
+from waiting import until
 from test_virtual_memory import PAGE, physical
 acl("aclrtSetDevice", 1)
 other = answer("aclrtCreateStream")
@@ -169,8 +170,9 @@ memory = physical(size)
 
 def fill():
     acl("aclrtSetDevice", 0)
+    global filled
     while not ended:
-        code("aclrtMemset", address, size, 5, size)
+        filled += code("aclrtMemset", address, size, 5, size) == 0
 
 for _ in range(10):
     acl("aclrtMapMem", address, size, 0, memory, 0)
@@ -178,12 +180,13 @@ for _ in range(10):
         acl("aclrtMemsetAsync", address, size, 7, size, other)
     acl("aclrtUnmapMem", address)
     acl("aclrtSynchronizeStream", other)
-ended = False
+ended, filled = False, 0
 thread = threading.Thread(target=fill)
 thread.start()
 for _ in range(10):
+    before = filled
     acl("aclrtMapMem", address, size, 0, memory, 0)
-    time.sleep(0.01)
+    until(lambda: filled > before, 0.001)
     acl("aclrtUnmapMem", address)
 ended = True
 thread.join()
