@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 
 VICTIM = 1
@@ -45,7 +44,6 @@ def main(store: str, rank: int, size: int, collective: str, fault: str) -> None:
         torch.npu.synchronize()
 
     call(1000, torch.float32)
-    print("go", flush=True)
     if rank != VICTIM:
         call(1000, torch.float32)
     elif fault == "wrong" and collective == "barrier":
@@ -56,7 +54,7 @@ def main(store: str, rank: int, size: int, collective: str, fault: str) -> None:
     elif fault == "exception":
         raise RuntimeError("the victim's own error")
     elif fault == "missing":
-        time.sleep(600)
+        signal.pause()
     else:
         os.kill(os.getpid(), getattr(signal, fault))
 

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -65,7 +64,6 @@ def main(number: int, size: int, fault: str) -> None:
         for call, rank, at in zip(COLLECTIVES.values(), ranks, places, strict=True):
             call(rank, at, COUNT, FLOAT32)
         acl("aclrtSynchronizeDevice")
-        start = time.monotonic()
         if number == VICTIM:
             if fault == "exception":
                 raise RuntimeError("the victim's own error")
@@ -80,7 +78,7 @@ def main(number: int, size: int, fault: str) -> None:
             else:
                 call(rank, at, COUNT, FLOAT32)
         answers = {name: told(rank) for name, rank in zip(COLLECTIVES, ranks, strict=True)}
-        print(json.dumps({"seconds": time.monotonic() - start, "answers": answers}), flush=True)
+        print(json.dumps(answers), flush=True)
         later = []
         for rank, at in zip(ranks, places, strict=True):
             try:

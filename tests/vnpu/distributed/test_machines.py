@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import signal
-import time
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,8 @@ from hccl import (
     results,
     root_info,
 )
-from test_faults import LIMIT, Job
+from test_faults import Job
+from waiting import until
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 COUNT = 300_000  # more than the buffers of a connection
@@ -119,31 +119,30 @@ def test_a_rank_that_is_killed_is_named() -> None:
     with Job("SIGKILL") as job:
         for number in (0, 2):
             told = job.answer(number)
-            assert told["seconds"] < LIMIT
-            for answer in told["answers"].values():
+            for answer in told.values():
                 assert f"rank 1 (process {job.ranks[1].pid}" in answer["error"]
                 assert "died: its connection was closed without a word" in answer["error"]
             job.answer(number)
-            assert job.ranks[number].wait(10) == 0
-        assert job.ranks[1].wait(10) == -signal.SIGKILL
+            assert job.ranks[number].wait() == 0
+        assert job.ranks[1].wait() == -signal.SIGKILL
 
 
 def test_ranks_that_do_not_come_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "1")
-    info, comm = root_info(), ctypes.c_void_p()
-    with pytest.raises(HcclError, match="missing: 0 2") as caught:
-        hccl("HcclCommInitRootInfo", 3, ctypes.byref(info), 1, ctypes.byref(comm))
-    assert caught.value.code == TIMEOUT
+    for limit in (1, 10, 100):
+        monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", str(limit))
+        info, comm = root_info(), ctypes.c_void_p()
+        with pytest.raises(HcclError, match="missing: 0") as caught:
+            hccl("HcclCommInitRootInfo", 3, ctypes.byref(info), 1, ctypes.byref(comm))
+        assert caught.value.code == TIMEOUT
+        if "missing: 0 1 2" not in caught.value.message:  # else rank 1 itself came too late
+            break
+    assert "missing: 0 2" in caught.value.message
 
 
 def test_no_port_stays_open() -> None:
     before = listening_ports()
     results(2, lambda rank: rank.call("HcclBarrier"))
-    for _ in range(50):
-        if listening_ports() == before:
-            break
-        time.sleep(0.02)
-    assert listening_ports() == before
+    until(lambda: listening_ports() == before)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "256.0.0.1"])

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from hccl import FLOAT32, PARAMETER, SUM, UNSUPPORTED, HcclError, Rank, hccl, own_sockets, results
+from waiting import Value, until
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 RANKS = 3
@@ -53,7 +54,7 @@ def meeting(path: bytes) -> Callable[[Rank], float]:
     """Joins by the table, and gives the sum over its ranks of their numbers plus 1."""
 
     def body(rank: Rank) -> float:
-        time.sleep(0.1 * (2 - rank.number) / 2)  # rank 0 comes last
+        time.sleep(0.1 * (2 - rank.number) / 2)  # most often rank 0 comes last
         comm = join(path, rank.number)
         try:
             at = rank.put([rank.number + 1.0])
@@ -155,7 +156,7 @@ class FirstRank(threading.Thread):
     """Rank 0 of a table, which waits for the others; `refused` is the error that it gets."""
 
     def __init__(self, path: bytes) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.path = path
         self.refused: HcclError | None = None
         self.start()
@@ -169,21 +170,43 @@ class FirstRank(threading.Thread):
         except HcclError as error:
             self.refused = error
 
+    def until(self, condition: Callable[[], Value]) -> Value:
+        """The first true value of the condition, while this rank lives."""
+
+        def asked() -> Value:
+            assert self.is_alive(), self.refused
+            return condition()
+
+        return until(asked, 0.005)
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, str]:
-    """A table, and the name of the socket at which its ranks meet: rank 0 shows it, and gives up."""
-    monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "1")
+    """A table, and the name of the socket at which its ranks meet: rank 0 shows it until the others have come."""
+    monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "100000")
     path = written(tmp_path, TABLE)
     before = names()
     first = FirstRank(path)
-    while not (new := names() - before):
-        assert first.is_alive()
-        time.sleep(0.005)
+    new = first.until(lambda: names() - before)
+    others_join(path)
     first.join()
-    assert first.refused is not None and names() == before
-    monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "20")
+    assert first.refused is None and names() == before
     return path, new.pop()
+
+
+def test_a_rank_0_that_gives_up_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "1")
+    before = names()
+    with pytest.raises(HcclError, match="missing: 1 2"):
+        join(written(tmp_path, TABLE), 0)
+    assert names() == before
+
+
+def others_join(path: bytes) -> None:
+    """Ranks 1 and 2 of the table come, and leave when both are there."""
+    comms = results(2, lambda rank: join(path, rank.number + 1))
+    for comm in comms:
+        hccl("HcclCommDestroy", comm)
 
 
 SQUATTER = """
@@ -243,22 +266,13 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
 def test_who_asks_is_told_where_to_meet_if_it_is_ours(place: tuple[bytes, str], other: bool) -> None:
     path, name = place
     first = FirstRank(path)
-    while name not in names():
-        assert first.is_alive()
-        time.sleep(0.005)
+    first.until(lambda: name in names())
     words = [sys.executable, "-S", "-c", CONNECTS, name, *([str(NOBODY)] if other else [])]
     told = int(subprocess.run(words, capture_output=True, check=True).stdout)
     silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     silent.connect(b"\0" + name.encode())  # says and hears nothing, and keeps nobody waiting
-    comms = []
-
-    def body(rank: Rank) -> None:
-        comms.append(join(path, rank.number + 1))
-
-    results(2, body)
+    others_join(path)
     first.join()
     silent.close()
-    for comm in comms:
-        hccl("HcclCommDestroy", comm)
     assert first.refused is None
     assert told == (0 if other else 24)

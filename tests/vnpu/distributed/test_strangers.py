@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,10 +18,10 @@ from typing import Any
 import ascendcl
 import pytest
 from hccl import FLOAT32, PARAMETER, SUM, HcclError, RootInfo, listening_ports, rank_of, root_info
+from waiting import until
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
-LIMIT = 20  # HCCL_CONNECT_TIMEOUT
-SOON = 5.0  # far below that
+LIMIT = 100_000  # HCCL_CONNECT_TIMEOUT, which no test waits for: a rank that is kept waiting never comes
 ROOT = struct.Struct("<8s 2i 16s 4s H")  # magic; process, file and id of the segment; address and port
 INTRODUCTION = struct.Struct("<16s I I 4s I q 64s")  # id, ranks, rank, address, port, process, host
 ANSWER = struct.Struct("<I 1024s")
@@ -53,7 +52,7 @@ def introduction(identity: bytes, rank: int = 1, ranks: int = 2, port: int = 1) 
 
 
 def connect(port: int, says: bytes = b"") -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", port), timeout=LIMIT)
+    made = socket.create_connection(("127.0.0.1", port))
     made.sendall(says)
     return made
 
@@ -74,37 +73,28 @@ class Joining(threading.Thread):
     """A rank that joins and adds up with the others; `outcome` is what it got, or its error."""
 
     def __init__(self, info: RootInfo, number: int) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self._info, self._number = info, number
         self.outcome: Any = None
-        self.seconds = 0.0
         self.start()
 
     def run(self) -> None:
-        start = time.monotonic()
         try:
             with rank_of(self._info, self._number, 2) as rank:
-                self.seconds = time.monotonic() - start
                 at = rank.put([self._number + 1.0])
                 rank.call("HcclAllReduce", at, at, 1, FLOAT32, SUM)
                 self.outcome = rank.get(at, 1).tolist()
         except (HcclError, ascendcl.AclError) as error:
             self.outcome = error
-            self.seconds = time.monotonic() - start
 
     def result(self) -> Any:
-        self.join(2 * LIMIT)
-        assert not self.is_alive()
+        self.join()
         return self.outcome
 
 
 def port_of_first_rank(before: set[int]) -> int:
     """Where rank 0 listens for rank 1, once it does."""
-    for _ in range(2000):
-        if new := listening_ports() - before:
-            return new.pop()
-        time.sleep(0.002)
-    raise AssertionError("rank 0 does not listen")
+    return until(lambda: listening_ports() - before, 0.002).pop()
 
 
 def both_join(root: Callable[[int, bytes], object], peer: Callable[[int, bytes], object]) -> None:
@@ -117,7 +107,6 @@ def both_join(root: Callable[[int, bytes], object], peer: Callable[[int, bytes],
     peer(port_of_first_rank(before), identity)
     second = Joining(info, 1)
     assert (first.result(), second.result()) == ([3.0], [3.0])
-    assert second.seconds < SOON
 
 
 STRANGERS: dict[str, Callable[[bytes], bytes]] = {
@@ -155,7 +144,7 @@ def test_strangers_keep_nobody_waiting(kind: str, place: str, stays: bool) -> No
 CROWD = """
 import resource, socket, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-made = [socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20) for _ in range(int(sys.argv[2]))]
+made = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(int(sys.argv[2]))]
 print("there", flush=True)
 sys.stdin.read()
 """
@@ -190,7 +179,6 @@ def test_of_a_crowd_only_some_are_kept() -> None:
         most = open_files() - files
         second = Joining(info, 1)
         assert (first.result(), second.result()) == ([3.0], [3.0])
-        assert second.seconds < SOON
         stranger.close()
     assert most < 700
 
@@ -239,8 +227,6 @@ def test_another_number_of_ranks_is_told_to_all() -> None:
     with connect(port, introduction(identity, ranks=3)) as connection:
         first = Joining(info, 0)
         assert answer(connection) == (False, "nRanks is 3 on rank 1, and 2 on the root")
-        first.result()
-    assert first.seconds < SOON
     assert "could not join: nRanks is 3 on rank 1" in first.result().message
 
 
@@ -270,12 +256,11 @@ def root_of(behaviour: Callable[[socket.socket, bytes], None]) -> Iterator[RootI
     """A root info whose root is this test: `behaviour` gets the listening socket and the id."""
     identity = os.urandom(16)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(LIMIT)
         info = RootInfo()
         port = server.getsockname()[1]
         head = ROOT.pack(b"vuhcclv1", 0, 0, identity, socket.inet_aton("127.0.0.1"), port)
         ctypes.memmove(ctypes.byref(info), head, len(head))
-        thread = threading.Thread(target=behaviour, args=(server, identity))
+        thread = threading.Thread(target=behaviour, args=(server, identity), daemon=True)
         thread.start()
         yield info
         thread.join()
@@ -287,7 +272,6 @@ def test_who_was_dropped_comes_again() -> None:
 
     def be_rank_0(server: socket.socket, identity: bytes) -> None:
         with socket.create_server(("127.0.0.1", 0)) as peer:
-            peer.settimeout(LIMIT)
             for place in (server, peer):
                 for _ in range(2):
                     connection, _ = place.accept()
@@ -315,7 +299,6 @@ def test_a_root_that_has_ended_is_not_waited_for() -> None:
     with root_of(end) as info:
         joining = Joining(info, 1)
         assert "Connection refused" in joining.result().message
-    assert joining.seconds < SOON
 
 
 def test_who_answers_nonsense_is_no_root() -> None:
