@@ -35,7 +35,9 @@ LIBRARY = vnpu.library_directory() / "libascendcl.so"
 lib = ctypes.CDLL(str(LIBRARY))
 lib.aclGetRecentErrMsg.restype = ctypes.c_char_p
 lib.aclrtGetSocName.restype = ctypes.c_char_p
-SECONDS = 500  # after which a gate opens by itself, so that a test that has failed ends: below pytest's own limit
+SECONDS = (
+    500  # after which a gate opens by itself, so that a test that has failed ends: below pytest's own limit
+)
 HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 

@@ -123,7 +123,9 @@ def test_elapsed_time() -> None:
         acl("aclrtSynchronizeEvent", end)
         most = time.monotonic() - before_both
         elapsed = ascendcl.answer("aclrtEventElapsedTime", start, end, kind=ctypes.c_float)
-        assert 1000 * least - 1 <= elapsed <= 1000 * most + 1  # milliseconds; what was taken around each event
+        assert (
+            1000 * least - 1 <= elapsed <= 1000 * most + 1
+        )  # milliseconds; what was taken around each event
         stamps = [ask("aclrtEventGetTimestamp", mark, kind=ctypes.c_uint64) for mark in (start, end)]
         assert elapsed == pytest.approx((stamps[1] - stamps[0]) / 1000, abs=0.01)
 

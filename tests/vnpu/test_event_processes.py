@@ -203,7 +203,5 @@ subprocess.run([sys.executable, "-c", child, bytes(mark.ipc_handle()).hex()], ch
 
 
 def test_torch_events_between_processes() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", PARENT], capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", PARENT], capture_output=True, text=True, check=False)
     assert run.stdout == "True\n", run.stderr
