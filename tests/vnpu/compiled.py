@@ -73,9 +73,7 @@ def _libraries(libraries: Path) -> list[str]:
     return [f"-L{libraries}", f"-Wl,-rpath,{libraries}", *(f"-l{name}" for name in names), "-ldl", "-pthread"]
 
 
-def run(name: str, *words: str, timeout: float = 110, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(name: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the program with these words and environment variables added."""
     environ = os.environ | vnpu.environment() | variables
-    return subprocess.run(
-        [program(name), *words], env=environ, capture_output=True, text=True, check=False, timeout=timeout
-    )
+    return subprocess.run([program(name), *words], env=environ, capture_output=True, text=True, check=False)

@@ -13,9 +13,7 @@ STORED = json.loads(Path(__file__).with_name("cuda_names.json").read_text("utf-8
 
 
 def run(word: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, TOOL, word], capture_output=True, text=True, check=False, timeout=110
-    )
+    return subprocess.run([sys.executable, TOOL, word], capture_output=True, text=True, check=False)
 
 
 def test_every_name_is_answered_as_stored() -> None:

@@ -30,7 +30,6 @@ def test_example_runs_unmodified(level: str, scale: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_port_holds(tmp_path: Path) -> None:
     """Both runs of `torchport port`, on the CPU and on the NPU, import the stand-in."""
     command = [

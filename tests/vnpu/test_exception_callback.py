@@ -35,7 +35,7 @@ def callback(info):
 
 def said(program: str, **variables: str) -> list[str]:
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM + program], capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", PROGRAM + program], capture_output=True, text=True, check=False,
         cwd=ascendcl.Path(__file__).parent, env={**ascendcl.os.environ, **variables},
     )  # fmt: skip
     assert result.returncode == 0, result.stderr

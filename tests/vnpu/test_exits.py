@@ -14,7 +14,7 @@ import pytest
 from torchport import vnpu
 
 RUNS = int(os.environ.get("TORCHPORT_EXITS", "2"))
-pytestmark = pytest.mark.timeout(120 + 60 * RUNS)
+pytestmark = pytest.mark.timeout(600 + 60 * RUNS)
 # What glibc and the C++ runtime write when a process ends itself.
 LAST_WORDS = ("corrupted", "double free", "free():", "terminate called", "Segmentation fault", "core dumped")
 
@@ -74,7 +74,7 @@ def test_a_process_that_has_trained_ends_cleanly(queue: str, stopped: bool) -> N
     wrong = []
     for _ in range(0, RUNS, 2):  # two at a time
         for process in [start(program, queue), start(program, queue)]:
-            _, errors = process.communicate(timeout=110)
+            _, errors = process.communicate()
             if fault := what_is_wrong(process.returncode, errors):
                 wrong.append(fault)
     assert not wrong, f"{len(wrong)} of {RUNS}: {wrong[0]}"

@@ -24,9 +24,7 @@ def run(folder: Path, *words: str) -> list[tuple[int, int, int, float]]:
         port = str(free.getsockname()[1])
     command = [sys.executable, "-m", "torchport", "run", "-q", str(SCRIPT), "--", "--port", port, *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=200
-    )
+    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     return sorted(
         (int(epoch), int(device), int(world), float(accuracy))
@@ -41,7 +39,6 @@ def test_single_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_several_devices_with_mixed_precision_and_resume(tmp_path: Path) -> None:
     words = [
         "--multiprocessing-distributed",
@@ -72,5 +69,5 @@ def test_redirection_of_torch_npu(tmp_path: Path) -> None:
         "torch.cuda.synchronize()\nprint(x.device, losses[2] < losses[0])\n"
     )
     command = [sys.executable, "-m", "torchport", "run", "--as-is", str(script)]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=110)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.stdout.splitlines()[-1] == "npu:0 True", ended.stderr

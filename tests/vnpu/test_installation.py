@@ -61,19 +61,19 @@ class Environment:
         (site / "downloaded.pth").write_text(f"{downloaded}\n")
         settings = [] if compiled else ["--config-settings=wheel.cmake=false"]
         pip = ["python", "-m", "pip", "install", "--no-build-isolation", "--no-deps", *settings, str(source)]
-        installed = self.run(*pip, timeout=1800)
+        installed = self.run(*pip)
         assert installed.returncode == 0, installed.stdout + installed.stderr
         self.package = site / "torchport"
         if not compiled:
             shutil.copytree(vnpu.library_directory(), self.package / "vnpu" / "lib")
 
-    def run(self, program: str, *words: str, timeout: int = 100) -> subprocess.CompletedProcess[str]:
+    def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         """A program of the environment, seen from a shell in which nothing else was set."""
         kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "LANG") if name in os.environ}
         path = os.pathsep.join([str(self.programs), str(Path(sys.executable).parent), os.defpath])
         return subprocess.run(
             [self.programs / program, *words], cwd=self.folder, env={**kept, "PATH": path, "OMP_NUM_THREADS": "1"},
-            capture_output=True, text=True, check=False, timeout=timeout,
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def compare(folder, device, *words, **variables):
     (folder / "net.py").write_text(NET.replace("DEVICE", device))
     command = [sys.executable, "-m", "torchport", "compare", *words]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=110,
+        command, cwd=folder, capture_output=True, text=True, check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
     )  # fmt: skip
 

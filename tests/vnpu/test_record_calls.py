@@ -92,7 +92,7 @@ def test_steps_end_while_other_threads_are_within_operators(tmp_path):
     with torchport.record(tmp_path / "rec", level="tensor") as block:
         for one in threads:
             one.start()
-        while steps < 30 or (len(done) < 100 and steps < 5000):  # a busy machine lets others come late
+        while steps < 30 or len(done) < 100:  # a busy machine lets others come late
             torch.ones(10).cos()
             block.step()
             steps += 1
@@ -155,7 +155,6 @@ def test_a_block_that_is_never_left_ends_with_the_process(tmp_path, end):
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
     )
     assert ended.returncode == (1 if end == "raise" else 0), ended.stderr
     assert "Fatal" not in ended.stderr

@@ -36,7 +36,7 @@ def test_the_steps_before_an_overflow_are_kept_on_either_chip(tmp_path, chip, fl
     words = ["run", "--record", "rec", "--on", "npu", "--keep-last", "2", "train.py"]
     ended = subprocess.run(
         [sys.executable, "-m", "torchport", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
-        timeout=115, env={**os.environ, "VNPU_SOC": chip},
+        env={**os.environ, "VNPU_SOC": chip},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     recorded = Recording.read(tmp_path / "rec")

@@ -56,7 +56,6 @@ def execute(*words: object, environment: Mapping[str, str]) -> subprocess.Comple
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
     )
 
 

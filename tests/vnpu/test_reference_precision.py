@@ -46,7 +46,6 @@ def results(*words: object, environment: Mapping[str, str]) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
     )
     assert run.returncode == 0, run.stderr
     found: dict[str, Any] = json.loads(run.stdout[run.stdout.index("{") :])

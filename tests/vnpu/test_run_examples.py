@@ -15,9 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def run(script: str, *words: str, folder: Path, options: tuple[str, ...] = ("-q",)) -> str:
     command = [sys.executable, "-m", "torchport", "run", *options, str(EXAMPLES / script), "--", *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=115
-    )
+    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

@@ -38,7 +38,6 @@ def run(tmp_path: Path, program: str, *command: str, **variables: str) -> subpro
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
     )
 
 

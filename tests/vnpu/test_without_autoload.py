@@ -50,7 +50,6 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | vnpu.environment() | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     return subprocess.run(
         [sys.executable, "main.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False,
-        timeout=110,
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_a_job_is_started_again_and_goes_on(tmp_path: Path) -> None:
         "HCCL_EXEC_TIMEOUT": "60",
     }
     ended = subprocess.run(
-        command, env=os.environ | vnpu.environment() | variables, capture_output=True, text=True, check=False, timeout=110
+        command, env=os.environ | vnpu.environment() | variables, capture_output=True, text=True, check=False
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     (second,) = logs.glob("*/attempt_1")

@@ -34,7 +34,6 @@ CASES = [
     for job, marks in JOBS.items()
     for section in job[0].SECTIONS
 ]
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

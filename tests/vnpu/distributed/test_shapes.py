@@ -28,7 +28,6 @@ NAMES = {
     "sampled": ("model", 0, 2),
     "trainer": ("self.model", 16, 2),
 }
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

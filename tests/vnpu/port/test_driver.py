@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from torchport.findings import Result
-
-pytestmark = pytest.mark.timeout(400)
 
 TRAIN = """
 import os, sys
@@ -45,9 +44,7 @@ def command(*words):
 
 
 def port(*words, stdin=""):
-    return subprocess.run(
-        command(*words), capture_output=True, text=True, check=False, timeout=200, input=stdin
-    )
+    return subprocess.run(command(*words), capture_output=True, text=True, check=False, input=stdin)
 
 
 def interruptible():
@@ -73,11 +70,14 @@ def processes(mark):
     return found
 
 
-def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true"
-        time.sleep(0.02)
+def prints(driver, path):
+    """Wait until the run of this driver has printed, into `path`."""
+
+    def printed():
+        assert driver.poll() is None, "it has ended before"
+        return path.exists() and path.read_text()
+
+    until(printed)
 
 
 def test_a_script_that_ports(place):
@@ -259,20 +259,23 @@ def test_a_run_does_not_find_what_the_other_left(place):
 HANG = """
 import os, subprocess, sys, time
 subprocess.Popen(["setsid", sys.executable, "-c",
-                  "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"])
+                  "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(3600)"])
 print("started", flush=True)
 def stuck():
-    time.sleep(600)
+    time.sleep(3600)
 stuck()
 """
 
 
 def test_a_script_that_hangs(place, monkeypatch):
     monkeypatch.setenv("MARK_OF_THIS_TEST", str(place))
-    run = port(script(place, HANG), "--timeout", "2")
-    assert run.returncode == 4
-    assert "did not reach a step within 2 s" in run.stdout
-    result = Result.read(place / "torchport-out" / "train" / "result.json")
+    for seconds in (2, 20, 200):  # a busy machine takes more than two to start it
+        run = port(script(place, HANG), "--timeout", str(seconds))
+        assert run.returncode == 4
+        assert f"did not reach a step within {seconds} s" in run.stdout
+        result = Result.read(place / "torchport-out" / "train" / "result.json")
+        if result.findings[0].location.line == 7:
+            break
     assert (result.findings[0].code, result.findings[0].location.line) == ("TP341", 7)
     assert processes(f"MARK_OF_THIS_TEST={place}") == []
 
@@ -281,8 +284,11 @@ ENDLESS = TRAINS.replace("range(3)", "iter(int, 1)").replace("backward()", "back
 
 
 def test_a_script_that_never_ends_is_judged_as_far_as_it_came(place):
-    run = port(script(place, "import time" + ENDLESS), "--timeout", "15", "--json")
-    data = json.loads(run.stdout)["data"]
+    for seconds in (15, 60, 240):  # a busy machine comes to no step in fifteen
+        run = port(script(place, "import time" + ENDLESS), "--timeout", str(seconds), "--json")
+        data = json.loads(run.stdout)["data"]
+        if data["verdict"] != "undecided":
+            break
     assert data["verdict"] == "holds", data["reason"]
     assert data["runs"]["reference"]["ended"] == "timeout"
     assert data["comparison"]["steps"]["port"] >= 3
@@ -314,10 +320,9 @@ def test_an_interrupt_leaves_whole_files_and_no_process(place, monkeypatch, numb
         text=True,
         preexec_fn=interruptible,
     )
-    printed = out / "reference.unfinished" / "stdout.txt"
-    wait_for(lambda: printed.exists() and printed.read_text())
+    prints(driver, out / "reference.unfinished" / "stdout.txt")
     driver.send_signal(number)
-    _, messages = driver.communicate(timeout=30)
+    _, messages = driver.communicate()
     assert driver.returncode == status
     assert "Traceback" not in messages
     words = {130: "torchport port: interrupted", -9: ""}.get(
@@ -326,7 +331,7 @@ def test_an_interrupt_leaves_whole_files_and_no_process(place, monkeypatch, numb
     assert words in messages
     assert Result.read(out / "convert" / "result.json").command == "convert"
     # After SIGKILL no clean-up of ours can run: the keeper does it.
-    wait_for(lambda: processes(f"MARK_OF_THIS_TEST={place}") == [], seconds=10)
+    until(lambda: processes(f"MARK_OF_THIS_TEST={place}") == [])
     if number != signal.SIGKILL:
         assert sorted(path.name for path in out.iterdir()) == [".lock", "convert"]
 
@@ -334,7 +339,7 @@ def test_an_interrupt_leaves_whole_files_and_no_process(place, monkeypatch, numb
 KILLS = int(os.environ.get("TORCHPORT_KILLS", "1"))
 
 
-@pytest.mark.timeout(100 + 60 * KILLS)
+@pytest.mark.timeout(600 + 120 * KILLS)
 def test_kills_at_any_moment_leave_nothing_that_stops_the_next_run(place, monkeypatch):
     """`make kills` does thirty of these."""
     monkeypatch.setenv("MARK_OF_THIS_TEST", str(place))
@@ -345,7 +350,7 @@ def test_kills_at_any_moment_leave_nothing_that_stops_the_next_run(place, monkey
         time.sleep(draw.uniform(0.1, 12.0))
         driver.kill()
         driver.wait()
-        wait_for(lambda: processes(f"MARK_OF_THIS_TEST={place}") == [], seconds=10)
+        until(lambda: processes(f"MARK_OF_THIS_TEST={place}") == [])
         run = port(name)
         assert run.returncode == 0, run.stdout + run.stderr
         assert "train.py: holds" in run.stdout
@@ -355,8 +360,7 @@ def test_kills_at_any_moment_leave_nothing_that_stops_the_next_run(place, monkey
 def test_two_ports_do_not_work_in_one_folder(place):
     name = script(place, HANG)
     first = subprocess.Popen(command(name), stderr=subprocess.DEVNULL)
-    printed = place / "torchport-out" / "train" / "reference.unfinished" / "stdout.txt"
-    wait_for(lambda: printed.exists() and printed.read_text())
+    prints(first, place / "torchport-out" / "train" / "reference.unfinished" / "stdout.txt")
     second = port(name)
     first.send_signal(signal.SIGTERM)
     first.wait()
@@ -378,7 +382,7 @@ def test_scripts_of_one_name_have_folders_of_their_own(place):
 def test_a_repeated_step_that_is_interrupted_leaves_the_finished_one(place):
     name = script(
         place,
-        "import os, time\nprint('started', flush=True)\ntime.sleep(600 if os.path.exists('hang') else 0)\n",
+        "import os, time\nprint('started', flush=True)\ntime.sleep(3600 if os.path.exists('hang') else 0)\n",
     )
     assert port(name).returncode == 4  # nothing is trained, but every step is there
     (place / "hang").touch()
@@ -391,10 +395,9 @@ def test_a_repeated_step_that_is_interrupted_leaves_the_finished_one(place):
     driver = subprocess.Popen(
         command(name, "--from", "reference"), stderr=subprocess.PIPE, preexec_fn=interruptible
     )
-    printed = out / "reference.unfinished" / "stdout.txt"
-    wait_for(lambda: printed.exists() and printed.read_text())
+    prints(driver, out / "reference.unfinished" / "stdout.txt")
     driver.send_signal(signal.SIGINT)
-    driver.communicate(timeout=30)
+    driver.communicate()
     assert driver.returncode == 130
     assert files() == before
 

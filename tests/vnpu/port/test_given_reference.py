@@ -10,8 +10,6 @@ import pytest
 from torchport.findings import Result
 from torchport.record.recording import Recording
 
-pytestmark = pytest.mark.timeout(400)
-
 # Weights and data are others in each run, as the clock and an unseeded order of files make them.
 TRAIN = """
 import os, sys
@@ -52,7 +50,7 @@ def place(tmp_path, monkeypatch):
 
 def torchport(*words):
     return subprocess.run(
-        [sys.executable, "-m", "torchport", *words], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-m", "torchport", *words], capture_output=True, text=True, check=False
     )
 
 

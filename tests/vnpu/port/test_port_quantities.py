@@ -46,9 +46,9 @@ for batch in data:
 
 def recorded(out, words):
     """Both runs' one process that trained."""
-    command = [sys.executable, "-m", "torchport", "port", "--out", str(out), "--json", "--timeout", "200"]
+    command = [sys.executable, "-m", "torchport", "port", "--out", str(out), "--json", "--timeout", "500"]
     run = subprocess.run(
-        [*command, *words], capture_output=True, text=True, check=False, timeout=300,
+        [*command, *words], capture_output=True, text=True, check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
@@ -66,7 +66,6 @@ def pairs(reference, port, kind, *same):
     return found
 
 
-@pytest.mark.timeout(300)
 def test_both_runs_of_a_port_have_the_same_quantities(tmp_path):
     reference, port = recorded(tmp_path / "out", [str(SCRIPT), "--", "--epochs", "1"])
     ((one, _),) = pairs(reference, port, "parameters", "optimizer", "step", "names", "sizes")
@@ -115,7 +114,7 @@ def test_a_killed_process_loses_one_loss(tmp_path):
     environment = {
         **os.environ, "PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(str(tmp_path)).variable()
     }  # fmt: skip
-    ended = subprocess.run([sys.executable, script], env=environment, check=False, timeout=100)
+    ended = subprocess.run([sys.executable, script], env=environment, check=False)
     assert ended.returncode == -signal.SIGKILL
     (process,) = Recording.read(tmp_path).processes
     losses = [event["value"] for event in process.of_kind("loss")]
@@ -128,7 +127,6 @@ def test_a_killed_process_loses_one_loss(tmp_path):
     assert all(before < after for before, after in itertools.pairwise(launches))
 
 
-@pytest.mark.timeout(300)
 def test_a_compiled_module_is_measured_without_a_graph_break(tmp_path):
     script = tmp_path / "work" / "train.py"
     script.parent.mkdir()

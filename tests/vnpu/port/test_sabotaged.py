@@ -37,13 +37,11 @@ def healthy(made: ports.Ports) -> Callable[[str], Row]:
     return functools.cache(made.healthy)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_healthy_port_holds(healthy: Callable[[str], Row], script: str) -> None:
     assert healthy(script) == Row(HOLDS)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("script", "column"),
     [
@@ -61,7 +59,6 @@ def test_a_faulty_port_does_not_hold(
     assert (row.word, row.code[:3]) == (WRONG, "TP3"), row
 
 
-@pytest.mark.timeout(300)
 def test_neither_an_edit_that_breaks_the_port_nor_one_that_does_nothing_counts(
     made: ports.Ports, healthy: Callable[[str], Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:

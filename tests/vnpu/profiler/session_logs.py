@@ -113,4 +113,4 @@ def size_of(shape: tuple[int, ...]) -> int:
 
 
 def msprof(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([MSPROF, *words], capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run([MSPROF, *words], capture_output=True, text=True, check=False)

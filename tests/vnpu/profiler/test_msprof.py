@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
-import time
 from pathlib import Path
 from typing import Any
 
@@ -214,11 +213,10 @@ def many(count: int) -> SessionLog:
     return log
 
 
-def test_twenty_thousand_operators_take_less_than_two_seconds(tmp_path: Path) -> None:
+def test_twenty_thousand_operators(tmp_path: Path) -> None:
+    """benchmarks/profiling.py holds them to 2 s."""
     folder = many(20_000).write(tmp_path / "PROF_1_1_A", (40_000_000, 20_001_000))
-    started = time.process_time_ns(), time.monotonic()
     assert msprof("--export=on", f"--output={folder}").returncode == 0
-    assert time.monotonic() - started[1] < 20  # the machine may be busy; `make profiles` holds it to 2 s
     assert len(table(folder, "op_summary")) == 20_000
     assert msprof("--export=on", "--type=db", f"--output={folder}").returncode == 0
     (path,) = folder.glob("msprof_*.db")

@@ -102,23 +102,24 @@ def test_dynamic_profiling(tmp_path: Path) -> None:
     run(
         f"""
 import json, time
+from pathlib import Path
 from torch_npu.profiler import dynamic_profile
 folder = {str(tmp_path)!r}
 dynamic_profile.init(folder)
 path = folder + "/profiler_config.json"
-for _ in range(100):
+config = None
+while config is None:
     try:
         config = json.load(open(path))
-        break
-    except OSError:
+    except (OSError, ValueError):
         time.sleep(0.1)
-config.update(prof_dir=folder + "/one", start_step=4, active=2, analyse=True)
-time.sleep(1.1)
+config.update(prof_dir=folder + "/one", start_step=-1, active=2, analyse=True)  # -1: with the step that finds this
+time.sleep(1.1)  # for another time of change
 json.dump(config, open(path, "w"))
-for _ in range(12):
+while not list(Path(folder).rglob("kernel_details.csv")):
     step()
     dynamic_profile.step()
-    time.sleep(0.5)
+    time.sleep(0.1)
 """
     )
     assert {"trace_view.json", "kernel_details.csv"} <= {path.name for path in output(tmp_path).iterdir()}

@@ -181,7 +181,12 @@ int main(int count, char **words) {
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) workers.emplace_back(i);
     for (Worker &worker : workers) threads.emplace_back([&worker] { worker.run(); });
-    std::this_thread::sleep_for(std::chrono::duration<double>(std::atof(words[2])));
+    const double seconds = std::atof(words[2]);
+    const bool loses = mode == "destroy" || mode == "reset";
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    // A busy machine comes to less in that time.
+    while (static_cast<double>(rounds) <= 5 * seconds || (loses && refused == 0))
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     stop = true;
     for (std::thread &thread : threads) thread.join();
     DID(aclFinalize, ());

@@ -12,6 +12,6 @@ dist.init_process_group("nccl")
 rank = int(os.environ["RANK"])
 torch.cuda.set_device(rank)
 if rank == 1:
-    time.sleep(9)
+    time.sleep(600)
 dist.all_reduce(torch.ones(8, device="cuda"))
 torch.cuda.synchronize()

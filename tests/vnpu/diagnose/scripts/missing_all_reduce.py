@@ -1,6 +1,6 @@
 # cause: collective.silent-rank
 # run: --nproc 2 SCRIPT
-# env: HCCL_EXEC_TIMEOUT=4
+# env: HCCL_EXEC_TIMEOUT=15
 import os
 import time
 
@@ -16,4 +16,4 @@ torch.cuda.synchronize()
 if rank == 0:
     dist.all_reduce(x)  # only here
     torch.cuda.synchronize()
-time.sleep(12)
+time.sleep(600)

@@ -1,5 +1,5 @@
 // random_calls SEED SECONDS THREADS [show | FAULT]: call random functions of libascendcl and libhccl with random
-// arguments, for so long. With one thread a seed makes the same calls each time; `show` names each before it is made,
+// arguments, for so long, or longer where a busy machine comes to fewer than kLeast calls in a second. With one thread a seed makes the same calls each time; `show` names each before it is made,
 // FAULT adds a function that has it (planted_calls.cpp). Ends with 0 and one line of JSON, or with another status and
 // what is wrong: a call that did not return or refused without a word, memory, files or threads that grew.
 // random_calls names: the functions that are called.
@@ -21,7 +21,8 @@ using namespace random_calls;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-std::chrono::seconds patience{60};
+std::chrono::seconds patience{300};
+constexpr double kLeast = 250;
 constexpr long kGrowth = 64;  // MiB that the process may grow by in the second half of its time
 
 std::vector<Call> all_calls() {
@@ -69,9 +70,9 @@ class Caller {
         for (aclopAttr *attributes : draw_.attributes.all()) aclopDestroyAttr(attributes);
     }
 
-    void run(Clock::time_point end) {
+    void run(Clock::time_point end, uint64_t least) {
         aclrtSetDevice(0);
-        while (Clock::now() < end) {
+        while (progress.made < least || Clock::now() < end) {
             const Call &call = calls_[draw_.below(calls_.size())];
             progress.call = call.name;
             if (show_) std::fprintf(stderr, "%llu %s\n", static_cast<unsigned long long>(progress.made), call.name);
@@ -107,14 +108,17 @@ void serve(Pools &pools, const std::atomic<bool> &over) {
 }
 
 // Returns when all callers have ended; a call that takes longer than patience ends the process.
-void watch(const std::vector<std::unique_ptr<Caller>> &callers, Clock::time_point half, long &resident) {
+void watch(const std::vector<std::unique_ptr<Caller>> &callers, Clock::time_point half, uint64_t least,
+           long &resident) {
     std::vector<uint64_t> seen(callers.size());
     std::vector<Clock::time_point> moved(callers.size(), Clock::now());
     for (bool running = true; running;) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         running = false;
         const auto now = Clock::now();
-        if (now < half) resident = resident_mib();
+        uint64_t made = 0;
+        for (const auto &caller : callers) made += caller->progress.made;
+        if (now < half || made < least * callers.size() / 2) resident = resident_mib();
         for (size_t i = 0; i < callers.size(); ++i) {
             const Progress &progress = callers[i]->progress;
             if (progress.ended) continue;
@@ -150,7 +154,7 @@ int main(int count, char **words) {
     const std::string word = count > 4 ? words[4] : "";
     if (word != "" && word != "show") {
         if (planted_calls(word.c_str()).empty()) return std::fprintf(stderr, "no fault %s\n", words[4]), 2;
-        patience = std::chrono::seconds(2);
+        if (word == "hang") patience = std::chrono::seconds(2);
     }
     const auto start = Clock::now();
 
@@ -167,9 +171,11 @@ int main(int count, char **words) {
     for (int i = 0; i < std::atoi(words[3]); ++i)
         callers.push_back(std::make_unique<Caller>(seed + static_cast<uint64_t>(i) * 1'000'003, pools, word));
     std::vector<std::thread> runners;
-    for (const auto &caller : callers) runners.emplace_back([&] { caller->run(start + time); });
+    const double rate = word == "memory" ? 10 * kLeast : kLeast;  // a fault of which few calls show nothing
+    const auto least = static_cast<uint64_t>(rate * std::atof(words[2])) / callers.size();
+    for (const auto &caller : callers) runners.emplace_back([&] { caller->run(start + time, least); });
     long resident = resident_mib();
-    watch(callers, start + time / 2, resident);
+    watch(callers, start + time / 2, least, resident);
     for (std::thread &runner : runners) runner.join();
     const long grown = resident_mib();
 
@@ -183,8 +189,9 @@ int main(int count, char **words) {
     std::printf("{\"seed\": %llu, \"calls\": %llu, \"succeeded\": %llu, \"resident\": %ld}\n",
                 static_cast<unsigned long long>(seed), static_cast<unsigned long long>(made),
                 static_cast<unsigned long long>(succeeded), grown);
-    // A thread that has been joined is listed for a moment longer.
-    for (int wait = 0; wait < 100 && entries("/proc/self/task") > threads; ++wait)
+    // A thread that has been joined is listed for a moment longer, on a busy machine for seconds.
+    const int turns = word == "thread" ? 100 : 3000;
+    for (int wait = 0; wait < turns && entries("/proc/self/task") > threads; ++wait)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return compare("MiB resident", resident, grown, kGrowth) | compare("files", files, entries("/proc/self/fd"), 2) |
            compare("threads", threads, entries("/proc/self/task"), 0);
