@@ -6,14 +6,14 @@ import random
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from counting import grows_with, work
+from linear_patterns import slow_parts
 
 from torchport.diagnose import diagnose_text
 from torchport.diagnose.matching import Matcher
-from torchport.diagnose.reading import LONGEST
 from torchport.knowledge.errors import Role, official, read, rows
 from torchport.knowledge.errors.answers import kinds
 
@@ -65,21 +65,41 @@ def test_a_row_that_breaks_the_schema_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [name for name, row in rows().items() if row.pattern])
 def test_a_pattern_takes_linear_time(name: str) -> None:
-    row = rows()[name]
-    assert row.pattern is not None
-    unbounded = re.sub(r"\\.|\[(?:\\.|[^\]])*\]", "c", row.pattern.pattern).replace("(?", "")
-    assert ".*" not in unbounded and ".+" not in unbounded and ")*" not in unbounded and ")+" not in unbounded
-    pieces = [*row.words, row.sample, row.sample[: len(row.sample) // 2], "a", " ", "'", "\\", "0"]
-    for piece in pieces:
-        for line in (piece * LONGEST, f"{piece} " * LONGEST, f"{row.sample[:-1]}{piece * LONGEST}"):
-            took = []
-            for _ in range(3):  # the least counts: another process on the core adds to one of them
-                start = time.process_time()
-                row.pattern.search(line[:LONGEST])
-                took.append(time.process_time() - start)
-                if took[-1] < 0.05:
-                    break
-            assert min(took) < 0.05, (name, piece)
+    pattern = rows()[name].pattern
+    assert pattern is not None
+    assert slow_parts(pattern) == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a.*b",
+        "a.+?b.+?c",
+        r"x (?:a+)+y",
+        r"x (?:ab)*y",
+        r"x (?:\w+ ){1,9}y",
+        r"\w+ is not",
+        r"[\w ]+\(",
+        r"rank \w+\d",
+        r"rank \d+(?:\w| x)",
+        r"a.{0,200}b.{0,200}c.{0,200}d",
+        r"(?:a.{0,9}){1,9}",
+    ],
+)
+def test_a_slow_pattern_is_seen(pattern: str) -> None:
+    assert slow_parts(re.compile(pattern))
+
+
+def test_a_linear_pattern_is_none() -> None:
+    for pattern in (
+        r"rank \d+ has",
+        r"^\d+ x",
+        r"function \w+",
+        r"x: \w+\b is",
+        "a.{0,200}b",
+        r"(?:\[\d+\]: ?)?a",
+    ):
+        assert slow_parts(re.compile(pattern)) == [], pattern
 
 
 def texts() -> dict[str, bytes]:
@@ -107,21 +127,27 @@ def texts() -> dict[str, bytes]:
     }
 
 
-def test_all_rows_together_take_less_than_50_ms_a_megabyte() -> None:
-    for name, text in texts().items():
-        spent = []
-        for _ in range(5):
-            matcher, start = Matcher(), time.process_time()
-            for at in range(0, len(text), MIB):
-                block = text[at : at + MIB]
-                list(matcher.hits(block, block.split(b"\n")))
-            spent.append((time.process_time() - start) / (len(text) / MIB))
-        # The last are all rows' own words without order, which no log is: 35 to 50 ms on a core that is shared.
-        assert min(spent) < (0.1 if name == "words of the rows" else 0.05), name
+@pytest.mark.parametrize(
+    ("name", "most"), [("training", 1), ("frames", 3), ("errors", 6), ("words of the rows", 15)]
+)
+def test_all_rows_together_do_little_for_a_line(name: str, most: int) -> None:
+    """Far fewer steps than there are rows, be it the rows' own words without order, which no log is."""
+    text = texts()[name]
+
+    def all_blocks() -> None:
+        matcher = Matcher()
+        for at in range(0, len(text), MIB):
+            block = text[at : at + MIB]
+            list(matcher.hits(block, block.split(b"\n")))
+
+    all_blocks()
+    done = work(all_blocks)
+    assert done.lines < most * text.count(b"\n")
+    assert done.characters < 8 * len(text)
 
 
 PROGRAM = """
-import resource, subprocess, sys, time
+import resource, subprocess, sys
 log = b"".join(b"2025-06-25 10:45:%02d,586 | INFO | step %d | loss %.4f\\n" % (at % 60, at, 1 / (at + 1)) for at in range(20000))
 process = subprocess.Popen([sys.executable, "-m", "torchport", "diagnose", "-"], stdin=subprocess.PIPE)
 for _ in range(100 * 2**20 // len(log) + 1):
@@ -129,19 +155,19 @@ for _ in range(100 * 2**20 // len(log) + 1):
 process.stdin.write(b"torch.OutOfMemoryError: NPU out of memory. Tried to allocate 2.00 GiB\\n")
 process.stdin.close()
 assert process.wait() == 1
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print("\\n", used.ru_utime + used.ru_stime, used.ru_maxrss)
+print("\\n", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
-def test_100_megabytes_take_5_seconds_and_200_mebibytes() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=100
-    )
+def test_100_megabytes_take_200_mebibytes() -> None:
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert "memory.device-full" in ended.stdout
-    seconds, kibibytes = map(float, ended.stdout.split()[-2:])
-    assert seconds < 5
-    assert kibibytes < 200 * 1024
+    assert int(ended.stdout.split()[-1]) < 200 * 1024
+
+
+def test_the_work_for_a_log_grows_with_its_length() -> None:
+    log = "2025-06-25 10:45:00,586 | INFO | step 1 | loss 0.5\nRuntimeError: device not found\n"
+    assert grows_with(lambda: diagnose_text(log * 500), lambda: diagnose_text(log * 2000), 4)
 
 
 def test_what_the_virtual_npu_says_is_known() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
+from counting import grows_with
 
 from torchport.convert import convert_source
 from torchport.convert.residue import Meaning, residue
@@ -115,8 +115,20 @@ def test_places_are_those_of_the_file() -> None:
     ],
 )
 def test_hostile_notebooks(data: bytes) -> None:
-    begin = time.monotonic()
     conversion = convert_source(data, "n.ipynb")
     assert conversion.output == data
     assert "TP903" not in {finding.code for finding in conversion.findings}
-    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [(b"", b'"cuda"'), (b'{"cells": [', b'"cuda"'), (b'{"cells": ', b'"cuda"}'), (b"", b"x")],
+)
+@pytest.mark.parametrize("piece", [b"{", b"[", b"[]", b'"a"', b"\\", b'"cuda",'])
+def test_the_work_for_hostile_notebooks_grows_with_their_length(
+    begin: bytes, piece: bytes, end: bytes
+) -> None:
+    shorter, longer = (begin + piece * count + end for count in (1_000, 4_000))
+    assert grows_with(
+        lambda: convert_source(shorter, "n.ipynb"), lambda: convert_source(longer, "n.ipynb"), 4
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from counting import grows_with
 
 from torchport.convert import convert_source, convert_tree
 from torchport.convert.workers import convert_file
@@ -158,16 +159,29 @@ def test_a_whole_project(tmp_path: Path) -> None:
     [
         ("a.json", '{"device": "cuda", "x": "' + "A" * 1_000_000 + '"}'),
         ("a.yaml", "cuda: " + "a.b-" * 100_000 + "\n" + ("x" * 4_900 + " cuda\n") * 50),
-        ("a.sh", "nvidia-smi " + "FROM " * 900 + "\n" + "a b " * 1_200),
-        ("requirements.txt", "a" * 4_900 + "\n" + "torch " * 800),
+        ("a.sh", ("nvidia-smi " + "FROM " * 900 + "\n" + "a b " * 1_200 + "\n") * 20),
+        ("requirements.txt", ("a" * 4_900 + "\n" + "torch " * 800 + "\n") * 20),
         ("a.py", "# cuda\nx = '" + "-" * 1_000_000 + "'\n"),
     ],
 )
-def test_long_lines_take_no_long_time(tmp_path: Path, name: str, text: str) -> None:
+def test_long_lines_end(tmp_path: Path, name: str, text: str) -> None:
+    """In less than a second: the square of a million characters, or the cube of 5,000 in each of 20 lines, would take
+    longer than pytest's `timeout`."""
     (tmp_path / name).write_text(text)
-    begin = time.process_time()
-    convert_file(tmp_path / name, name, Style.NPU)
-    assert time.process_time() - begin < 5
+    done = convert_file(tmp_path / name, name, Style.NPU)
+    assert not {"TP903", "TP904"} & {finding.code for finding in done.findings}
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.yaml", "a.sh", "requirements.txt", "a.py"])
+@pytest.mark.parametrize("piece", ["# cuda:0 torch\n", "# device: cuda ", "nvidia-smi -q; FROM cuda\n"])
+def test_the_work_for_a_file_grows_with_its_length(tmp_path: Path, name: str, piece: str) -> None:
+    folders = []
+    for count in (100, 400):
+        folders.append(tmp_path / str(count))
+        folders[-1].mkdir()
+        (folders[-1] / name).write_text(piece * count)
+    one, many = (partial(convert_file, folder / name, name, Style.NPU) for folder in folders)
+    assert grows_with(one, many, 4)
 
 
 @pytest.mark.parametrize(
