@@ -1,8 +1,10 @@
 """What the tests of the Python packages share."""
 
+import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,30 +19,47 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def _seconds(module: str) -> float:
-    """Processor time of importing `module` in a process of its own; torch must not be among what it brings."""
-    clock = "time.process_time()"
-    code = f"import sys, time; t = {clock}; import {module}; print({clock} - t, 'torch' in sys.modules)"
-    command = [sys.executable, "-c", code]
-    environment = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+HEAVY = {"asyncio", "h5py", "multiprocessing", "numpy", "onnx", "sympy", "torch", "torch_npu", "torchvision"}
+MODULES = 160  # asyncio brings 110, and torch 1,500
+# What Python itself does to find and to compile modules depends on whether it has compiled them before.
+IMPORT = """
+import sys
+lines = 0
+def count(frame, event, argument):
+    global lines
+    if frame.f_code.co_filename.startswith("<frozen "):
+        return None
+    lines += event == "line"
+    return count
+before, processes = set(sys.modules), []
+sys.addaudithook(lambda event, _: processes.append(event) if event in {"subprocess.Popen", "os.fork"} else None)
+sys.settrace(count)
+__import__(sys.argv[1])
+sys.settrace(None)
+print(lines, len(processes), *sorted(set(sys.modules) - before))
+"""
+
+
+def _imported(module: str) -> tuple[int, int, set[str]]:
+    """The lines executed and the processes started by importing `module` in a process of its own, and all modules that
+    it brings."""
+    # -S: without what is imported whenever Python starts, such as torchport.cuda_builds.
+    command = [sys.executable, "-S", "-c", IMPORT, module]
+    paths = [str(Path(__file__).parents[2] / "src"), sysconfig.get_path("purelib")]
+    environment = {"PYTHONPATH": os.pathsep.join(paths)}
     run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    seconds, torch = run.stdout.split()
-    assert torch == "False", module
-    return float(seconds)
+    lines, processes, *modules = run.stdout.split()
+    return int(lines), int(processes), set(modules)
 
 
 @pytest.fixture
-def imports_quickly() -> Callable[[str], bool]:
-    """Whether a module is imported within 50 ms of processor time, once in six tries. What else the machine does slows
-    even that: asyncio, which takes longer on a quiet one, is imported in turn with it and is then the measure."""
+def imports_little() -> Callable[[str], bool]:
+    """Whether the import of a module executes less than that of asyncio, which takes 50 ms on a quiet machine, starts
+    no process, and brings few modules and none of the heavy ones."""
+    most, _, _ = _imported("asyncio")
 
-    def quickly(module: str) -> bool:
-        fastest = {module: float("inf"), "asyncio": float("inf")}
-        for _ in range(6):
-            for name, before in fastest.items():
-                fastest[name] = min(before, _seconds(name))
-            if fastest[module] < 0.05:
-                return True
-        return fastest[module] < fastest["asyncio"]
+    def little(module: str) -> bool:
+        lines, processes, modules = _imported(module)
+        return lines < most and not processes and len(modules) < MODULES and modules.isdisjoint(HEAVY)
 
-    return quickly
+    return little

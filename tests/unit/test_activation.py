@@ -23,7 +23,6 @@ def python(code: str, executable: str = sys.executable, **variables: str) -> str
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
     assert (result.returncode, result.stderr) == (0, ""), result.stderr
     return result.stdout
@@ -98,8 +97,8 @@ print([name for name in ("torch", "torch_npu", "numpy", "h5py") if name in sys.m
     assert output == "[]\n"
 
 
-def test_import_time_of_the_activation_is_under_50_ms(imports_quickly: Callable[[str], bool]) -> None:
-    assert imports_quickly("torchport.vnpu")
+def test_the_activation_imports_little(imports_little: Callable[[str], bool]) -> None:
+    assert imports_little("torchport.vnpu")
 
 
 def test_activate_loads_nothing_before_the_extension(libraries: Path, fake_torch_npu: Path) -> None:

@@ -21,7 +21,7 @@ def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(SOURCE), packages])
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONPATH": path, **variables}
     command = [sys.executable, "-S", "-c", code]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def package(folder: Path, name: str, file: str, content: bytes) -> None:
@@ -109,5 +109,5 @@ def test_mended_for_good(
     assert (run.returncode, run.stderr) == (0, ""), "torchport has been removed"
 
 
-def test_waiting_costs_little(imports_quickly) -> None:
-    assert imports_quickly("torchport.cuda_builds")
+def test_waiting_costs_little(imports_little) -> None:
+    assert imports_little("torchport.cuda_builds")

@@ -18,9 +18,7 @@ NAMES = [
 @pytest.fixture(scope="module")
 def outcomes():
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [sys.executable, CHECKS], env=environment, capture_output=True, text=True, timeout=100
-    )
+    run = subprocess.run([sys.executable, CHECKS], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -37,9 +35,9 @@ def test_there_are_checks():
 @pytest.mark.parametrize(
     "module", ["torchport.auto", "torchport.record.reference", "torchport.record.recorder"]
 )
-def test_import_is_light(module, imports_quickly):
-    assert imports_quickly(module)
+def test_import_is_light(module, imports_little):
+    assert imports_little(module)
 
 
-def test_a_heavy_import_is_seen(imports_quickly):
-    assert not imports_quickly("sympy")
+def test_a_heavy_import_is_seen(imports_little):
+    assert not imports_little("sympy")
