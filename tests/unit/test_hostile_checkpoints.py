@@ -18,15 +18,27 @@ import zipfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from counting import work
 
-from torchport.checkpoints import guarded
+from torchport.checkpoints import guarded, reading
 from torchport.cli import main
 from torchport.errors import TorchportError
 
-MEMORY, SECONDS = 512 << 20, 2.0
+MEMORY, SECONDS = 512 << 20, guarded.SECONDS
+LINES = 20_000  # of Python to refuse a file: the largest here takes 2,400
+LONG = "laughs_wide.pth"  # the only one that is given up for the time that it takes
 MAGIC = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is refused for what it is on a machine of any speed, but for the one that takes long."""
+    if LONG not in request.node.name:
+        monkeypatch.setattr(guarded, "SECONDS", 1000)
+    monkeypatch.setattr(guarded, "WALL", 1000)
 
 
 def text(value: str) -> bytes:
@@ -226,12 +238,12 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @dataclasses.dataclass
 class Stripped:
-    """What `torchport checkpoint strip` said of a file, the processor's time of it and its child, and their memory."""
+    """What `torchport checkpoint strip` said of a file, the work of its own process, and its memory and its child's."""
 
     code: int
     out: str
     error: str
-    seconds: float
+    lines: int  # of Python
     child: int  # bytes, at most
     growth: int  # bytes that the process itself has grown by
 
@@ -239,14 +251,57 @@ class Stripped:
 def stripped(name: str) -> Stripped:
     """Run in a fork: what a process has had of memory, and its children, is never forgotten."""
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = os.times()
+    codes: list[int] = []
+
+    def strip(given: str) -> None:
+        codes.append(main(["checkpoint", "strip", given, "-o", "out.safetensors"]))
+
+    for _ in range(2):  # imports, and then the work of the command line itself
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            usual = work(lambda: strip("no such file"))
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:
-        code = main(["checkpoint", "strip", name, "-o", "out.safetensors"])
-    end, grown = os.times(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        done = work(lambda: strip(name))
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Stripped(
-        code, out.getvalue(), error.getvalue(), sum(end[:4]) - sum(start[:4]),
+        codes[-1], out.getvalue(), error.getvalue(), done.lines - usual.lines,
         resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10, (grown - own) << 10,
     )  # fmt: skip
+
+
+def read_lines(path: Path) -> int:
+    """The work of what the child does, run in a fork with the child's limit of memory."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+    def read() -> None:
+        with contextlib.suppress(Exception):  # `test_hostile_file_is_refused` looks at what is said
+            reading.read(path)
+
+    return work(read).lines
+
+
+def in_a_fork(function: Callable[[Any], Any], given: object) -> Any:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as fork:
+        return fork.submit(function, given).result()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SAMPLES if name != LONG and not name.endswith(".index.json")]
+)
+def test_a_hostile_file_is_little_work(name: str, tmp_path: Path) -> None:
+    SAMPLES[name][0](tmp_path / name)
+    assert in_a_fork(read_lines, tmp_path / name) < LINES
+
+
+def test_a_reader_has_less_than_2_seconds_of_processor_time() -> None:
+    assert SECONDS < 2
+
+
+def test_a_file_that_takes_long_is_given_up(tmp_path: Path, monkeypatch) -> None:
+    """Here in a hundredth of what it takes."""
+    monkeypatch.setattr(guarded, "SECONDS", 0.05)
+    SAMPLES[LONG][0](tmp_path / LONG)
+    with pytest.raises(TorchportError, match=r"it takes more than 0\.05 s of processor time"):
+        guarded.read(tmp_path / LONG)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -257,9 +312,8 @@ def test_hostile_file_is_refused(name: str, tmp_path: Path, monkeypatch) -> None
     make(folder / name)
     monkeypatch.chdir(folder)
     before = sorted(tmp_path.rglob("*"))
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as fork:
-        found = fork.submit(stripped, name).result()
-    assert found.seconds < SECONDS and found.child < MEMORY and found.growth < 64 << 20
+    found = in_a_fork(stripped, name)
+    assert found.lines < LINES and found.child < MEMORY and found.growth < 64 << 20
     if name == "slip.pth":  # nothing is unpacked, so the other names do not matter
         assert found.code == 0 and sorted(tmp_path.rglob("*")) == sorted(
             [*before, folder / "out.safetensors"]

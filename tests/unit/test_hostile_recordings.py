@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import time
 import zlib
 from pathlib import Path
 
@@ -20,15 +19,14 @@ from test_operator_files import change, write
 from torchport.record import recording
 
 FILE = "operators/rank0/000000.h5"
-MOST, SECONDS = 1 << 30, 40
+MOST = 1 << 30
 
 
 def command(*words: object) -> tuple[int, str, str]:
-    """Exit code, output and error of `torchport record`; asserts what memory and time it took, its children's too."""
-    begin = time.monotonic()
+    """Exit code, output and error of `torchport record`; asserts what memory it took, its children's too.
+    Time that grows without a bound is ended by `checking.SECONDS`, and by pytest's `timeout` where that is not asked."""
     ended, most = measured("-m", "torchport", "record", *map(str, words))
     assert most < MOST
-    assert time.monotonic() - begin < SECONDS
     assert "Traceback" not in ended.stderr, ended.stderr
     return ended.returncode, ended.stdout, ended.stderr
 
