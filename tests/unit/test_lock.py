@@ -16,7 +16,7 @@ import subprocess, sys
 from pathlib import Path
 from torchport.port.lock import locked
 with locked(Path(sys.argv[1])):
-    child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL)
+    child = subprocess.Popen(["sleep", "infinity"], close_fds=False, stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)
     sys.stdin.read()
 """

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from torchport.port.tee import ending_with_parent
 
-# Ports that are killed after the seconds given: each runs a command that leaves processes of other sessions.
+# Ports that are killed after the seconds given, and one when its command has started: each runs a command that leaves
+# processes of other sessions.
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
 from torchport.launch import keeper
 
 folder = Path(sys.argv[1])
-for number, delay in enumerate(sys.argv[2:]):
+for number, delay in enumerate([*sys.argv[2:], "started"]):
     port = os.fork()
     if port == 0:
-        command = ["sh", "-c", "sleep 600 & setsid sleep 600 & setsid sh -c 'sleep 600 & sleep 600' & wait"]
+        text = "sleep 9999 & setsid sleep 9999 & setsid sh -c 'sleep 9999 & sleep 9999' & echo here; wait"
+        command = ["sh", "-c", text]
         out, err = (folder / f"{number}.{name}" for name in ("out", "err"))
         keeper.run(command, os.environ, folder, out, err, lambda seconds: "")
         os._exit(0)
-    time.sleep(float(delay))
+    started = folder / f"{number}.out"
+    while delay == "started" and not (started.exists() and started.read_text()):
+        time.sleep(0.01)
+    time.sleep(0 if delay == "started" else float(delay))
     os.kill(port, signal.SIGKILL)
     os.waitpid(port, 0)
-    print((folder / f"{number}.err").exists(), flush=True)
 """
 
 
@@ -49,16 +55,15 @@ def test_a_port_that_is_killed_early_leaves_no_process(tmp_path: Path) -> None:
     mark = f"MARK_OF_THIS_TEST={tmp_path}"
     name, _, value = mark.partition("=")
     delays = [0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.1, 1.5]
-    ended = subprocess.run(
+    subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path), *map(str, delays)],
         env={**os.environ, name: value}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert "True" in ended.stdout.split()[-1]  # the last of them had started its command
-    for _ in range(300):
-        if not (left := marked(mark)):
-            break
-        time.sleep(0.1)
-    assert left == []
+    try:
+        until(lambda: not marked(mark), 0.1)
+    finally:
+        for one in marked(mark):
+            os.kill(one, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -14,15 +14,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 import watched
 
 GROUP = """
-import os, sys, time
+import os, signal
 kept = bytearray(os.urandom(1 << 20)) * 64
 for _ in range(4):
     if os.fork() == 0:
         own = bytearray(os.urandom(1 << 20)) * 8
         print("ready", flush=True)
-        time.sleep(60)
+        signal.pause()
 print("ready", flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 

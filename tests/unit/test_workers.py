@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import until
 
 from torchport.convert import workers
 from torchport.convert.workers import Converted, convert_files
@@ -49,6 +51,7 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return honest(path, name, style, *more)
 
     monkeypatch.setattr(workers, "convert_file", slow)
+    monkeypatch.setattr(workers, "_PATIENCE", 10_000)  # the processor's time alone counts
     done = list(convert_files(files, Style.NPU, seconds=6.0, processes=2))
     assert [[finding.code for finding in one.findings if finding.code == "TP904"] for one in done] == [
         [], [], ["TP904"], [], [], []
@@ -57,17 +60,22 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_file_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = make(tmp_path, 3)
+    """By a clock of the test, which goes on when the file has been begun and at no other time."""
+    files, begun = make(tmp_path, 3), tmp_path / "begun"
     honest = workers.convert_file
 
     def waiting(path: Path, name: str, style: Style, *more: Any) -> Converted:
-        while name == "f1.py":
-            time.sleep(1)
+        if name == "f1.py":
+            begun.touch()
+            until(lambda: False)
         return honest(path, name, style, *more)
 
+    def monotonic() -> float:
+        return 1e9 if begun.exists() else 0.0
+
     monkeypatch.setattr(workers, "convert_file", waiting)
-    monkeypatch.setattr(workers, "_PATIENCE", 2)
-    done = list(convert_files(files, Style.NPU, seconds=1.0, processes=1))
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=monotonic, process_time=time.process_time))
+    done = list(convert_files(files, Style.NPU, seconds=0.5, processes=1))
     assert [one.changed for one in done] == [True, False, True]
     assert [finding.code for finding in done[1].findings] == ["TP904"]
 
@@ -81,11 +89,10 @@ def test_ctrl_c(tmp_path: Path) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while process.poll() is None and not children.read_text():
-        time.sleep(0.01)
+    until(lambda: process.poll() is not None or children.read_text())
     workers_then = [int(pid) for pid in children.read_text().split()]
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert (process.returncode, out, err) == (130, b"", b"torchport convert: interrupted\n")
     assert workers_then
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers_then)
@@ -133,12 +140,10 @@ def test_a_worker_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_hostile_files(tmp_path: Path, text: str, code: str | None) -> None:
     path = tmp_path / "hostile.py"
     path.write_text(text)
-    begin = time.monotonic()
     (done,) = convert_files([(path, "hostile.py")], Style.NPU)
     codes = {finding.code for finding in done.findings}
     assert (code in codes) if code else done.changed
-    assert "TP903" not in codes
-    assert time.monotonic() - begin < 30
+    assert "TP903" not in codes and (code == "TP904" or "TP904" not in codes)
 
 
 def test_classes_of_other_files_are_known(tmp_path: Path) -> None:
