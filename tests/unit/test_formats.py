@@ -73,7 +73,7 @@ def test_sarif_keeps_the_rules_of_the_format(tmp_path: Path) -> None:
 def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     command = [sys.executable, "-m", "torchport", "check", *words]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def test_check(tmp_path: Path) -> None:
@@ -183,4 +183,4 @@ def test_tables_hold_no_formulas() -> None:
 def check_command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     command = [sys.executable, "-m", "torchport", *words]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

@@ -17,7 +17,7 @@ CUDA = "import torch\nx = torch.ones(2).cuda()\n"
 def torchport(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     command = [sys.executable, "-m", "torchport", *words]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def test_diff_is_a_patch_on_stdout(tmp_path: Path) -> None:
