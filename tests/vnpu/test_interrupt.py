@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from waiting import until
-from waits import waits
+from waits import locks, waits
 
 from torchport import vnpu
 
@@ -67,9 +67,11 @@ class Program:
         return int(thread or 0)
 
     def sleeps(self, thread: int) -> None:
-        """Until this thread and the main thread wait for the device and have done so for long."""
-        for each in (thread, self.process.pid):
-            until(lambda each=each: self.lives() and waits(each, self.process.pid))  # type: ignore[misc]
+        """Until this thread waits for the device and has done so for long; the main thread waits for a mutex then."""
+        main = self.process.pid
+        until(lambda: self.lives() and waits(thread, main))
+        if thread != main:
+            until(lambda: self.lives() and locks(main, main))
 
     def lives(self) -> bool:
         assert self.process.poll() is None, self.errors.read_text()

@@ -17,7 +17,7 @@ from waits import falls_asleep
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 COMPLETE, NOT_READY = 0, 1
 STOP_ON_FAILURE = 1
-TRIES = 400  # of which some hit the moment in which two calls meet
+TRIES = 200  # of which some hit the moment in which two calls meet
 
 
 def status(handle: int) -> int:
