@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -75,8 +74,8 @@ def test_a_child_whose_parent_went_first_ends(gone: bool) -> None:
         end_with_parent, own = ending_with_parent(), os.getpid()
         if os.fork() == 0:
             os.close(release)
-            while gone and os.getppid() == own:
-                time.sleep(0.001)
+            if gone:
+                until(lambda: os.getppid() != own, 0.001)
             end_with_parent()
             os.write(tell, b"alive")
             os._exit(0)
