@@ -160,6 +160,7 @@ lint: $(VENV)/.packages ## style, import rules
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_prose.py
+	$(BIN)/python tools/check_clocks.py
 
 types: $(VENV)/.packages ## mypy --strict
 	$(call say,types)
