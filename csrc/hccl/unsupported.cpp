@@ -1,4 +1,5 @@
 // What torch_npu looks up and the virtual NPU does not offer: each answers HCCL_E_NOT_SUPPORT and says so by its name.
+// Compiled alone: HCCL's headers, which this source does not include, declare these functions with parameters.
 #include "ascendcl/unsupported.h"
 
 #define VNPU_UNSUPPORTED(name) \

@@ -90,6 +90,7 @@ def build(seed: int, per_file: int, jobs: int) -> dict[int, Mutant]:
             *(_tool("cmake"), "-S", SOURCE, "-B", BUILD, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"),
             *(f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_BUILD_TYPE=Mutation"),
             *(f"-DCMAKE_CXX_FLAGS_MUTATION={FLAGS}", f"-DTORCHPORT_LIB_DIR={LIBRARIES}"),
+            "-DTORCHPORT_UNITY=OFF",  # each mutant is looked for in the errors of its source
         ],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip

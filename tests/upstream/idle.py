@@ -15,6 +15,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "csrc"))
+
+from unity import members  # noqa: E402
+
 RELEASE = ROOT / "build/release"
 FOLDER = ROOT / "build/upstream/idle"
 INSTALLED = ROOT / "src/torchport/vnpu/lib"
@@ -40,7 +44,8 @@ def build() -> Path:
         return libraries
     commands = json.loads((RELEASE / "compile_commands.json").read_text(encoding="utf-8"))
     FOLDER.mkdir(parents=True, exist_ok=True)
-    objects = {_object(name): _compiled(name, commands) for name in EDITS}
+    edited = {str(ROOT / name): str(_edited(name)) for name in EDITS}
+    objects = _compiled(edited, [entry for entry in commands if "/opapi.dir/" in entry["command"]])
     shutil.rmtree(libraries, ignore_errors=True)  # another run may have them mapped: no file is written over
     shutil.copytree(INSTALLED, libraries, symlinks=True)
     ninja = str(Path(sys.executable).parent / "ninja")
@@ -54,21 +59,39 @@ def build() -> Path:
     return libraries
 
 
-def _object(name: str) -> str:
-    return f"CMakeFiles/opapi.dir/{name}.o"
-
-
-def _compiled(name: str, commands: list[dict[str, str]]) -> str:
+def _edited(name: str) -> Path:
+    """A copy of the source with its edit. Raises RuntimeError where the place of the edit is not there once."""
     text = (ROOT / name).read_text(encoding="utf-8")
     place, put = EDITS[name]
     if text.count(place) != 1:
         raise RuntimeError(f"{name}: expected once, found {text.count(place)} times: {place.strip()}")
-    text = text.replace(place, put + place)
     source = FOLDER / Path(name).name
-    source.write_text(text, encoding="utf-8")
-    command = next(entry for entry in commands if entry["file"] == str(ROOT / name))
-    words = shlex.split(command["command"])
-    words[words.index("-o") + 1] = str(source.with_suffix(".o"))
-    words[words.index("-c") + 1] = str(source)
-    subprocess.run([*words, "-w"], cwd=command["directory"], check=True)
-    return str(source.with_suffix(".o"))
+    source.write_text(text.replace(place, put + place), encoding="utf-8")
+    return source
+
+
+def _compiled(edited: dict[str, str], commands: list[dict[str, str]]) -> dict[str, str]:
+    """Compile what holds a source that is edited: the source, or the translation unit that includes it (csrc/unity.py).
+    Returns the new objects by the names of those whose place they take."""
+    objects, todo = {}, set(edited)
+    # Units first: editors' entries for the sources in them (unity.complete) come behind.
+    for entry in commands:
+        held = {entry["file"], *members(Path(entry["file"]))} & todo
+        if not held:
+            continue
+        todo -= held
+        words = shlex.split(entry["command"])
+        replaced = words[words.index("-o") + 1]
+        text = (
+            f'#include "{entry["file"]}"\n'
+            if entry["file"] in held
+            else Path(entry["file"]).read_text("utf-8")
+        )
+        for source in held:
+            text = text.replace(f'#include "{source}"', f'#include "{edited[source]}"')
+        unit = FOLDER / f"idle_{len(objects)}.cpp"
+        unit.write_text(text, encoding="utf-8")
+        words[words.index("-o") + 1] = objects[replaced] = str(unit.with_suffix(".o"))
+        words[words.index("-c") + 1] = str(unit)
+        subprocess.run([*words, "-w"], cwd=entry["directory"], check=True)
+    return objects
