@@ -58,8 +58,11 @@ class Trainer:
         self.model.load_state_dict(state)
         self.optimizer.zero_grad(set_to_none=True)
         batch = to(batch, self.device, torch.float64 if self.dtype is torch.float64 else torch.float32)
-        # oneDNN has an LSTM in float16 only where the CPU has such instructions; ATen's own works everywhere.
-        with torch.backends.mkldnn.flags(enabled=self.device != "cpu" or self.dtype is not torch.float16):
+        # oneDNN has an LSTM in half precision only if the CPU has such instructions; ATen's own works everywhere.
+        refused = self.dtype is torch.float16 or (
+            self.dtype is torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        )
+        with torch.backends.mkldnn.flags(enabled=self.device != "cpu" or not refused):
             with torch.autocast(self.device, self.dtype, enabled=self.autocast):
                 loss = self.family.loss(self.model, batch)
             self.scaler.scale(loss).backward()
