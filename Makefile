@@ -26,6 +26,13 @@ SOURCES := CMakeLists.txt $(addprefix src/torchport/knowledge/,devices.toml erro
 # These use the C API alone: no torch, which is not instrumented and would drown a report. A file may have others beside
 # them, which `-m device` leaves out.
 DEVICE_TESTS = $(shell grep -l 'mark[.]device' tests/vnpu/test_*.py tests/vnpu/distributed/test_*.py)
+DEMO_TEST := tests/vnpu/port/test_ported_digits.py::test_fp32_holds_step_by_step
+PYTEST := $(BIN)/python -m pytest -q
+# What each test took, for CI to show: $(call kept,name).
+kept = --junitxml build/durations/$(1).xml
+# Neither a test of the device, which `make test` has, nor of a campaign.
+OTHERS = not device and $(shell sed -n "s/.*-m '\(not (.*\) \\\\$$/\1/p;s/^  \(or .*)\)'.*/ \1/p" pyproject.toml)
+, := ,
 # Crashes are the sanitizer's to report. Without that plugin its options are unknown, which --strict-config refuses.
 SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
 CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
@@ -34,7 +41,7 @@ CXX_FILES = $(shell find csrc tests -name '*.cpp' -o -name '*.h')
 WORKERS = -n $$(($(JOBS) + 1)) --maxprocesses 8 --max-worker-restart 0
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help setup build demo test install-check mistakes models ports exports distributed kills recorded profiles exits libraries mindspore conformance upstream mutation verdict accuracy predictions blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
+.PHONY: help setup build demo test quick-python quick-npu check install-check mistakes models ports exports distributed kills recorded profiles exits libraries mindspore conformance upstream mutation verdict accuracy predictions blind corpus fuzz lint types format docs show asan tsan micro micro-address micro-thread bench clean distclean
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -45,18 +52,39 @@ build: $(LIB)/.built ## build the virtual NPU into src/torchport/vnpu/lib
 demo: setup ## port examples/digits/train.py: convert, run on CPU and NPU, compare
 	$(BIN)/torchport port examples/digits/train.py -- --epochs 3
 
-test: setup lint types ## every check and test that CI runs
-	$(call say,pytest)
-	$(BIN)/python -m pytest $(WORKERS) --durations 40 tests/unit tests/vnpu
+# NAMES= and CHANGED= run what they choose and nothing else; tests/choose.py says how.
+ifneq ($(NAMES)$(CHANGED),)
+test: setup
+	$(BIN)/python tests/choose.py $(if $(CHANGED),--changed) $(NAMES) | xargs -d '\n' -r $(BIN)/python -m pytest
+else
+test: setup ## lint, types and the quick tests (NAMES="index port" for some, CHANGED=1 for those of what git diff names)
+	@$(MAKE) --jobs 2 --output-sync=line quick-python quick-npu
+endif
+
+# Two lanes of about the same length, with one thread each.
+quick-python quick-npu: export OMP_NUM_THREADS ?= 1
+quick-python: lint types
+	$(call say,tests/unit$(,) the demo)
+	$(PYTEST) tests/unit $(call kept,unit)
+	$(PYTEST) $(DEMO_TEST) $(call kept,demo)
+
+quick-npu:
+	$(call say,tests/vnpu/ops$(,) the device)
+	$(PYTEST) tests/vnpu/ops $(call kept,ops)
+	$(PYTEST) -m device $(DEVICE_TESTS) $(call kept,device)
+
+check: test ## everything that CI runs: `make test`, then ports, ranks, models, profilers, exports
+	$(call say,the other tests of tests/vnpu)
+	$(BIN)/python -m pytest $(WORKERS) tests/vnpu --ignore tests/vnpu/ops --deselect $(DEMO_TEST) -m "$(OTHERS)" $(call kept,others)
 
 install-check: setup ## `pip install` of this checkout into an environment of its own, compiled as users do it (minutes)
-	$(BIN)/python -m pytest tests/vnpu/test_installation.py -m slow -o faulthandler_timeout=0
+	$(BIN)/python -m pytest tests/vnpu/test_installation.py -m install -o faulthandler_timeout=0
 
 mistakes: setup ## 40 scripts that fail as users' do, and what is said of them (8 minutes)
-	$(BIN)/python -m pytest $(WORKERS) tests/vnpu/diagnose -m "slow or not slow"
+	$(BIN)/python -m pytest $(WORKERS) tests/vnpu/diagnose -m ""
 
 models: setup ## the comparisons of whole models that are too long for `make test`
-	$(BIN)/python -m pytest tests/vnpu/models -m slow
+	$(BIN)/python -m pytest tests/vnpu/models -m models
 
 # Each of these is near a test of `make test`, which would take too long with them.
 MORE_PORTS := tests/vnpu/port $(addprefix tests/vnpu/test_,$(addsuffix .py,example_apex guide_imagenet run_examples \
@@ -64,18 +92,18 @@ MORE_PORTS := tests/vnpu/port $(addprefix tests/vnpu/test_,$(addsuffix .py,examp
 	injection))
 
 ports: setup ## more ports, of scripts and of what was broken on purpose, more examples and ways to start them (30 minutes)
-	$(BIN)/python -m pytest $(WORKERS) $(MORE_PORTS) -m slow
+	$(BIN)/python -m pytest $(WORKERS) $(MORE_PORTS) -m ports
 
 predictions: setup ## memory by hand, large models, what is tried where memory is out, and how far steps are off models held out (15 minutes)
-	$(BIN)/python -m pytest tests/vnpu/predict -m slow --timeout=900 -o faulthandler_timeout=0
+	$(BIN)/python -m pytest tests/vnpu/predict -m predictions --timeout=900 -o faulthandler_timeout=0
 	$(BIN)/python tools/calibrate_time.py --check
 	$(BIN)/python tests/prediction/evaluate.py
 
 exports: setup ## whole models to ONNX in opset 11 and the newest, from checkpoints of the CPU and the NPU (8 minutes)
-	$(BIN)/python -m pytest tests/vnpu/export -m slow -o faulthandler_timeout=0
+	$(BIN)/python -m pytest tests/vnpu/export -m exports -o faulthandler_timeout=0
 
 distributed: setup ## jobs of 4 ranks, and every fault in every collective: too long for `make test`
-	$(BIN)/python -m pytest tests/vnpu/distributed -m slow
+	$(BIN)/python -m pytest tests/vnpu/distributed -m distributed
 
 kills: setup ## `torchport port` killed at 30 random moments, and started again (10 minutes)
 	TORCHPORT_KILLS=30 $(BIN)/python -m pytest tests/vnpu/port/test_driver.py -k kills -o faulthandler_timeout=0
@@ -129,7 +157,7 @@ verdict: setup ## 20 scripts, and each with a dozen faults put into its port: do
 accuracy: setup ## 23 faults inside of operators and 11 around them, and 10 healthy pairs: are the faults named, and they alone, at which cost? (half an hour; SIDES="cpu isa npu")
 	$(BIN)/python tests/accuracy/run.py $(SIDES)
 	$(BIN)/python tests/accuracy/healthy.py
-	$(BIN)/python -m pytest tests/unit/test_recording_sizes.py -m slow -o faulthandler_timeout=0
+	$(BIN)/python -m pytest tests/unit/test_recording_sizes.py -m accuracy -o faulthandler_timeout=0
 
 blind: setup ## 219 small cases of everyday code: what analyse and convert make of each line (CASES="amp devices" for some; RUNS=1 runs them)
 	$(BIN)/python tests/blind/run.py $(if $(CASES),--cases $(CASES)) $(if $(RUNS),--runs)
@@ -240,5 +268,6 @@ define compile
 	$(BIN)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \
 	  -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_INSTALL_MESSAGE=NEVER $(2)
 	$(BIN)/cmake --build $(1) --parallel $(JOBS)
+	$(BIN)/python csrc/unity.py $(1)
 	$(BIN)/cmake --install $(1)
 endef

@@ -1,4 +1,4 @@
-"""`pytest -n`, as `make test` calls it: how the tests are shared out among processes. Without -n it does nothing."""
+"""`pytest -n`, as `make check` calls it: how the tests are shared out among processes. Without -n it does nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ ORDER = (
     "tests/vnpu/port/",
     "tests/unit/",
     "tests/vnpu/distributed/",
-    "tests/vnpu/ops/",
     "tests/vnpu/models/",
 )
-# One process sees all of this folder: its last test judges what the others traced.
-TOGETHER = "tests/vnpu/ops/"
 # A test here is a program of half a minute that shares nothing with the next one, but in the first of all files.
 APART = "tests/vnpu/port/"
 
@@ -29,8 +26,6 @@ APART = "tests/vnpu/port/"
 def share(nodeid: str) -> str:
     """What is given to a process in one piece: most often a file, as its tests may share what they prepare."""
     path = nodeid.partition("::")[0]
-    if path.startswith(TOGETHER):
-        return TOGETHER
     return nodeid if path.startswith(APART) and path != ORDER[0] else path
 
 

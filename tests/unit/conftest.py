@@ -26,7 +26,7 @@ def interruptible() -> Iterator[None]:
 
 HEAVY = {"asyncio", "h5py", "multiprocessing", "numpy", "onnx", "sympy", "torch", "torch_npu", "torchvision"}
 MODULES = 160  # asyncio brings 110, and torch 1,500
-# What Python itself does to find and to compile modules depends on whether it has compiled them before.
+# The lines that Python executes to find and to compile modules depend on whether it has compiled them before.
 IMPORT = """
 import sys
 lines = 0

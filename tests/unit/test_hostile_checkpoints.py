@@ -238,7 +238,7 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @dataclasses.dataclass
 class Stripped:
-    """What `torchport checkpoint strip` said of a file, the work of its own process, and its memory and its child's."""
+    """The answer of `torchport checkpoint strip` to a file, the work of its own process, and its memory and its child's."""
 
     code: int
     out: str

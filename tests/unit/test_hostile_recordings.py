@@ -167,7 +167,7 @@ QUICK = (truncated, unknown_filter)
 
 
 @pytest.mark.parametrize(
-    "damage", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in DAMAGES]
+    "damage", [pytest.param(one, marks=() if one in QUICK else pytest.mark.recorded) for one in DAMAGES]
 )
 def test_what_is_damaged_is_said(tmp_path, damage):
     (tmp_path / "rec").mkdir()
@@ -197,7 +197,7 @@ def test_what_is_whole_is_read(tmp_path):
     assert (folder / "executed").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 def test_contents_that_nobody_wrote(tmp_path):
     """Sizes that a file has by holes alone, and elements that one byte stands for."""
     (tmp_path / "rec").mkdir()

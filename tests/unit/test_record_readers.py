@@ -202,7 +202,7 @@ def test_dumps_of_cann_become_a_recording(tmp_path, monkeypatch):
         assert step.about["recorder"] == "cann"
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 def test_dumps_that_are_damaged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("dump").mkdir()

@@ -16,7 +16,7 @@ sys.modules[spec.name] = bench
 spec.loader.exec_module(bench)
 
 GIB = 1 << 30
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.accuracy, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("model", bench.MODELS)

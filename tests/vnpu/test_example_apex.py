@@ -29,7 +29,7 @@ def test_example_runs_unmodified(level: str, scale: str, tmp_path: Path) -> None
     assert saved["optimizer"]["state"][0]["exp_avg"].dtype == torch.float32
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_port_holds(tmp_path: Path) -> None:
     """Both runs of `torchport port`, on the CPU and on the NPU, import the stand-in."""
     command = [

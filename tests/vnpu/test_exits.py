@@ -61,11 +61,11 @@ def start(program: str, queue: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("queue", "stopped"),
     [
-        pytest.param("0", False, marks=pytest.mark.slow),
-        pytest.param("0", True, marks=pytest.mark.slow),
+        pytest.param("0", False, marks=pytest.mark.exits),
+        pytest.param("0", True, marks=pytest.mark.exits),
         ("1", False),
-        pytest.param("1", True, marks=pytest.mark.slow),
-        pytest.param("2", False, marks=pytest.mark.slow),
+        pytest.param("1", True, marks=pytest.mark.exits),
+        pytest.param("2", False, marks=pytest.mark.exits),
         ("2", True),
     ],
 )

@@ -38,7 +38,7 @@ def test_single_device(tmp_path: Path) -> None:
     assert accuracy > 0.5  # of four classes
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_several_devices_with_mixed_precision_and_resume(tmp_path: Path) -> None:
     words = [
         "--multiprocessing-distributed",

@@ -81,7 +81,7 @@ class Environment:
     scope="module",
     params=[
         pytest.param(False, id="built"),
-        pytest.param(True, id="compiled", marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
+        pytest.param(True, id="compiled", marks=[pytest.mark.install, pytest.mark.timeout(2400)]),
     ],
 )
 def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Environment:
@@ -95,7 +95,7 @@ def test_it_is_the_installed_one(environment: Environment) -> None:
     assert list((environment.package / "vnpu" / "lib" / "nocuda").glob("*.so"))
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_doctor_mends_what_is_missing(environment: Environment) -> None:
     vision = (
         "python",
@@ -135,7 +135,7 @@ with P.profile(experimental_config=config, on_trace_ready=P.tensorboard_trace_ha
 """
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_a_profile_is_taken(environment: Environment) -> None:
     """Finds the libraries that torch_npu opens by name, and the program msprof."""
     home = environment.package / "vnpu" / "home"
@@ -162,7 +162,7 @@ with torchport.record("recording", level="tensor"):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.install
 @pytest.mark.timeout(900)
 def test_without_torch_npu_the_recorder_is_compiled(tmp_path: Path) -> None:
     """As on a machine with a GPU, whose torch is built for CUDA."""

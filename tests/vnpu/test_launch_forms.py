@@ -41,9 +41,9 @@ def folder(tmp_path: Path) -> Path:
         ("-q -m pkg.train --lr 1", ONCE),
         ("-q nb.ipynb --lr 1", ONCE),
         ("-q - --lr 1", ONCE),
-        pytest.param("-q -- python -u train.py --lr 1", ONCE, marks=pytest.mark.slow),
+        pytest.param("-q -- python -u train.py --lr 1", ONCE, marks=pytest.mark.ports),
         ("-q -- bash train.sh --lr 1", ONCE),
-        pytest.param("-q --nproc 2 -m pkg.train --lr 1", TWICE, marks=pytest.mark.slow),
+        pytest.param("-q --nproc 2 -m pkg.train --lr 1", TWICE, marks=pytest.mark.ports),
         ("-q -- OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 nested/../train.py --lr 1", TWICE),
     ],
 )

@@ -54,7 +54,7 @@ def test_torchrun_works_under_activation() -> None:
     assert ended.stdout == SAYS
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_the_generated_launcher_runs_as_written(tmp_path: Path) -> None:
     result = convert_tree(SCRIPT, tmp_path / "out", Style.NPU, Extras(SCRIPT.name))
     assert result.data["changed"] == [SCRIPT.name]
@@ -75,7 +75,7 @@ def test_the_generated_launcher_finds_the_devices(tmp_path: Path, monkeypatch: p
     assert ended.stdout == "333"
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_a_script_for_one_gpu_runs_on_two_npus(tmp_path: Path) -> None:
     """Only the loader that is trained on is shared out, and each process trains on its own device."""
     script = SCRIPT.with_name("single_card.py")

@@ -147,7 +147,7 @@ if sys.argv[2] == "raise":
 
 @pytest.mark.parametrize(
     "end",
-    ["return", pytest.param("raise", marks=pytest.mark.slow)],
+    ["return", pytest.param("raise", marks=pytest.mark.recorded)],
 )
 def test_a_block_that_is_never_left_ends_with_the_process(tmp_path, end):
     ended = subprocess.run(

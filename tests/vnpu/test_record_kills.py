@@ -117,7 +117,7 @@ print("trained", number + 1)
 """
 
 
-@pytest.mark.parametrize("on_full", ["stop", pytest.param("drop", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("on_full", ["stop", pytest.param("drop", marks=pytest.mark.recorded)])
 def test_a_full_disk(tmp_path: Path, on_full: str) -> None:
     """As a limit on the size of files, which makes writes fail in the same place; SIGXFSZ is ignored by Python."""
 
@@ -161,7 +161,7 @@ def mounted(options: str, folder: Path, program: str) -> subprocess.CompletedPro
     return ended
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 @pytest.mark.parametrize("on_full", ["stop", "drop"])
 @pytest.mark.parametrize("kib", [16, 300, 1000])
 def test_a_disk_that_is_really_full(tmp_path: Path, on_full: str, kib: int) -> None:
@@ -178,7 +178,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path, on_full: str, kib: int) -> N
         assert (ended.returncode, ended.stdout) == (0, "trained 40\n"), ended.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
     """Said before the script starts; the control is the same folder where it can be written."""
     script = tmp_path / "train.py"
@@ -206,7 +206,7 @@ print("done")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 def test_a_first_step_larger_than_what_may_wait(tmp_path: Path) -> None:
     """The run waits for the disk, and the disk's thread is there from the beginning."""
     ended = subprocess.run(

@@ -150,7 +150,7 @@ print(found[0].device, len(found))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 def test_the_virtual_npus_streams_measure_the_same(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", ON_NPU, os.path.dirname(__file__), tmp_path / "rec"],

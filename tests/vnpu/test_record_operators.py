@@ -38,8 +38,8 @@ def torchport(*words: object) -> list[object]:
     [
         ("cpu", "float32"),
         ("npu", "float32"),
-        pytest.param("cpu", "bfloat16", marks=pytest.mark.slow),
-        pytest.param("npu", "bfloat16", marks=pytest.mark.slow),
+        pytest.param("cpu", "bfloat16", marks=pytest.mark.recorded),
+        pytest.param("npu", "bfloat16", marks=pytest.mark.recorded),
     ],
 )
 def test_a_recorded_run_is_the_same(tmp_path: Path, device: str, precision: str) -> None:
@@ -80,7 +80,7 @@ def test_a_recorded_run_is_the_same(tmp_path: Path, device: str, precision: str)
         assert any(call.module.startswith("attention.") for call in calls if call.phase == "recompute")
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 @pytest.mark.parametrize("device", ["cpu", "npu"])
 def test_a_step_that_a_scaler_leaves_out(tmp_path: Path, device: str) -> None:
     """Its operators come with those of the next step that is made, among them who found the infinity."""
@@ -143,7 +143,7 @@ def calls_of(process: ProcessOperators, number: int) -> list[tuple[object, ...]]
         ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 def test_python_notes_what_the_library_notes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     processes = []
@@ -221,7 +221,7 @@ def test_what_kernels_call_is_not_the_program_s(tmp_path: Path) -> None:
     assert found[1] == found[0]
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 def test_a_device_without_a_pass_is_measured_by_reductions(tmp_path: Path) -> None:
     """As CUDA and a real NPU are: here with the CPU's tensors, whose numbers are known."""
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -292,7 +292,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_ranks_have_files_of_their_own_and_workers_none(tmp_path: Path, precision: str) -> None:
     """And are the same: losses, parameters and buffers after twelve steps."""
@@ -339,7 +339,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 def test_ranks_on_the_npu_are_the_same(tmp_path: Path) -> None:
     """Losses, parameters, buffers and launched operators of each of twelve steps, in both ranks."""
     (tmp_path / "ranks.py").write_text(RANKS_NPU)
@@ -367,7 +367,7 @@ def test_ranks_on_the_npu_are_the_same(tmp_path: Path) -> None:
         assert "aten::convolution" in names or "aten::convolution_overrideable" in names
 
 
-@pytest.mark.slow
+@pytest.mark.recorded
 @pytest.mark.parametrize(
     "end",
     [

@@ -56,7 +56,7 @@ def run(prepare: str, script: Path, environment: dict[str, str]) -> subprocess.C
     )
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_both_sides_of_a_compiled_script(tmp_path: Path) -> None:
     script, out = tmp_path / "train.py", tmp_path / "out"
     script.write_text(SCRIPT)

@@ -90,7 +90,7 @@ def test_without_the_pretence_they_are_not(port: dict[str, Any]) -> None:
     assert len(different - GPU_ONLY.keys()) > 20
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_accelerator_script_trains_alike(tmp_path: Path) -> None:
     """A script in the style of PyTorch's examples: its data order hangs on `torch.accelerator`."""
     script = DATA / "accelerator_script.py"
@@ -102,7 +102,7 @@ def test_accelerator_script_trains_alike(tmp_path: Path) -> None:
     assert plain["losses"] != pytest.approx(theirs["losses"], rel=1e-2)
 
 
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.ports), 3])
 def test_there_are_as_many_devices_as_processes(processes: int) -> None:
     code = "import torch; print({'devices': torch.accelerator.device_count()})"
     local = {"LOCAL_WORLD_SIZE": str(processes)}

@@ -26,7 +26,7 @@ def run(script: str, *words: str, folder: Path, options: tuple[str, ...] = ("-q"
         ("vae/train.py", ["--epochs", "2"], "on cuda: sample mean"),
         ("lstm/train.py", ["--steps", "11"], "MiB on Ascend910B1"),
         *(
-            pytest.param(*row, marks=pytest.mark.slow)
+            pytest.param(*row, marks=pytest.mark.ports)
             for row in (
                 ("reinforce/train.py", ["--episodes", "5"], "trained on GPU"),
                 ("gan/train.py", ["--epochs", "1"], "on Ascend910B1"),
@@ -40,7 +40,7 @@ def test_trains(tmp_path: Path, script: str, words: list[str], says: str) -> Non
     assert says in run(script, *words, folder=tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_imagenet_trains_resumes_and_evaluates(tmp_path: Path) -> None:
     one = ["--gpu", "0", "--limit", "64", "--seed", "1"]
     trained = run("imagenet/main.py", "--epochs", "1", "--amp", "--checkpoint", "x.pt", *one, folder=tmp_path)

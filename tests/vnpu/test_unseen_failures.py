@@ -41,7 +41,7 @@ def run(tmp_path: Path, program: str, *command: str, **variables: str) -> subpro
     )
 
 
-@pytest.mark.parametrize("queue", [*"01", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("queue", [*"01", pytest.param("2", marks=pytest.mark.ports)])
 def test_run_ends_with_1_and_names_the_operator(tmp_path: Path, queue: str) -> None:
     ended = run(tmp_path, FAILS, "-m", "torchport", "run", "--as-is", TASK_QUEUE_ENABLE=queue)
     assert ended.returncode == 1, ended.stderr

@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_imported_says_why(worker: Worker) -> None:
     assert worker.judge("test_lost.py") == {"(import)": (said, 0)}
 
 
-@pytest.mark.slow  # compiles two sources and links the operators
+@pytest.mark.upstream  # compiles two sources and links the operators
 def test_operators_that_do_nothing_leave_their_results_alone(tmp_path: Path) -> None:
     import idle
 

@@ -54,7 +54,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in IN_MAKE_TEST)) for name in PROJECTS]
+    "name", [pytest.param(name, marks=[pytest.mark.ports] * (name not in IN_MAKE_TEST)) for name in PROJECTS]
 )
 def test_converted(tmp_path: Path, name: str) -> None:
     for path, text in PROJECTS[name].items():

@@ -28,7 +28,7 @@ SAYS = {"host_limit": "memory.device-full", "master_unknown": "launch.master-unr
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow) for name in scripts()]
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.mistakes) for name in scripts()]
 )
 def test_the_diagnosis_is_right(name: str) -> None:
     script = scripts()[name]

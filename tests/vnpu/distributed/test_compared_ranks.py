@@ -12,7 +12,7 @@ import pytest
 from torchport.compare.culprit import culprit
 from torchport.errors import TorchportError
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.distributed
 SCRIPT = Path(__file__).parent / "batch_parts.py"
 # Name: device, processes, seed of the data, level.
 RUNS = {

@@ -25,7 +25,7 @@ FAULTS = {
 }
 QUICK = {("SIGKILL", "all_reduce")}  # three imports of torch_npu each: the rest is for `make distributed`
 CASES = [
-    pytest.param(fault, collective, marks=[] if (fault, collective) in QUICK else pytest.mark.slow)
+    pytest.param(fault, collective, marks=[] if (fault, collective) in QUICK else pytest.mark.distributed)
     for fault in FAULTS
     for collective in COLLECTIVES
 ]

@@ -40,7 +40,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.distributed
 def test_a_job_is_started_again_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     logs = tmp_path / "logs"

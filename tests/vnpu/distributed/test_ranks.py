@@ -15,7 +15,8 @@ import pytest
 import training_worker
 from job import section_outcomes
 
-SLOW = pytest.mark.slow  # ten seconds of imports for each rank on a busy machine: for `make distributed`
+# Ten seconds of imports for each rank on a busy machine: for `make distributed`.
+SLOW = pytest.mark.distributed
 # The last: VNPU_CANN. Before 9.0.0 torch_npu sends and receives batches with HcclBatchSendRecv, from it on in a group.
 JOBS = {
     (group_worker, 2, ""): (),

@@ -13,7 +13,7 @@ from forked import python
 from networks import NETWORKS
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exports
 SAVE = """
 import sys; sys.path.insert(0, {here!r})
 import torch, networks

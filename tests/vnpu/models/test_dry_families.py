@@ -78,7 +78,7 @@ def ran(
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.models)
         for name in FAMILIES
         if name not in DEPENDENT
     ],
@@ -91,7 +91,7 @@ def test_dry_run_is_the_exact_one_without_kernels(name: str, tmp_path: Path) -> 
     assert dry_peak == peak
 
 
-@pytest.mark.slow
+@pytest.mark.models
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_shapes_that_depend_on_data_are_those_of_the_exact_run_where_counts_are_known(
     name: str, tmp_path: Path

@@ -35,7 +35,7 @@ def cases(*dtypes: torch.dtype) -> list:
             if few > 0:
                 made.append(pytest.param(name, dtype, few, id=label))
             if few < family.steps:
-                whole = [pytest.mark.slow, pytest.mark.timeout(1800)]
+                whole = [pytest.mark.models, pytest.mark.timeout(1800)]
                 made.append(pytest.param(name, dtype, family.steps, id=f"{label}-all", marks=whole))
     return made
 

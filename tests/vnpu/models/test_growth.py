@@ -32,7 +32,7 @@ def held() -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("steps", [200, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [200, pytest.param(1000, marks=pytest.mark.models)])
 def test_training_does_not_grow(steps: int) -> None:
     model = nn.Sequential(
         nn.Conv2d(1, 8, 3),

@@ -2,7 +2,7 @@
 
 Every argument of a right call of each operator that models use (calls.py) is changed: dtypes, ranks, sizes, null,
 lists, numbers. The first phase refuses, with CANN's code and a sentence, or the kernel does the work. (All of it takes
-a minute: `pytest tests/vnpu/ops/test_first_phase.py -m slow`.)
+a minute: `pytest tests/vnpu/ops/test_first_phase.py -m sanitized`.)
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def test_there_is_a_call_for_each_operator_that_models_use() -> None:
     assert {row["name"] for row in vnpu.operators() if row["tier"] == 1} <= CALLS.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.sanitized
 @pytest.mark.parametrize("name", CALLS)
 def test_whatever_is_given_does_not_stop_the_stream(name: str) -> None:
     for place, (kind, parameter, _) in enumerate(SIGNATURES[name]["params"]):
@@ -164,7 +164,7 @@ def in_dtype(value: Any, dtype: torch.dtype) -> Any:
     return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-@pytest.mark.slow
+@pytest.mark.sanitized
 @pytest.mark.parametrize("dtype", [HALF, torch.bfloat16, torch.int32])
 @pytest.mark.parametrize("name", NUMBERED)
 def test_numbers_beside_other_dtypes_do_not_stop_the_stream(name: str, dtype: torch.dtype) -> None:

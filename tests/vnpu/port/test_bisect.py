@@ -12,7 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parents[1] / "data" / "bisected_training.py"
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("faults", "status", "outcome", "operators"),

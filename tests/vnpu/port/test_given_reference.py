@@ -91,7 +91,7 @@ def test_a_port_against_a_recording(place):
     assert "does not hold" in wrong.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_further_ports_of_a_recording(place):
     recorded(place)
     assert port().returncode == 0
@@ -135,7 +135,7 @@ def test_recordings_of_the_cpu_and_the_npu_are_compared(place):
     assert ended.returncode == 2 and "these files are others here: train.py" in ended.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_ranks_take_their_own_batches(place):
     text = TRAIN.replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
     text = text.replace('device = torch.device("cuda")', DISTRIBUTED).replace(

@@ -17,7 +17,7 @@ def torchport(folder, *words):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("level", ["statistics", "none"])
 def test_beside_a_reference_that_was_recorded_elsewhere_too(tmp_path, level):
@@ -38,7 +38,7 @@ def test_beside_a_reference_that_was_recorded_elsewhere_too(tmp_path, level):
     assert [one.name for one in places.iterdir()] == ["npu"]
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("fault", "operator"), [("gelu_backward", "aten::gelu_backward"), ("none", "")])
 def test_the_operator_is_named_where_the_losses_part(tmp_path, fault, operator):

@@ -51,14 +51,14 @@ def test_fp32_holds_step_by_step(tmp_path):
     assert abs(original - ported) <= 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_dropout_is_compared_step_by_step(tmp_path):
     comparison = port(tmp_path / "out", "--epochs", "2", "--dropout", "0.3")
     assert (comparison["method"], comparison["chance"]) == ("step by step", [])
     assert comparison["worst"]["first"] <= 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_mixed_precision_is_compared_with_the_same_precision(tmp_path):
     comparison = port(tmp_path / "out", "--epochs", "1", "--amp")
     assert comparison["tolerance"]["dtype"] == "float16"
@@ -67,7 +67,7 @@ def test_mixed_precision_is_compared_with_the_same_precision(tmp_path):
     assert comparison["worst"]["first"] <= 1e-2
 
 
-@pytest.mark.slow
+@pytest.mark.ports
 def test_a_checkpoint_is_resumed_on_both_sides(tmp_path):
     checkpoint = str(tmp_path / "checkpoint.pt")
     port(tmp_path / "first", "--epochs", "1", "--checkpoint", checkpoint)  # what the port leaves, both resume

@@ -43,7 +43,7 @@ def port(name: str, out: Path, arguments: list[str]) -> tuple[int, dict[str, obj
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in IN_MAKE_TEST)) for name in SINGLE]
+    "name", [pytest.param(name, marks=[pytest.mark.ports] * (name not in IN_MAKE_TEST)) for name in SINGLE]
 )
 def test_trains_like_the_original(name: str, tmp_path: Path) -> None:
     arguments, steps, places = SINGLE[name]

@@ -23,7 +23,7 @@ CELLS = {
 
 
 IN_MAKE_TEST = "mlp"
-SCRIPTS = [pytest.param(script, marks=[pytest.mark.slow] * (script != IN_MAKE_TEST)) for script in CELLS]
+SCRIPTS = [pytest.param(script, marks=[pytest.mark.ports] * (script != IN_MAKE_TEST)) for script in CELLS]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_a_healthy_port_holds(healthy: Callable[[str], Row], script: str) -> Non
 @pytest.mark.parametrize(
     ("script", "column"),
     [
-        pytest.param(script, column, marks=[pytest.mark.slow] * (script != IN_MAKE_TEST))
+        pytest.param(script, column, marks=[pytest.mark.ports] * (script != IN_MAKE_TEST))
         for script in CELLS
         for column in CELLS[script]
     ],

@@ -170,7 +170,7 @@ CASES_CHANGED = ("classifier.py", "cudaseed.py")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in FOR_MAKE_PORTS)) for name in ROWS]
+    "name", [pytest.param(name, marks=[pytest.mark.ports] * (name in FOR_MAKE_PORTS)) for name in ROWS]
 )
 def test_the_word(name: str, tmp_path: Path) -> None:
     row = ROWS[name]
@@ -183,7 +183,7 @@ def test_the_word(name: str, tmp_path: Path) -> None:
         assert [data["runs"][side]["status"] for side in ("reference", "npu")] == [3, 3]
 
 
-@pytest.mark.parametrize("case", [CASES_CHANGED[0], pytest.param(CASES_CHANGED[1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", [CASES_CHANGED[0], pytest.param(CASES_CHANGED[1], marks=pytest.mark.ports)])
 def test_a_broken_port_never_holds(case: str, tmp_path: Path) -> None:
     ended = sabotage(tmp_path, case)
     assert ended[""].data["verdict"] == "holds", "else the next lines show nothing"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.predictions, pytest.mark.timeout(900)]
 SCRIPTS = Path(__file__).with_name("scripts")
 GIB = 1 << 30
 # Of GPT's form: four matrices of attention, eight of the perceptron, and two normalisations a block.

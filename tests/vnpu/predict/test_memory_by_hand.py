@@ -64,7 +64,7 @@ def residual(batch: int) -> int:
     return batch * ((kept + images + gradients) * SINGLE + pooled) + weights_and_momentum + head
 
 
-@pytest.mark.slow
+@pytest.mark.predictions
 @pytest.mark.parametrize(
     ("script", "words", "by_hand"),
     [

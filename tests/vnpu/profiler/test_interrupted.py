@@ -67,7 +67,7 @@ sys.exit(3)
     nothing_half(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_a_full_disk(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
@@ -100,7 +100,7 @@ sys.exit(subprocess.run(command, check=False).returncode)
     nothing_half(tmp_path / "kept")
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_script_that_is_killed(tmp_path: Path, number: int) -> None:
     """Its status is the signal's, as without a profiler."""
@@ -116,7 +116,7 @@ with profiler({str(tmp_path)!r}):
     nothing_half(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_a_profile_of_a_killed_script_that_is_analysed(tmp_path: Path) -> None:
     done = ascendcl.python(
         f"""{PROGRAM}
@@ -139,7 +139,7 @@ analyse({str(tmp_path)!r})
     nothing_half(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_a_profiler_within_another(tmp_path: Path) -> None:
     """The second has nothing, and a sentence says so. torch_npu has one profiler in a process: that the second stops ends
     the first as well, whose files are whole."""
@@ -162,7 +162,7 @@ sys.exit(3)
     assert list(tmp_path.glob("second/*/ASCEND_PROFILER_OUTPUT/*")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_one_profiled_rank_of_two(tmp_path: Path) -> None:
     """A rank that no profiler watches changes nothing for the one that is profiled, nor the other way round."""
     program = Path(__file__).parents[2] / "profiles" / "programs" / "ddp.py"

@@ -24,7 +24,7 @@ LEVEL0 = COMMON | {"kernel_details.csv", "step_trace_time.csv", "task_time.csv"}
 LEVEL1 = LEVEL0 | {"op_statistic.csv", "api_statistic.csv"}
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 @pytest.mark.parametrize(("level", "files"), [("Level_none", COMMON), ("Level0", LEVEL0), ("Level2", LEVEL1)])
 def test_levels(tmp_path: Path, level: str, files: set[str]) -> None:
     run(f'run(profiler({str(tmp_path / "one")!r}, "{level}", ["Text"]))')
@@ -35,7 +35,7 @@ def test_levels(tmp_path: Path, level: str, files: set[str]) -> None:
     assert bool(kernels) == (level != "Level_none")
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_marks_are_on_host_and_device(tmp_path: Path) -> None:
     run(
         f"""
@@ -59,7 +59,7 @@ with profiler({str(tmp_path / "one")!r}, "Level1", ["Text"], mstx=True) as prof:
     )  # where the stream came to its begin and its end
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_analysed_afterwards(tmp_path: Path) -> None:
     run(
         f"""
@@ -72,7 +72,7 @@ analyse({str(tmp_path / "one")!r})
     assert {"trace_view.json", "kernel_details.csv"} <= {path.name for path in output(tmp_path).iterdir()}
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_a_replayed_graph_lists_its_operators(tmp_path: Path) -> None:
     run(
         f"""
@@ -97,7 +97,7 @@ with profiler({str(tmp_path / "one")!r}, "Level1", ["Text"]) as prof:
     assert len(flows) >= 4
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_dynamic_profiling(tmp_path: Path) -> None:
     run(
         f"""
@@ -144,7 +144,7 @@ def test_every_library_can_be_unwound() -> None:
     assert not unwindable(without)
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_memory_snapshots_come_without_warnings(tmp_path: Path) -> None:
     """And torch's visualiser makes its pages and its tables of them."""
     path = tmp_path / "snapshot.pickle"
@@ -182,7 +182,7 @@ open("allocated", "w").write(str(torch.npu.memory_allocated()))
     assert "memory" in _memory_viz.segsum(snapshot) and "alloc" in _memory_viz.trace(snapshot)
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_ranks_tell_of_their_communication(tmp_path: Path) -> None:
     program = Path(__file__).parents[2] / "profiles" / "programs" / "ddp.py"
     done = ascendcl.python(
@@ -220,7 +220,7 @@ sys.exit(subprocess.run([*command, {str(tmp_path)!r}], check=False).returncode)
         assert info["Communication Time Info"]["Transit Time(ms)"] == pytest.approx(other["Transit Time(ms)"])
 
 
-@pytest.mark.slow
+@pytest.mark.profiles
 def test_a_killed_program_leaves_no_file_that_looks_whole(tmp_path: Path) -> None:
     done = ascendcl.python(
         f"""
