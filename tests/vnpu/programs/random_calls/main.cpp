@@ -1,8 +1,9 @@
 // random_calls SEED SECONDS THREADS [show | FAULT]: call random functions of libascendcl and libhccl with random
-// arguments, for so long, or longer where a busy machine comes to fewer than kLeast calls in a second. With one thread a seed makes the same calls each time; `show` names each before it is made,
-// FAULT adds a function that has it (planted_calls.cpp). Ends with 0 and one line of JSON, or with another status and
-// what is wrong: a call that did not return or refused without a word, memory, files or threads that grew.
-// random_calls names: the functions that are called.
+// arguments, for so long, or longer where a busy machine comes to fewer than kLeast calls in a second. With one thread
+// a seed makes the same calls each time; `show` names each before it is made, FAULT adds a function that has it
+// (planted_calls.cpp). Ends with 0 and one line of JSON, or with another status and what is wrong: a call that did not
+// return or refused without a word, memory, files or threads that grew. random_calls names: the functions that are
+// called.
 #include <dirent.h>
 #include <unistd.h>
 
