@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import resource
 import subprocess
 import sys
@@ -25,7 +24,10 @@ from pathlib import Path
 from torchport.compare.printed import printed_metrics
 from torchport.convert import convert_source
 from torchport.diagnose.matching import Matcher
-from torchport.knowledge.errors import rows
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
+
+from log_texts import texts
 
 MIB = 1 << 20
 IMPORTS = (
@@ -36,26 +38,6 @@ IMPORTS = (
     "asyncio",
 )
 CUDA_LINE = b"; ".join(b"x%d = y.cuda()" % number for number in range(1_000))
-
-
-def logs() -> dict[str, bytes]:
-    """A few MiB each of what logs are made of."""
-    draw = random.Random(1)
-    words = " ".join(row.cause for row in rows().values()).split()
-    return {
-        "training": b"".join(
-            b"2025-06-25 10:45:%02d,586 | INFO | step %d | lm loss %.4f | %.1f samples/s\n"
-            % (at % 60, at, draw.random() * 9, draw.random() * 400)
-            for at in range(40_000)
-        ),
-        "errors": b"".join(
-            b"RuntimeError: error code is %d, device not found, timed out\n" % draw.randrange(10**6)
-            for _ in range(40_000)
-        ),
-        "words of the rows": b"".join(
-            " ".join(draw.choices(words, k=14)).encode() + b"\n" for _ in range(20_000)
-        ),
-    }
 
 
 def matched(text: bytes) -> None:
@@ -116,13 +98,13 @@ def growths() -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
 def measured(rounds: int) -> dict[str, float]:
     start = of_a_process(["-c", "pass"], rounds)
     figures = {}
-    for name, text in logs().items():
+    for name, text in texts().items():
         figures[f"diagnose, {name}: MiB/s"] = len(text) / MIB / here(lambda text=text: matched(text), rounds)
     for module in IMPORTS:
         figures[f"import {module}: ms"] = 1000 * (of_a_process(["-c", f"import {module}"], rounds) - start)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log.txt")
-        log.write_bytes(logs()["training"] * 8)
+        log.write_bytes(texts()["training"] * 8)
         command = ["-m", "torchport", "diagnose", str(log)]
         figures["diagnose, a file: MiB/s"] = (
             log.stat().st_size / MIB / (of_a_process(command, rounds) - start)
