@@ -117,10 +117,10 @@ def kept_apart(sources: Mapping[str, str], headers: Mapping[str, str]) -> dict[s
     private = {name: scopes[name].unnamed | (scopes[name].named - declared) for name in sources}
     words = {name: set(_UNQUALIFIED.findall(_code(text))) for name, text in sources.items()}
     # Names that a source sees in the headers that it includes, and by them in others.
-    seen = {name: set[str]() for name in sources}
-    for name in sources:
-        for header in _included(name, {**headers, **sources}):
-            seen[name] |= scopes[header].named
+    texts = {**headers, **sources}
+    seen = {
+        name: set[str]().union(*(scopes[one].named for one in _included(name, texts))) for name in sources
+    }
     apart: dict[str, set[str]] = {name: set() for name in sources}
     for one in sources:
         alone = scopes[one].unnamed & expanded or "// Compiled alone:" in sources[one]
