@@ -28,10 +28,10 @@ SOURCES := CMakeLists.txt $(addprefix src/torchport/knowledge/,devices.toml erro
 DEVICE_TESTS = $(shell grep -l 'mark[.]device' tests/vnpu/test_*.py tests/vnpu/distributed/test_*.py)
 DEMO_TEST := tests/vnpu/port/test_ported_digits.py::test_fp32_holds_step_by_step
 PYTEST := $(BIN)/python -m pytest -q
-# What each test took, for CI to show: $(call kept,name).
-kept = --junitxml build/durations/$(1).xml
+# $(call kept,name): the slowest tests are printed, and the time of each is kept for tests/durations.py.
+kept = --durations 40 --junitxml build/durations/$(1).xml
 # Neither a test of the device, which `make test` has, nor of a campaign.
-OTHERS = not device and $(shell sed -n "s/.*-m '\(not (.*\) \\\\$$/\1/p;s/^  \(or .*)\)'.*/ \1/p" pyproject.toml)
+OTHERS = $(shell $(BIN)/python tests/tiers.py --others)
 , := ,
 # Crashes are the sanitizer's to report. Without that plugin its options are unknown, which --strict-config refuses.
 SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
@@ -57,18 +57,18 @@ ifneq ($(NAMES)$(CHANGED),)
 test: setup
 	$(BIN)/python tests/choose.py $(if $(CHANGED),--changed) $(NAMES) | xargs -d '\n' -r $(BIN)/python -m pytest
 else
-test: setup ## lint, types and the quick tests (NAMES="index port" for some, CHANGED=1 for those of what git diff names)
+test: setup ## lint, types and the quick tests (NAMES="index port" or CHANGED=1 for some)
 	@$(MAKE) --jobs 2 --output-sync=line quick-python quick-npu
 endif
 
 # Two lanes of about the same length, with one thread each.
 quick-python quick-npu: export OMP_NUM_THREADS ?= 1
-quick-python: lint types
+quick-python: setup lint types
 	$(call say,tests/unit$(,) the demo)
 	$(PYTEST) tests/unit $(call kept,unit)
 	$(PYTEST) $(DEMO_TEST) $(call kept,demo)
 
-quick-npu:
+quick-npu: setup
 	$(call say,tests/vnpu/ops$(,) the device)
 	$(PYTEST) tests/vnpu/ops $(call kept,ops)
 	$(PYTEST) -m device $(DEVICE_TESTS) $(call kept,device)

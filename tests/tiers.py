@@ -1,11 +1,17 @@
 """The tests of `make test`, which tests/quick.txt lists: a test that falls out of them is noticed.
 
-python tests/tiers.py     # writes the list anew
+    python tests/tiers.py              # writes the list anew
+    python tests/tiers.py --others     # prints the marker expression of the tests that `make check` adds
+
+The list has test functions, not their parameters.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,5 +55,16 @@ def quick() -> list[str]:
     return sorted(found)
 
 
+def others() -> str:
+    """The marker expression of tests that are neither of the device nor of a campaign, which `addopts` leaves out."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]
+    campaigns = re.search(r"-m '(.*)'", settings["ini_options"]["addopts"])
+    assert campaigns
+    return f"not device and {campaigns[1]}"
+
+
 if __name__ == "__main__":
+    if "--others" in sys.argv:
+        print(others())
+        sys.exit()
     LISTED.write_text("\n".join(quick()) + "\n", encoding="utf-8")
