@@ -30,8 +30,9 @@ DEMO_TEST := tests/vnpu/port/test_ported_digits.py::test_fp32_holds_step_by_step
 PYTEST := $(BIN)/python -m pytest -q
 # $(call kept,name): the slowest tests are printed, and the time of each is kept for tests/durations.py.
 kept = --durations 40 --junitxml build/durations/$(1).xml
-# Neither a test of the device, which `make test` has, nor of a campaign.
-OTHERS = $(shell $(BIN)/python tests/tiers.py --others)
+PROCESS_TESTS = $(shell grep -l 'mark[.]processes' tests/unit/test_*.py)
+# $(call marked,expression): the tests that fulfil it and are of no campaign.
+marked = -m "$(shell $(BIN)/python tests/tiers.py "$(1)")"
 , := ,
 # Crashes are the sanitizer's to report. Without that plugin its options are unknown, which --strict-config refuses.
 SANITIZED_PYTEST = $(BIN)/python -m pytest -p no:faulthandler -o addopts=-ra
@@ -65,7 +66,7 @@ endif
 quick-python quick-npu: export OMP_NUM_THREADS ?= 1
 quick-python: setup lint types
 	$(call say,tests/unit$(,) the demo)
-	$(PYTEST) tests/unit $(call kept,unit)
+	$(PYTEST) tests/unit $(call marked,not processes) $(call kept,unit)
 	$(PYTEST) $(DEMO_TEST) $(call kept,demo)
 
 quick-npu: setup
@@ -73,9 +74,11 @@ quick-npu: setup
 	$(PYTEST) tests/vnpu/ops $(call kept,ops)
 	$(PYTEST) -m device $(DEVICE_TESTS) $(call kept,device)
 
-check: test ## everything that CI runs: `make test`, then ports, ranks, models, profilers, exports
+check: test ## everything that CI runs: `make test`, then recordings, ports, ranks, models, profilers, exports
+	$(call say,the other tests of tests/unit)
+	$(BIN)/python -m pytest $(WORKERS) $(PROCESS_TESTS) $(call marked,processes) $(call kept,processes)
 	$(call say,the other tests of tests/vnpu)
-	$(BIN)/python -m pytest $(WORKERS) tests/vnpu --ignore tests/vnpu/ops --deselect $(DEMO_TEST) -m "$(OTHERS)" $(call kept,others)
+	$(BIN)/python -m pytest $(WORKERS) tests/vnpu --ignore tests/vnpu/ops --deselect $(DEMO_TEST) $(call marked,not device) $(call kept,others)
 
 install-check: setup ## `pip install` of this checkout into an environment of its own, compiled as users do it (minutes)
 	$(BIN)/python -m pytest tests/vnpu/test_installation.py -m install -o faulthandler_timeout=0

@@ -16,7 +16,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 PR_SET_TIMERSLACK, SLACK = 29, 5_000_000  # ns; <linux/prctl.h>
 assert ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, SLACK, 0, 0, 0) == 0
 
-# What takes longest goes first and files of seconds last, so that the processes end together.
+# Long files go first and files of seconds last, so that the processes end together.
 ORDER = (
     "tests/vnpu/port/test_sabotaged.py",
     "tests/vnpu/port/",

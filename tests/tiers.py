@@ -1,7 +1,7 @@
 """The tests of `make test`, which tests/quick.txt lists: a test that falls out of them is noticed.
 
     python tests/tiers.py              # writes the list anew
-    python tests/tiers.py --others     # prints the marker expression of the tests that `make check` adds
+    python tests/tiers.py "not device" # prints that marker expression without the campaigns
 
 The list has test functions, not their parameters.
 """
@@ -51,20 +51,24 @@ def quick() -> list[str]:
         name = str(path.relative_to(ROOT))
         if name.startswith(("tests/vnpu/", "tests/unit/")):
             whole = name.startswith(tuple(f"{folder}/" for folder in FOLDERS))
-            found += [f"{name}::{test}" for test, own in functions(path) if whole or "device" in own]
+            found += [
+                f"{name}::{test}"
+                for test, own in functions(path)
+                if (whole and "processes" not in own) or "device" in own
+            ]
     return sorted(found)
 
 
-def others() -> str:
-    """The marker expression of tests that are neither of the device nor of a campaign, which `addopts` leaves out."""
+def without_campaigns(expression: str) -> str:
+    """The marker expression of tests that fulfil `expression` and are of no campaign, which `addopts` leaves out."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]
     campaigns = re.search(r"-m '(.*)'", settings["ini_options"]["addopts"])
     assert campaigns
-    return f"not device and {campaigns[1]}"
+    return f"{expression} and {campaigns[1]}"
 
 
 if __name__ == "__main__":
-    if "--others" in sys.argv:
-        print(others())
+    if len(sys.argv) > 1:
+        print(without_campaigns(sys.argv[1]))
         sys.exit()
     LISTED.write_text("\n".join(quick()) + "\n", encoding="utf-8")

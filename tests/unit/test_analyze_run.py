@@ -13,6 +13,8 @@ import pytest
 
 from torchport.report import render_operators
 
+pytestmark = pytest.mark.processes
+
 SRC = Path(__file__).parents[2] / "src"
 SCRIPT = """\
 import argparse

@@ -15,6 +15,8 @@ from torchport.cli import main
 from torchport.compare import case
 from torchport.errors import TorchportError
 
+pytestmark = pytest.mark.processes
+
 
 def passed(folder, *cases):
     """By case, which of its tests passed, failed and were skipped; and what was said. One process for all: it imports

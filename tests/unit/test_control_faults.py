@@ -6,6 +6,8 @@ from recorded import MODEL, STEPS, TRAIN
 
 from torchport.record.recording import BACKWARD, CALL, GRADIENT
 
+pytestmark = pytest.mark.processes
+
 OWN = ("own gradients", "own weights", "own buffers", "own numbers")
 
 

@@ -46,6 +46,7 @@ def test_what_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert cuda_builds.broken("torchvision") is None, "a torch for CUDA"
 
 
+@pytest.mark.processes
 def test_a_cuda_build_fails_by_itself() -> None:
     """Else the tests below show nothing."""
     if cuda_builds.broken("torchvision") is None:
@@ -70,6 +71,7 @@ print(torchvision.models.resnet18().fc.out_features)
 """
 
 
+@pytest.mark.processes
 def test_it_can_be_imported_without_the_stand_ins() -> None:
     code = MENDED.replace("LIBRARIES", "cuda_builds.LIBRARIES = Path('nowhere')")
     run = python(code + "import torch\ntorchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)")

@@ -18,6 +18,8 @@ from torchport.compare import tensors
 from torchport.compare.culprit import culprit
 from torchport.errors import TorchportError
 
+pytestmark = pytest.mark.processes
+
 RUN = Path(__file__).parents[1] / "accuracy" / "recording_run.py"
 # Of tests/accuracy/around.py, which `make accuracy` tries all.
 AROUND = {

@@ -228,6 +228,7 @@ print("done")
 )
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "program", [PROGRAM, OLDER + PROGRAM, STEPPING_ASIDE], ids=["handles", "older", "aside"]
 )

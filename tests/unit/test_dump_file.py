@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 # In a process of its own, with plain torch on the CPU. The bytes are put together by hand from dump_task.proto.
 CHECKS = """
 import random, struct, sys
@@ -80,6 +82,7 @@ for damaged in (b"", whole[:5], whole[:20], whole[:-1], struct.pack("<Q", 2) + b
 """
 
 
+@pytest.mark.processes
 def test_files_are_read_as_cann_describes_them(tmp_path) -> None:
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

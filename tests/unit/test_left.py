@@ -180,6 +180,7 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
         assert isinstance(read_checkpoint(path), dict)
 
 
+@pytest.mark.processes
 def test_what_torch_writes_is_read(runs: tuple[Path, Path]) -> None:
     if find_spec("torch") is None:
         pytest.skip("torch is not installed")

@@ -23,6 +23,7 @@ def outcomes():
     return json.loads(run.stdout)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", NAMES)
 def test_check(outcomes, name):
     assert outcomes[name] == "", outcomes[name]
@@ -39,5 +40,6 @@ def test_import_is_light(module, imports_little):
     assert imports_little(module)
 
 
+@pytest.mark.processes
 def test_a_heavy_import_is_seen(imports_little):
     assert not imports_little("sympy")

@@ -9,6 +9,8 @@ from recorded import TRAIN
 from torchport.record import roundoff
 from torchport.record.recording import CALL
 
+pytestmark = pytest.mark.processes
+
 # `plain` is what a module gives, before anything is moved: modules are called through their forward.
 CHECK = """
 import math

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 RUNS = Path(__file__).with_name("data") / "quantity_runs.py"
 LAYERS = ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias"]
 SIZES = [12000, 300, 90000, 300, 600, 2]

@@ -157,6 +157,7 @@ def test_ctrl_c_in_a_terminal_arrives_once(place):
     assert Recording.read(place / "rec").output == "ready\ninterrupted\nisatty True\npassed on SIGUSR2\n"
 
 
+@pytest.mark.processes
 def test_a_kill_ends_the_script_and_leaves_the_old_recording(place):
     run("print('first')")
     process = start(WAITS, "--force")
@@ -195,6 +196,7 @@ def test_nobody_reads_the_output_any_more(place):
     assert "BrokenPipeError" in error and "end" not in error.splitlines()
 
 
+@pytest.mark.processes
 def test_a_folder_of_others_is_refused(place):
     (place / "rec").mkdir()
     (place / "rec" / "mine.txt").write_text("mine")
@@ -241,6 +243,7 @@ print(device, os.path.exists("rec.unfinished"), torch.rand(1).item())
 """
 
 
+@pytest.mark.processes
 def test_weights_and_batches_are_kept(place):
     ended = run(TRAIN)
     assert ended.returncode == 0, ended.stderr
@@ -259,6 +262,7 @@ def test_weights_and_batches_are_kept(place):
     assert all(zipfile.ZipFile(path).testzip() is None for path in batches)
 
 
+@pytest.mark.processes
 def test_on_cuda_the_script_runs_as_it_is(place):
     """Here torch has no CUDA: what is recorded is that nothing is redirected, and no NPU is looked for."""
     text = (
@@ -301,6 +305,7 @@ def test_what_cannot_be_recorded_is_refused_before_the_script_starts(place, more
 CHECKS = Path(__file__).parent / "data" / "pack_checks.py"
 
 
+@pytest.mark.processes
 def test_batches_are_kept_and_taken(tmp_path):
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     ended = subprocess.run(

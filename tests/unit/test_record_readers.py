@@ -184,6 +184,7 @@ def imported(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.processes
 def test_dumps_of_cann_become_a_recording(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = Path("dump/20261123/0")

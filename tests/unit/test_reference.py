@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 CHECKS = Path(__file__).with_name("data") / "reference_checks.py"
 NAMES = [
     node.name for node in ast.parse(CHECKS.read_text()).body if getattr(node, "name", "").startswith("check_")

@@ -134,6 +134,7 @@ def test_a_loaded_library_is_told(tmp_path: Path) -> None:
     assert python(code) == f"it loaded {library}"
 
 
+@pytest.mark.processes
 def test_another_backend_in_torch_is_told() -> None:
     code = (
         "import json, torch\nfrom torchport.record import reference\nbefore = reference.touched()\n"

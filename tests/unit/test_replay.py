@@ -19,6 +19,8 @@ from torchport.record.operators.mode import UNWRITTEN
 from torchport.record.operators.reading import Operators
 from torchport.record.operators.tables import Row, Tables
 
+pytestmark = pytest.mark.processes
+
 RUN = Path(__file__).parents[1] / "accuracy" / "recording_run.py"
 # Of tests/accuracy/inside.py, which `make accuracy` tries all: name, operator, module, phase.
 FAULTS = {

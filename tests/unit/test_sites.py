@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import sys, torch
 from torchport.record.sites import Sites
@@ -24,6 +26,7 @@ real(torch.ones(1))
 """
 
 
+@pytest.mark.processes
 def test_what_runs_compiled_has_the_line_that_calls_it(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(CODE)

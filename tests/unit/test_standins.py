@@ -76,6 +76,7 @@ def test_an_ascend_build_is_used_as_it_is(folder: Path) -> None:
     assert spec is not None and spec.origin == str(package / "__init__.py")
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("installed")
 def test_submodule_that_a_stand_in_lacks_is_not_found() -> None:
     code = "from torchport import standins; standins.install(); import apex_C.kernels"

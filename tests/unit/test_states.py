@@ -6,6 +6,8 @@ from recorded import STEPS, TRAIN
 
 from torchport.record import states
 
+pytestmark = pytest.mark.processes
+
 # `astray` is called by some: it changes everything that a state has, and with a state loaded nothing of that is left.
 LOOP = (
     """

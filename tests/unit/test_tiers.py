@@ -43,6 +43,18 @@ def test_make_test_runs_the_listed_files() -> None:
     assert tiers.DEMO in given
 
 
+def test_make_check_runs_what_make_test_leaves_out_of_tests_unit() -> None:
+    (left_out,) = (line for line in planned("quick-python").splitlines() if "pytest -q tests/unit" in line)
+    (run,) = (line for line in planned("check").splitlines() if '-m "processes and ' in line)
+    assert '-m "not processes and ' in left_out
+    marked = {
+        path
+        for path in (ROOT / "tests/unit").glob("test_*.py")
+        if "mark.processes" in path.read_text("utf-8")
+    }
+    assert marked <= {ROOT / word for word in run.split()}
+
+
 def test_make_check_runs_the_others() -> None:
     assert "check: test " in MAKEFILE
     others = next(line for line in planned("check").splitlines() if "--ignore tests/vnpu/ops" in line)
@@ -55,7 +67,7 @@ def test_make_check_runs_the_others() -> None:
 def test_campaigns_are_left_out_and_have_their_target() -> None:
     left_out = re.search(r"not \((.*)\)", OPTIONS["addopts"])
     assert left_out
-    assert set(left_out[1].split(" or ")) == MARKERS.keys() - {"device"}
+    assert set(left_out[1].split(" or ")) == MARKERS.keys() - {"device", "processes"}
     for marker in MARKERS.keys() - {"device"}:
         target = re.search(r"\(`make ([a-z-]+)`\)$", MARKERS[marker])
         assert target and re.search(rf"^{target[1]}\b.*:", MAKEFILE, re.MULTILINE), marker

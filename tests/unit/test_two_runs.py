@@ -47,6 +47,7 @@ def ranks(folder, *batches):
     return Operators.read(folder)
 
 
+@pytest.mark.processes
 def test_the_global_batch_is_rebuilt_from_its_samples(tmp_path):
     one = ranks(tmp_path / "one", BATCH)
     two = ranks(tmp_path / "two", BATCH[[3, 0]], BATCH[[2, 1]])
@@ -56,6 +57,7 @@ def test_the_global_batch_is_rebuilt_from_its_samples(tmp_path):
     assert (list(found.causes), found.paired) == ([], None)
 
 
+@pytest.mark.processes
 def test_other_samples_are_other_data(tmp_path):
     one = ranks(tmp_path / "one", BATCH)
     two = ranks(tmp_path / "two", BATCH[[0, 1]], BATCH[[1, 3]])

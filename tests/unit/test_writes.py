@@ -135,6 +135,7 @@ def test_without_the_guard_the_original_is_changed(view: View) -> None:
     assert view.changed_outside() == [str(view.folder / "a.dat")]
 
 
+@pytest.mark.processes
 def test_libraries_that_open_files_in_c(view: View) -> None:
     if find_spec("torch") is None or find_spec("h5py") is None:
         pytest.skip("torch or h5py is not installed")
