@@ -52,7 +52,7 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(workers, "convert_file", slow)
     monkeypatch.setattr(workers, "_PATIENCE", 10_000)  # the processor's time alone counts
-    done = list(convert_files(files, Style.NPU, seconds=6.0, processes=2))
+    done = list(convert_files(files, Style.NPU, seconds=2.0, processes=2))
     assert [[finding.code for finding in one.findings if finding.code == "TP904"] for one in done] == [
         [], [], ["TP904"], [], [], []
     ]  # fmt: skip
