@@ -40,6 +40,5 @@ def test_import_is_light(module, imports_little):
     assert imports_little(module)
 
 
-@pytest.mark.processes
 def test_a_heavy_import_is_seen(imports_little):
     assert not imports_little("sympy")

@@ -157,7 +157,6 @@ def test_ctrl_c_in_a_terminal_arrives_once(place):
     assert Recording.read(place / "rec").output == "ready\ninterrupted\nisatty True\npassed on SIGUSR2\n"
 
 
-@pytest.mark.processes
 def test_a_kill_ends_the_script_and_leaves_the_old_recording(place):
     run("print('first')")
     process = start(WAITS, "--force")
@@ -196,7 +195,6 @@ def test_nobody_reads_the_output_any_more(place):
     assert "BrokenPipeError" in error and "end" not in error.splitlines()
 
 
-@pytest.mark.processes
 def test_a_folder_of_others_is_refused(place):
     (place / "rec").mkdir()
     (place / "rec" / "mine.txt").write_text("mine")
