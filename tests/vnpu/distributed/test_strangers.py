@@ -20,6 +20,8 @@ import pytest
 from hccl import FLOAT32, PARAMETER, SUM, HcclError, RootInfo, listening_ports, rank_of, root_info
 from waiting import until
 
+from torchport import vnpu
+
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 LIMIT = 100_000  # HCCL_CONNECT_TIMEOUT, which no test waits for: a rank that is kept waiting never comes
 ROOT = struct.Struct("<8s 2i 16s 4s H")  # magic; process, file and id of the segment; address and port
@@ -183,17 +185,39 @@ def test_of_a_crowd_only_some_are_kept() -> None:
     assert most < 700
 
 
+RANK_1 = """
+import sys
+from hccl import FLOAT32, SUM, RootInfo, rank_of
+with rank_of(RootInfo.from_buffer_copy(bytes.fromhex(sys.stdin.readline())), 1, 2) as rank:
+    at = rank.put([2.0])
+    rank.call("HcclAllReduce", at, at, 1, FLOAT32, SUM)
+    print(rank.get(at, 1).tolist())
+"""
+
+
 def test_a_crowd_does_not_use_up_all_descriptors() -> None:
+    """Of rank 0's process. Rank 1 is another process, as on another machine, and has descriptors of its own."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     info = root_info()
     before = listening_ports()
     first = Joining(info, 0)
     peer = port_of_first_rank(before)
-    with crowd(peer, 150):
+    environ = os.environ | vnpu.environment() | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", RANK_1],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as second,
+        crowd(peer, 150),
+    ):
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() + 40, limits[1]))
         try:
-            second = Joining(info, 1)
-            assert (first.result(), second.result()) == ([3.0], [3.0])
+            said, _ = second.communicate(bytes(info).hex() + "\n")
+            assert (said, second.returncode) == ("[3.0]\n", 0)
+            assert first.result() == [3.0]
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
