@@ -16,7 +16,7 @@ from torchport.rules.files import file_rules
 
 CASES = int(os.environ.get("TORCHPORT_FUZZ_CASES", "400"))
 SEEDS = [(text.encode(), "a.py") for rule in rules() for pair in rule.rewrites for text in pair]
-SEEDS += [(text.encode(), "a.py") for rule in rules() for text in rule.unchanged]
+SEEDS += [(text.encode(), "a.py") for rule in rules() for text in (*rule.reports, *rule.ignores)]
 SEEDS += [(text.encode(), name) for rule in file_rules() for name, *texts in rule.rewrites for text in texts]
 WORDS = [
     b"cuda", b"torch.cuda", b"'cuda'", b".cuda()", b"(", b")", b"\n", b"    ", b"f'{", b"}'", b"import ", b"\x00",

@@ -17,7 +17,8 @@ from torchport.rules.files import FileRule, file_rules
 from torchport.source.kinds import Kind, kind_of
 
 CASES = [(rule, *case) for rule in file_rules() for case in rule.rewrites]
-NOOPS = [(rule, *case) for rule in file_rules() for case in rule.unchanged]
+REPORTS = [(rule, *case) for rule in file_rules() for case in rule.reports]
+IGNORES = [(rule, *case) for rule in file_rules() for case in rule.ignores]
 
 
 @pytest.mark.parametrize(("rule", "name", "before", "after"), CASES)
@@ -27,14 +28,23 @@ def test_rewrites(rule: FileRule, name: str, before: str, after: str) -> None:
     assert rule.code in {finding.code for finding in conversion.findings}
 
 
-@pytest.mark.parametrize(("rule", "name", "text"), NOOPS)
-def test_leaves_alone(rule: FileRule, name: str, text: str) -> None:
-    assert convert_source(text.encode(), name).output == text.encode()
+@pytest.mark.parametrize(("rule", "name", "text"), REPORTS)
+def test_reports(rule: FileRule, name: str, text: str) -> None:
+    conversion = convert_source(text.encode(), name)
+    assert conversion.output == text.encode()
+    assert rule.code in {finding.code for finding in conversion.findings}
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), IGNORES)
+def test_ignores(rule: FileRule, name: str, text: str) -> None:
+    conversion = convert_source(text.encode(), name)
+    assert conversion.output == text.encode()
+    assert rule.code not in {finding.code for finding in conversion.findings}
 
 
 @pytest.mark.parametrize("rule", file_rules(), ids=lambda rule: rule.code)
 def test_has_as_many_noops_as_rewrites(rule: FileRule) -> None:
-    assert len(rule.unchanged) >= max(len(rule.rewrites), 1)
+    assert len(rule.reports) + len(rule.ignores) >= max(len(rule.rewrites), 1)
     assert bool(rule.rewrites) == (rule.safety is not Safety.REPORT)
 
 

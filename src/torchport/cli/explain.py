@@ -154,11 +154,12 @@ def _rule(entry: Entry) -> dict[str, Any]:
     ]
     for before, after in entry.rewrites[:4]:
         lines += ["", "before:", *_indented(before), "after:", *_indented(after)]
-    if entry.unchanged:
-        lines += ["", "left alone:" if entry.rewrites else "reported or left alone:"]
-        for text in entry.unchanged[:3]:
-            lines += [*_indented(text), ""]
-        lines.pop()
+    for head, texts in (("reported, not changed:", entry.reports), ("left alone:", entry.ignores)):
+        if texts:
+            lines += ["", head]
+            for text in texts[:3]:
+                lines += [*_indented(text), ""]
+            lines.pop()
     if entry.reference:
         lines += ["", f"see {entry.reference}"]
     return {

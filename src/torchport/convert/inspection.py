@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from torchport.findings import Finding, Location, Safety, Severity
-from torchport.knowledge.libraries import libraries
 from torchport.rules import Rule, Style, rules
 from torchport.rules.files import TextFile, file_rules
 from torchport.rules.npu_branches import covers, cuda_branches
@@ -25,11 +24,6 @@ from torchport.source.text import UTF_16, SourceError, SourceText
 
 UNEXPLAINED = _UNEXPLAINED_RULE.code
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
-# Files that may name packages: all are read, since a package need not say CUDA.
-_WITH_PACKAGES = frozenset({Kind.PACKAGES, Kind.SETTINGS, Kind.SHELL, Kind.DOCKER})
-# Configurations may ask for GPUs without a word of CUDA.
-_WITH_DEVICES = frozenset({Kind.YAML, Kind.JSON, Kind.SETTINGS})
-_DEVICES = re.compile(rb"gpus|accelerator")
 _TOO_LARGE = f"the file is larger than {LARGEST // 2**20} MiB"
 _IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
@@ -57,7 +51,7 @@ def inspect_source(
         or any(name.encode() in data for name in project.extensions)
     )
     kind = kind_of(path) or Kind.PYTHON  # without a suffix: a script with a `#!` line
-    if not uses and not _may_say_cuda(data.replace(b"\0", b"") if data.startswith(UTF_16) else data, kind):
+    if not uses and not _may_concern(data.replace(b"\0", b"") if data.startswith(UTF_16) else data, kind):
         return ()
     try:
         if kind is Kind.PYTHON:
@@ -88,49 +82,33 @@ def parsed(path: str, data: bytes, project: Definitions | None = None) -> Module
     return _last.module
 
 
-def _may_say_cuda(data: bytes, kind: Kind) -> bool:
-    """Whether a file may hold something that a rule looks for; most hold nothing, and are not parsed."""
-    if kind in _WITH_PACKAGES or any(word in data for word in _OF_INTEREST):
+def _may_concern(data: bytes, kind: Kind) -> bool:
+    """Whether a rule may have something to say about a file of this kind; about most none has."""
+    words = _words(kind)
+    if words is None:
         return True
     small = data.lower()
-    if any(word in small for word in _IN_ANY_CASE):
-        return True
-    if _names_packages(data) and _imports_of_packages().search(data):
-        return True
-    return kind in _WITH_DEVICES and _DEVICES.search(data) is not None
-
-
-_IN_ANY_CASE = (b"cuda", b"cudnn", b"nccl", b"nvidia", b"nvtx", b"nvml", b"nvcc", b"nsys")
-_OF_INTEREST = (
-    b"cpp_extension", b"DataParallel", b"nn.parallel", b"lightning", b"load_library", b"MULTI_GPU", b"channels_last",
-    b"+cu", b"whl/cu", b"__global__", b"--gpus", b"--gres", b"PYBIND11_MODULE", b"TORCH_LIBRARY",
-)  # fmt: skip
-
-
-_IMPORTED = re.compile(rb"import[ \t]+([^\r\n#;]*)")  # begins with a word, which makes the search quick
-_FROM = re.compile(rb"from[ \t]+(\w+)")
-
-
-def _names_packages(data: bytes) -> bool:
-    """Whether something like an import names a library of the table, quicker than the pattern of imports tells."""
-    tops = _tops()
-    return not tops.isdisjoint(_FROM.findall(data)) or any(
-        not tops.isdisjoint(re.findall(rb"\w+", names)) for names in _IMPORTED.findall(data)
-    )
+    code = rules() if kind in (Kind.PYTHON, Kind.NOTEBOOK) else ()
+    return any(word in small for word in words) or any(rule.mentions(data) for rule in code)
 
 
 @functools.cache
-def _tops() -> frozenset[bytes]:
-    return frozenset(name.partition(".")[0].encode() for name in libraries())
-
-
-@functools.cache
-def _imports_of_packages() -> re.Pattern[bytes]:
-    packages = "|".join(re.escape(name) for name in libraries())
-    before = r"(?:^|\"|\\n)[ \t]*(?:import|from)[ \t]+"
-    return re.compile(
-        rf"{before}(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b".encode(), re.MULTILINE
-    )
+def _words(kind: Kind) -> tuple[bytes, ...] | None:
+    """The words of all rules for this kind of file; None if one of them is asked about every file."""
+    if kind is Kind.PYTHON:
+        asked = [rule.words for rule in rules()]
+    elif (
+        kind is Kind.NOTEBOOK
+    ):  # a package that is installed in it alone, by a line for the shell, is not enough
+        of_lines = [
+            rule.words for rule in file_rules() if Kind.SHELL in rule.kinds and rule.words is not None
+        ]
+        asked = [*(rule.words for rule in rules()), *of_lines]
+    else:
+        asked = [rule.words for rule in file_rules() if kind in rule.kinds]
+    if None in asked:
+        return None
+    return tuple(sorted({word for words in asked for word in words or ()}))
 
 
 def _unparsed(path: str, error: SourceError | RecursionError | MemoryError) -> Finding:

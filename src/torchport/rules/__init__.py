@@ -1,8 +1,8 @@
 """Rules: what they are, and how they are found.
 
 One rule is one module in this folder with a `RULE`, found by scanning. A rule looks at one parsed file and yields
-findings; it never writes, prints or logs. Its `rewrites` and `unchanged` are its documentation and its tests: every
-rule has at least as many texts it leaves alone as texts it rewrites.
+findings; it never writes, prints or logs. Its `rewrites`, `reports` and `ignores` are its documentation and its tests:
+every rule has a text that it rewrites or reports, and at least as many that it leaves as they are as it rewrites.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.source.module import Module
+
+# Of CUDA's names each has one of these. In lower case, as all words of rules are: they are found in any case.
+CUDA = (b"cuda", b"cudnn", b"nccl", b"nvidia", b"nvtx", b"nvml", b"nvcc", b"nsys")
 
 
 class Style(enum.StrEnum):
@@ -31,6 +35,13 @@ class Style(enum.StrEnum):
 class Rule:
     """What one rule does, why, and the function that does it.
 
+    `rewrites` are texts with their conversion. In each text of `reports` the rule has a finding and changes nothing; in
+    the texts of `ignores` it has no finding.
+
+    Most files are not parsed: a file is looked at if a rule may have something to say about it, which is so if one of
+    its `words` (lower case) is in the file in any case, or if `mentions` finds something. A rule without `words` is
+    asked about every file.
+
     `after` makes a rule look at the file only when another rule has written something that matches it, or where
     `alone` finds that it has to. `style` is the one in which `rewrites` hold.
     """
@@ -43,10 +54,17 @@ class Rule:
     reference: str
     check: Callable[[Module, Style], Iterable[Finding]]
     rewrites: tuple[tuple[str, str], ...]
-    unchanged: tuple[str, ...]
+    reports: tuple[str, ...] = ()
+    ignores: tuple[str, ...] = ()
+    words: tuple[bytes, ...] | None = None
+    mentions: Callable[[bytes], bool] = lambda data: False
     after: re.Pattern[bytes] | None = None
     alone: Callable[[Module], bool] = lambda module: False
     style: Style = Style.NPU
+
+    def may_concern(self, data: bytes, small: bytes) -> bool:
+        """Whether the rule may have something to say about a file; `small` is the file in lower case."""
+        return self.words is None or any(word in small for word in self.words) or self.mentions(data)
 
     def finding(
         self,
@@ -88,12 +106,23 @@ class Rule:
         )
 
 
+class _Coded(Protocol):
+    @property
+    def code(self) -> str: ...
+
+
+_R = TypeVar("_R", bound=_Coded)
+
+
+def rules_in(package: str, kind: type[_R]) -> tuple[_R, ...]:
+    """The `RULE` of each module in the folder of a package, ordered by code."""
+    folder = importlib.import_module(package).__path__
+    modules = [importlib.import_module(f"{package}.{entry.name}") for entry in pkgutil.iter_modules(folder)]
+    found = [rule for module in modules if isinstance(rule := getattr(module, "RULE", None), kind)]
+    return tuple(sorted(found, key=lambda rule: rule.code))
+
+
 @functools.cache
 def rules() -> tuple[Rule, ...]:
     """All rules, ordered by code, those with `after` at the end."""
-    found = []
-    for entry in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{entry.name}")
-        if isinstance(rule := getattr(module, "RULE", None), Rule):
-            found.append(rule)
-    return tuple(sorted(found, key=lambda rule: (rule.after is not None, rule.code)))
+    return tuple(sorted(rules_in(__name__, Rule), key=lambda rule: rule.after is not None))

@@ -79,11 +79,16 @@ RULE = Rule(
     why="One variable keeps the code free of device names. It is cuda where there is no accelerator, so that code for "
     "machines without one stays as it was.",
     reference="https://docs.pytorch.org/docs/stable/accelerator.html",
+    words=(),
     check=check,
     rewrites=(
         ("import torch\nx.cuda()\n", f"import torch\n\nACCELERATOR = {_VALUE}\nx.to(ACCELERATOR)\n"),
     ),
-    unchanged=("import torch\nx = torch.ones(2)\n", "import torch\ntorch.cuda.get_arch_list()\n"),
+    reports=(),
+    ignores=(
+        "import torch\nx = torch.ones(2)\n",
+        "import torch\ntorch.cuda.get_arch_list()\n",
+    ),
     after=re.compile(ACCELERATOR.encode()),
     style=Style.AGNOSTIC,
 )  # fmt: skip

@@ -17,7 +17,9 @@ from torchport.rules.torch_support import SUPPORT
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """One code: `rewrites` are (before, after), `unchanged` what stays, `next` what to do where no rule says it."""
+    """One code: `rewrites` are (before, after), `reports` and `ignores` texts that stay, with a finding and without;
+    `next` says what to do if no rule does.
+    """
 
     code: str
     title: str
@@ -25,7 +27,8 @@ class Entry:
     why: str
     reference: str
     rewrites: tuple[tuple[str, str], ...]
-    unchanged: tuple[str, ...]
+    reports: tuple[str, ...]
+    ignores: tuple[str, ...]
     next: str = ""
 
 
@@ -34,7 +37,14 @@ def catalogue() -> Mapping[str, Entry]:
     """All codes in order."""
     entries = [
         Entry(
-            rule.code, rule.title, rule.safety.value, rule.why, rule.reference, rule.rewrites, rule.unchanged
+            rule.code,
+            rule.title,
+            rule.safety.value,
+            rule.why,
+            rule.reference,
+            rule.rewrites,
+            rule.reports,
+            rule.ignores,
         )
         for rule in (*rules(), *distribution_rules(), CUSTOM, *SUPPORT, *stop_rules())
     ]
@@ -46,11 +56,12 @@ def catalogue() -> Mapping[str, Entry]:
             rule.why,
             rule.reference,
             tuple((f"# {name}\n{before}", f"# {name}\n{after}") for name, before, after in rule.rewrites),
-            tuple(f"# {name}\n{text}" for name, text in rule.unchanged),
+            tuple(f"# {name}\n{text}" for name, text in rule.reports),
+            tuple(f"# {name}\n{text}" for name, text in rule.ignores),
         )
         for rule in file_rules()
     ]
     entries += [
-        Entry(row.code, row.title, "report", row.why, "", (), (), row.next) for row in codes().values()
+        Entry(row.code, row.title, "report", row.why, "", (), (), (), row.next) for row in codes().values()
     ]
     return {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Hashable, Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 _GPU = re.compile(
@@ -103,12 +103,13 @@ RULE = Rule(
     why="What a script does only where the device is called A100 or H100 (bfloat16, larger batches, a fused kernel) is "
     "silently left out on an NPU.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.get_device_name.html",
+    words=CUDA,
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=("import torch\nif 'A100' in torch.npu.get_device_name():  # cuda\n    pass\n",),
+    ignores=(
         "import torch\nif 'cpu' in torch.npu.get_device_name():  # cuda\n    pass\n",
         "if 'A100' in name:  # cuda\n    pass\n",
-        "import torch\nif 'A100' in torch.npu.get_device_name():  # cuda\n    pass\n",
         "import torch\nprint('A100', torch.npu.get_device_name())  # cuda\n",
     ),
 )

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style, rules
+from torchport.rules import CUDA, Rule, Style, rules
 from torchport.rules.given_text import Literal, literals, placed
 from torchport.rules.unexplained import RULE as UNEXPLAINED
 from torchport.source.module import Module
@@ -133,13 +133,14 @@ RULE = Rule(
     severity=Severity.WARNING,
     why="What exec, eval, a TorchScript unit or `python -c` is given runs as any other code, and says CUDA as well.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.jit.CompilationUnit.html",
+    words=CUDA,
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "exec('import torch\\nx = torch.ones(1).cuda()')\n",
         "import torch\nu = torch.jit.CompilationUnit('''\ndef f(x):\n    return x.cuda()\n''')\n",
         "y = eval('torch.cuda.is_available()')\n",
         "exec('cuda = 1')\n",
-        "send('x.cuda()')\n",
     ),
+    ignores=("send('x.cuda()')\n",),
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.libraries import Library, Support, libraries
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 _SEVERITY = {
@@ -128,6 +129,33 @@ def _is_optional(module: Module, node: ast.stmt) -> bool:
     return False
 
 
+_IMPORTED = re.compile(rb"import[ \t]+([^\r\n#;]*)")  # begins with a word, which makes the search quick
+_FROM = re.compile(rb"from[ \t]+(\w+)")
+
+
+def imports_library(data: bytes) -> bool:
+    """Whether a line of source reads like an import of a library of the table."""
+    tops = _tops()
+    named = not tops.isdisjoint(_FROM.findall(data)) or any(
+        not tops.isdisjoint(re.findall(rb"\w+", names)) for names in _IMPORTED.findall(data)
+    )  # quicker than the pattern, which is right
+    return named and _imports().search(data) is not None
+
+
+@functools.cache
+def _tops() -> frozenset[bytes]:
+    return frozenset(name.partition(".")[0].encode() for name in libraries())
+
+
+@functools.cache
+def _imports() -> re.Pattern[bytes]:
+    packages = "|".join(re.escape(name) for name in libraries())
+    before = r"(?:^|\"|\\n)[ \t]*(?:import|from)[ \t]+"
+    return re.compile(
+        rf"{before}(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b".encode(), re.MULTILINE
+    )
+
+
 RULE = Rule(
     code="TP401",
     title="packages made for CUDA",
@@ -135,13 +163,17 @@ RULE = Rule(
     severity=Severity.WARNING,
     why="A package with CUDA kernels cannot be installed, or fails at its first call, where there is no GPU.",
     reference="https://github.com/Ascend/pytorch",
+    words=CUDA,
+    mentions=imports_library,
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "import flash_attn\n",
         "from apex import amp\nmodel, opt = amp.initialize(model, opt)\n",
         "try:\n    import xformers.ops\nexcept ImportError:\n    xformers = None\n",
         "from numba import cuda\n",
+    ),
+    ignores=(
         "import torchvision\n# cuda\n",
         "import numpy\n",
     ),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.receivers import Owner, Receivers
 from torchport.rules.roles import Roles
@@ -177,6 +177,7 @@ RULE = Rule(
     why="torch_npu gives tensors, modules and storages a method npu(). A class of the script that has a method cuda of "
     "its own keeps it.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import torch\nx = torch.ones(2).cuda()\n", "import torch\nx = torch.ones(2).npu()\n"),
@@ -204,21 +205,23 @@ RULE = Rule(
         ("import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.cuda()\n",
          "import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.npu()\n"),
     ),
-    unchanged=(
+    reports=(
+        "class Q:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n",
+        "class Q:\n    def __init__(self, m):\n        self.cuda = m.cuda\ndef f(x):\n    return x.cuda()\n",
+        "import unknownlib\nnet = unknownlib.Net().cuda()\n",
+        "from unknownlib import Net\nnet = Net()\nnet.cuda()\n",
+        "import copy, unknownlib\nnet = copy.deepcopy(unknownlib.Net()).cuda()\n",
+        "import cupy\na = cupy.zeros(3).cuda()\n",
+    ),
+    ignores=(
         "import numba\nnumba.cuda(3)\n",
         "def cuda(x):\n    return x\ncuda(3)\n",
         "class Q:\n    def cuda(self):\n        return self\nQ().cuda()\n",
         "class Q:\n    def cuda(self):\n        return self\nq = Q()\nq.cuda()\n",
         "class Q:\n    def cuda(self):\n        return self\n    def go(self):\n        return self.cuda()\n",
-        "class Q:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n",
-        "class Q:\n    def __init__(self, m):\n        self.cuda = m.cuda\ndef f(x):\n    return x.cuda()\n",
         "if args.cuda:\n    pass\n",
         "if hasattr(args, 'cuda'):\n    pass\n",
         "x.cuda(1, 2, 3)\n",
-        "import unknownlib\nnet = unknownlib.Net().cuda()\n",
-        "from unknownlib import Net\nnet = Net()\nnet.cuda()\n",
-        "import copy, unknownlib\nnet = copy.deepcopy(unknownlib.Net()).cuda()\n",
-        "import cupy\na = cupy.zeros(3).cuda()\n",
         "x.npu()\n",
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.files.tools import PROGRAMS
 from torchport.source.module import Module
 
@@ -59,11 +59,14 @@ RULE = Rule(
     severity=Severity.WARNING,
     why="nvidia-smi, nvcc and NVIDIA's profilers are not there on a machine with NPUs, whose tools answer otherwise.",
     reference="https://github.com/Ascend/pytorch",
+    words=(*CUDA, b"ncu", b"nvprof"),
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "import subprocess\nsubprocess.run(['nvidia-smi', '-L'])\n",
         "import os\nos.system('nvidia-smi --query-gpu=memory.used --format=csv')\n",
+    ),
+    ignores=(
         "print('nvidia-smi shows more')\n",
         "import subprocess\nsubprocess.run(['echo', 'nvidia-smi'])\n",
     ),

@@ -164,5 +164,4 @@ CUSTOM = Rule(
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     check=lambda module, style: (),
     rewrites=(),
-    unchanged=(),
 )  # fmt: skip

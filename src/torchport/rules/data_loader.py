@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 NAMES = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
@@ -46,10 +46,13 @@ RULE = Rule(
     why="An NPU compiles operators for each shape that it meets and waits for data as a GPU does. Both are the "
     "script's choice, so this is advice and never an edit.",
     reference="https://docs.pytorch.org/docs/stable/data.html#memory-pinning",
+    words=CUDA,
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "import torch\nfrom torch.utils.data import DataLoader\nd = DataLoader(s, shuffle=True)  # cuda\n",
+    ),
+    ignores=(
         "import torch\nfrom torch.utils.data import DataLoader\nd = DataLoader(s, batch_size=2)  # cuda\n",
     ),
 )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 NAMES = (
@@ -89,10 +89,13 @@ RULE = Rule(
     "them: one process that drives several NPUs is slower than a process for each, and nobody promises that it works. "
     "With one device it does nothing, so that a run on one NPU is not affected.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+    words=(*CUDA, b"dataparallel", b"nn.parallel"),
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "import torch.nn as nn\nmodel = nn.DataParallel(model.cpu())  # cuda\n",
+    ),
+    ignores=(
         "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(model)  # cuda\n",
     ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.roles import Proof, Roles
 from torchport.source.module import Module
 
@@ -108,6 +108,7 @@ RULE = Rule(
     why="A device of an NPU is npu:0 as text: a pattern that says cuda no longer matches, and what follows takes "
     "another way without a word.",
     reference="https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.device",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import re\nm = re.match(r'cuda:(\\d+)', str(x.device))\n",
@@ -118,9 +119,11 @@ RULE = Rule(
          "import re\nP = re.compile(r'(cpu|npu)(:\\d+)?')\nm = P.match(args.device)\n"),
         ("import re\nn = re.sub('^cuda:', '', str(x.device))\n", "import re\nn = re.sub('^npu:', '', str(x.device))\n"),
     ),
-    unchanged=(
+    reports=(
         "import re\nP = re.compile(r'cuda:(\\d+)')\n",
         "import re\nm = re.search(r'cuda-(\\d+)', text)\n",
+    ),
+    ignores=(
         "import re\nm = re.match(r'cuda_(\\w+)', str(x.device))\n",
         "import re\nm = re.match(r'npu:(\\d+)', str(x.device))  # cuda\n",
     ),

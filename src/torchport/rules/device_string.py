@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
 from torchport.rules.device_pattern import is_pattern
 from torchport.rules.lightning_accelerator import is_accelerator_of_lightning
@@ -231,6 +231,7 @@ RULE = Rule(
     why="torch calls the device npu. A string is rewritten where it reaches torch (an argument, through variables, "
     "options and attributes) or is compared with what does; all such strings of one value change together.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import torch\nd = torch.device('cuda')\n", "import torch\nd = torch.device('npu')\n"),
@@ -271,28 +272,30 @@ RULE = Rule(
         ("import torch\nm = torch.load('cuda/m.pt', map_location={'cuda:1': 'cuda:0'})\n",
          "import torch\nm = torch.load('cuda/m.pt', map_location={'npu:1': 'npu:0'})\n"),
     ),
-    unchanged=(
-        "import torch\nd = torch.device('cpu')\n",
+    reports=(
         "import torch\nprint('cuda')\n",
         "import torch\nprint('cuda' if fast else 'cpu')\n",
         "def f():\n    return 'cuda' if gpu.is_available() else 'cpu'\n",
         "import torch\nname = 'cuda'\nprint(name)\n",
-        "import torch\nm = torch.load('/x/cuda_dir/m.pt')\n",
         "import torch\nm = torch.load('cuda')\n",
         "import cupy\nx = cupy.zeros(2, device='cuda')\n",
-        "import torch\nraise SystemExit('please install cuda: see https://x/torch.cuda.html')\n",
-        "'cuda'\nimport torch\n",
         "import torch\ntags = {'gpu': 'cuda'}\nprint(tags['gpu'])\n",
         "import torch\nrun = {'name': 'cuda', 'on': where}\ntorch.device(run['on'])\nprint(run[key])\n",
         "import torch\nrun = {1: 'cuda', 2: 'resnet'}\ntorch.ones(1, device=run[key])\n",
         "import torch\nnames = [f'cuda:{i}' for i in ids]\nfor name in names:\n    print(name)\n",
-        "import torch\nlog(f'cuda: {x}')\n",
         "names = [f'cuda:{index}' for index in range(2)]\n",
         "log('cuda:%d' % number)\n",
         "def f(device):\n    return device.replace('cuda', 'gpu')\n",
-        "import torch\np.add_argument('--cuda', action='store_true')\n",
         "import torch\nprint('%s:%d' % ('cuda', r), torch.ones(r))\n",
         "class Unit:\n    def to(self, name):\n        return name\nUnit().to('cuda')\n",
+    ),
+    ignores=(
+        "import torch\nd = torch.device('cpu')\n",
+        "import torch\nm = torch.load('/x/cuda_dir/m.pt')\n",
+        "import torch\nraise SystemExit('please install cuda: see https://x/torch.cuda.html')\n",
+        "'cuda'\nimport torch\n",
+        "import torch\nlog(f'cuda: {x}')\n",
+        "import torch\np.add_argument('--cuda', action='store_true')\n",
         "import torch\nd = torch.device('npu:0')\n",
         "import torch\nx = torch.zeros(2, device=f'{kind}:{rank}')\n",
     ),

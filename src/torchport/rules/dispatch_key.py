@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 # CUDA's keys and those of a backend outside of torch, which the NPU's is (c10/core/DispatchKey.h).
@@ -80,6 +80,7 @@ RULE = Rule(
     why="torch asks the kernels of the key PrivateUse1 for a tensor on an NPU. One that is registered for CUDA is "
     "never called, and the operator fails.",
     reference="https://docs.pytorch.org/docs/stable/library.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import torch\nlib = torch.library.Library('my', 'IMPL', 'CUDA')\nlib.impl('op', f)\n",
@@ -90,7 +91,8 @@ RULE = Rule(
         ("from torch._C import DispatchKey\n@op.py_impl(DispatchKey.CUDA)\ndef f(x):\n    return x\n",
          "from torch._C import DispatchKey\n@op.py_impl(DispatchKey.PrivateUse1)\ndef f(x):\n    return x\n"),
     ),
-    unchanged=(
+    reports=(),
+    ignores=(
         "lib.impl('op', f, 'CPU')  # cuda\n",
         "lib.impl('CUDA', f)\n",
         "print('op', 'CUDA')\n",

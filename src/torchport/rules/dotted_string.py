@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import Status, find
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.plain_words import PlainWords
 from torchport.rules.torch_cuda_api import convert_name
 from torchport.source.module import Module
@@ -111,6 +111,7 @@ RULE = Rule(
     why="A test that replaces torch.cuda.is_available replaces nothing that the converted code calls, and an "
     "annotation in quotes is resolved by whoever asks for it.",
     reference="https://docs.python.org/3/library/unittest.mock.html#patch",
+    words=CUDA,
     check=check,
     rewrites=(
         ("from unittest import mock\nwith mock.patch('torch.cuda.is_available', return_value=False):\n    pass\n",
@@ -122,10 +123,12 @@ RULE = Rule(
         ("def test(monkeypatch):\n    monkeypatch.setattr('torch.cuda.device_count', lambda: 2)\n",
          "def test(monkeypatch):\n    monkeypatch.setattr('torch.npu.device_count', lambda: 2)\n"),
     ),
-    unchanged=(
+    reports=(
+        "names = ['torch.cuda.is_available']\n",
+    ),
+    ignores=(
         "print('torch.cuda.is_available')\n",
         "'torch.cuda.is_available'\n",
-        "names = ['torch.cuda.is_available']\n",
         "url = 'https://pytorch.org/docs/torch.cuda.html'\n",
         "from unittest import mock\nwith mock.patch('torch.npu.is_available'):\n    pass\n",
     ),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.environment import VISIBLE, Variable, order_of, out_of_order, variables
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 _LOOKS_LIKE_ONE = re.compile(
@@ -132,6 +132,7 @@ RULE = Rule(
     severity=Severity.INFO,
     why="CUDA_VISIBLE_DEVICES and its kind have no effect on an NPU: the script would use the wrong devices silently.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    words=(*CUDA, b"cublas"),
     check=check,
     rewrites=(
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n",
@@ -147,12 +148,14 @@ RULE = Rule(
          "os.environ.update(ASCEND_LAUNCH_BLOCKING='1')\n"),
         ("env = {'NCCL_SOCKET_IFNAME': 'eth0'}\n", "env = {'HCCL_SOCKET_IFNAME': 'eth0'}\n"),
     ),
-    unchanged=(
-        "print('set CUDA_VISIBLE_DEVICES first')\n",
+    reports=(
         "import os\nos.environ['NCCL_DEBUG'] = 'INFO'\n",
         "import os\nos.environ['NCCL_ALGO'] = 'Tree'\nos.environ['NCCL_BUFFSIZE'] = '1000'\n",
         "import os\nos.environ['NCCL_BUFFSIZE'] = size\nprint(os.getenv('NCCL_ALGO'))\n",
         "run_job(CUDA_VISIBLE_DEVICES='0')\n",
+    ),
+    ignores=(
+        "print('set CUDA_VISIBLE_DEVICES first')\n",
         "CUDA_VISIBLE_DEVICES = 3\n",
         "'CUDA_VISIBLE_DEVICES'\n",
         "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0'\n",

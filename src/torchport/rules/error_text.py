@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 _ERROR = re.compile(r"(?:cuda|cudnn|cublas|nccl)\b.*\w{3}", re.IGNORECASE | re.DOTALL)
@@ -65,6 +65,7 @@ RULE = Rule(
     why='torch_npu writes "NPU out of memory": a script that looks for CUDA\'s text in an error no longer finds it, '
     "and its recovery never runs.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.OutOfMemoryError.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("try:\n    f()\nexcept RuntimeError as e:\n    if 'CUDA out of memory' in str(e):\n        g()\n",
@@ -72,9 +73,11 @@ RULE = Rule(
         ("if str(e).startswith('CUDA out of memory.'):\n    pass\n",
          "if str(e).startswith('NPU out of memory.'):\n    pass\n"),
     ),
-    unchanged=(
-        "print('CUDA out of memory')\n",
+    reports=(
         "if 'cuDNN error: CUDNN_STATUS_NOT_SUPPORTED' in str(e):\n    pass\n",
+    ),
+    ignores=(
+        "print('CUDA out of memory')\n",
         "if 'out of memory' in str(e):  # CUDA\n    pass\n",
         "raise RuntimeError('CUDA out of memory')\n",
     ),

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 _NAMES = {
@@ -52,14 +52,17 @@ RULE = Rule(
     why="OpenCV's cuda module is in builds for CUDA alone. ONNX Runtime goes on with the CPU where a provider is not "
     "there, which is right and slow.",
     reference="https://onnxruntime.ai/docs/execution-providers/community-maintained/CANN-ExecutionProvider.html",
+    words=(*CUDA, b"multi_gpu", b"tensorrt"),
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "import cv2\nx = cv2.cuda.GpuMat()\n",
         "import onnxruntime as ort\ns = ort.InferenceSession(p, providers=['CUDAExecutionProvider'])\n",
-        "import cv2\nx = cv2.resize(x, s)  # cuda\n",
         "from accelerate import DistributedType\nok = s.distributed_type == DistributedType.MULTI_GPU\n",
         "import cv2\nnet.setPreferableBackend(cv2.dnn.DNN_BACKEND_CUDA)\n",
+    ),
+    ignores=(
+        "import cv2\nx = cv2.resize(x, s)  # cuda\n",
         "from .tools import cv2\nx = cv2.cuda.GpuMat()\n",
     ),
 )

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.calls import keyword_is
 from torchport.source.module import Module
 
@@ -40,9 +40,13 @@ RULE = Rule(
     "steps that are to be left out are done with infinite gradients, and torch_npu's own scaler raises a TypeError "
     "(`step() got an unexpected keyword argument 'grad_scaler'`), also in a transformers Trainer with fp16=True.",
     reference="https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",
+    words=CUDA,
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
+        "import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p, fused=True)  # cuda\n",
+    ),
+    ignores=(
         "import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p)  # cuda\n",
         "import torch\no = torch.optim.AdamW(p, fused=True)  # cuda\n",
     ),

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.receivers import Owner, Receivers
 from torchport.source.module import Module
@@ -79,6 +79,7 @@ RULE = Rule(
     severity=Severity.INFO,
     why="is_cuda is False for a tensor on the NPU, so the GPU branch would be skipped silently.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import torch\nassert x.is_cuda\n", "import torch\nassert x.is_npu\n"),
@@ -86,12 +87,14 @@ RULE = Rule(
         ("import torch\n@torch.jit.script\ndef f(x):\n    return x.is_cuda\n",
          "import torch\n@torch.jit.script\ndef f(x):\n    return (x.device.type == \"npu\")\n"),
     ),
-    unchanged=(
+    reports=(
+        "import unknownlib\nassert unknownlib.Graph().is_cuda\n",
+        "from torch_geometric.data import Data\nassert Data(x=1).is_cuda\n",
+    ),
+    ignores=(
         "class Q:\n    is_cuda = True\nQ().is_cuda\n",
         "class Q:\n    is_cuda = True\n    def f(self):\n        return self.is_cuda\n",
         "class Q:\n    def __init__(self):\n        self.is_cuda = True\nq = Q()\nprint(q.is_cuda)\n",
-        "import unknownlib\nassert unknownlib.Graph().is_cuda\n",
-        "from torch_geometric.data import Data\nassert Data(x=1).is_cuda\n",
         "x.is_npu\n",
         "is_cuda = True\nprint(is_cuda)\n",
         "(x.device.type == y).is_cuda\n",

@@ -139,6 +139,7 @@ RULE = Rule(
     "trains on the CPU without a word. torch_npu's transfer_to_npu lets torch.cuda mean the NPU in the process that "
     "imports it, so that the CUDA accelerator works; the file that makes the Trainer or Fabric imports it.",
     reference="https://github.com/Ascend/pytorch",
+    words=(b"lightning",),
     check=check,
     rewrites=(
         ('import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n',
@@ -151,7 +152,8 @@ RULE = Rule(
          "import os\nimport torch\n" + _HEAD.removeprefix("import os\n")
          + "import lightning.pytorch as pl\nx.npu()\npl.Trainer(accelerator='cuda')\n"),
     ),
-    unchanged=(
+    reports=(),
+    ignores=(
         'import lightning as L\nL.Trainer(accelerator="cpu")\n',
         "import lightning as L\nclass M(L.LightningModule):\n    pass\n",
         "from transformers import Trainer\nTrainer()\n",

@@ -99,6 +99,7 @@ RULE = Rule(
     "contiguous_format or preserve_format is supported`. A format is an order in memory and changes no value; CANN "
     "chooses its own inside of operators. In the agnostic style CUDA keeps it.",
     reference="https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.memory_format",
+    words=(b"channels_last",),
     check=check,
     rewrites=(
         ("import torch\nx = x.cuda().to(memory_format=torch.channels_last)\n",
@@ -112,14 +113,16 @@ RULE = Rule(
         ("import torch\nx = x.contiguous(memory_format=torch.channels_last_3d)\n",
          "import torch\nx = x.contiguous(memory_format=torch.contiguous_format)\n"),
     ),
-    unchanged=(
+    reports=(
+        "import torch\nx = torch.randn(1, 3, 4, 4).to(memory_format=torch.channels_last)\n",
+    ),
+    ignores=(
         "import torch\nx = x.clone(memory_format=torch.channels_last)\n",
         "import torch\nok = x.is_contiguous(memory_format=torch.channels_last)\n",
         "import torch\ny = torch.empty_like(x, memory_format=torch.channels_last)\n",
         "import torch\nif fmt == torch.channels_last:\n    pass\n",
         "import torch\nif fmt in (torch.channels_last, torch.channels_last_3d):\n    pass\n",
         "import torch\nx = x.to(memory_format=torch.preserve_format)  # channels_last\n",
-        "import torch\nx = torch.randn(1, 3, 4, 4).to(memory_format=torch.channels_last)\n",
         "channels_last = 1\nuse(memory_format=channels_last)\n",
     ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.arguments import role
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, OWN_TORCH
 from torchport.rules.roles import Proof, Roles
 from torchport.source.module import Module
@@ -80,6 +80,7 @@ RULE = Rule(
     severity=Severity.INFO,
     why="torch_npu registers HCCL as the backend hccl; get_backend() then answers hccl, so comparisons change with it.",
     reference="https://hiascend.com/document/detail/zh/Pytorch/60RC3/ptmoddevg/trainingmigrguide/PT_LMTMOG_0013.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import torch.distributed as dist\ndist.init_process_group('nccl')\n",
@@ -91,9 +92,11 @@ RULE = Rule(
         ("import torch.distributed as d\np.add_argument('--b', default='nccl')\nd.new_group(backend=args.b)\n",
          "import torch.distributed as d\np.add_argument('--b', default='hccl')\nd.new_group(backend=args.b)\n"),
     ),
-    unchanged=(
-        "import torch.distributed as dist\ndist.init_process_group('gloo')\n",
+    reports=(
         "print('nccl')\n",
+    ),
+    ignores=(
+        "import torch.distributed as dist\ndist.init_process_group('gloo')\n",
         "'nccl'\n",
         "log('nccl error: see https://x/nccl')\n",
         "import torch.distributed as dist\ndist.init_process_group('hccl')\n",

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.source.module import Module
 
@@ -65,6 +65,7 @@ RULE = Rule(
     why="autograd's profiler times the NPU where it is asked to. torch_npu.profiler writes its tables to files; "
     "key_averages() and the CUDA columns do not exist there.",
     reference="https://docs.pytorch.org/docs/stable/profiler.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p:\n    pass\n",
@@ -74,9 +75,11 @@ RULE = Rule(
         ("import torch\np = torch.autograd.profiler.profile(use_device='cuda')\n",
          'import torch\np = torch.autograd.profiler.profile(use_device="npu")\n'),
     ),
-    unchanged=(
+    reports=(
         "print(prof.key_averages().table(sort_by='cuda_time_total'))\n",
-        "import torch\np = torch.autograd.profiler.profile(use_cuda=False)\n",
         "total = sum(e.self_cuda_time_total for e in prof.events())\n",
+    ),
+    ignores=(
+        "import torch\np = torch.autograd.profiler.profile(use_cuda=False)\n",
     ),
 )  # fmt: skip

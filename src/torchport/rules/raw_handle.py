@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
@@ -49,6 +49,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     why="torch_npu's streams have npu_stream in the place of cuda_stream, an aclrtStream: reading cuda_stream raises.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.Stream.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import torch\nh = torch.cuda.current_stream().cuda_stream\n",
@@ -56,7 +57,8 @@ RULE = Rule(
         ("import torch\ns = torch.cuda.Stream()\nlaunch(s.cuda_stream)\n",
          "import torch\ns = torch.npu.Stream()\nlaunch(s.npu_stream)\n"),
     ),
-    unchanged=(
+    reports=(),
+    ignores=(
         "import torch\nmodel.cuda_stream.synchronize()\n",
         "import cupy\ns = cupy.cuda.Stream()\ns.cuda_stream\n",
         "class A:\n    def f(self):\n        return self.cuda_stream\n",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.environment import variables
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.files import TextFile, file_rules
 from torchport.rules.files.tools import PROGRAMS
 from torchport.rules.given_text import Literal, literals, moved, placed
@@ -155,6 +155,7 @@ RULE = Rule(
     why="What a script gives to a shell starts a process of its own, to which the same applies as to a launch script: "
     "with CUDA_VISIBLE_DEVICES it would use the wrong NPUs silently.",
     reference="https://github.com/Ascend/pytorch",
+    words=(*CUDA, b"cublas"),
     check=check,
     rewrites=(
         ("import os\nos.system('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
@@ -170,12 +171,14 @@ RULE = Rule(
         ("import subprocess\nsubprocess.run(['python', 'w.py', '--device=cuda', '--name=cuda'])\n",
          "import subprocess\nsubprocess.run(['python', 'w.py', '--device=npu', '--name=cuda'])\n"),
     ),
-    unchanged=(
-        "print('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
-        "'''CUDA_VISIBLE_DEVICES=0 python w.py'''\n",
+    reports=(
         "import os\nos.system('cd csrc && nvcc -c k.cu')\n",
         "import subprocess\nsubprocess.run(['echo', 'CUDA_VISIBLE_DEVICES=0'])\n",
         "line = 'CUDA_VISIBLE_DEVICES=0 python w.py'\nsend(line)\n",
         "import os\nos.system(f'python w.py --device=cuda:{i}')\n",
+    ),
+    ignores=(
+        "print('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
+        "'''CUDA_VISIBLE_DEVICES=0 python w.py'''\n",
     ),
 )  # fmt: skip

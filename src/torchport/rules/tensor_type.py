@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 _TYPE = re.compile(r"torch\.cuda\.(\w+)Tensor")
@@ -123,6 +123,7 @@ RULE = Rule(
     why='x.type() answers "torch.npu.FloatTensor" for a tensor on the NPU; set_default_tensor_type knows only CPU and '
     "CUDA types.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.set_default_device.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("x = x.type('torch.cuda.FloatTensor')\n", "x = x.type('torch.npu.FloatTensor')\n"),
@@ -135,7 +136,8 @@ RULE = Rule(
         ("import torch\ntorch.set_default_tensor_type(torch.cuda.HalfTensor)\n",
          "import torch\ntorch.set_default_device(\"npu\"); torch.set_default_dtype(torch.float16)\n"),
     ),
-    unchanged=(
+    reports=(),
+    ignores=(
         "import torch\ntorch.set_default_tensor_type('torch.FloatTensor')\n",
         "text = 'a torch.cuda.FloatTensor is needed'\n",
         "'torch.cuda.FloatTensor'\n",

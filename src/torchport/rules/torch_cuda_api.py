@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import Api, Status, find
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.call_arguments import argument_edits
 from torchport.rules.npu_branches import covers, cuda_branches
 from torchport.source.module import Module
@@ -233,6 +233,7 @@ RULE = Rule(
     severity=Severity.INFO,
     why="torch.npu offers the interface of torch.cuda. Calling torch.cuda without a GPU raises or answers False.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("import torch\nok = torch.cuda.is_available()\n", "import torch\nok = torch.npu.is_available()\n"),
@@ -260,15 +261,18 @@ RULE = Rule(
         ("import torch\nprint(f'{torch.cuda.memory_allocated() / 2**20:.1f} MiB')\n",
          "import torch\nprint(f'{torch.npu.memory_allocated() / 2**20:.1f} MiB')\n"),
     ),
-    unchanged=(
-        "import torch\nok = torch.npu.is_available()\n",
+    reports=(
         "import torch\ng = torch.cuda.CUDAGraph(keep_graph=True)\n",
         "import torch\nwith torch.cuda.graph(g, p, s, 'global'):\n    pass\n",
-        "import numba\nnumba.cuda.synchronize()\n",
-        "import cupy as torch\ntorch.cuda.Device(0).use()\n",
         "import torch\ntorch.backends.cudnn.benchmark = True\n",
         "import torch\nmajor = torch.cuda.get_arch_list()\n",
         "import torch\nassert torch.version.cuda\n",
+        "import torch\nd = 'npu' if torch.npu.is_available() else 'gpu' if torch.cuda.is_available() else 'cpu'\n",
+    ),
+    ignores=(
+        "import torch\nok = torch.npu.is_available()\n",
+        "import numba\nnumba.cuda.synchronize()\n",
+        "import cupy as torch\ntorch.cuda.Device(0).use()\n",
         "import torch\nmodel.cuda_stream.synchronize()\n",
         "class torch:\n    class cuda:\n        pass\ntorch.cuda.is_available\n",
         "def torch():\n    pass\ntorch.cuda.is_available()\n",
@@ -277,6 +281,5 @@ RULE = Rule(
         "import torch\nd = {'torch': torch, 'cuda': 1}['cuda']\n",
         "import functools, torch\nclass M(torch.nn.Module):\n    @functools.wraps(torch.nn.Module.cuda)\n"
         "    def cuda(self):\n        pass\n",
-        "import torch\nd = 'npu' if torch.npu.is_available() else 'gpu' if torch.cuda.is_available() else 'cpu'\n",
     ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import Api, Status, find
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.torch_cuda_api import applies, convert_name, target_of
 from torchport.source.module import Module
 from torchport.source.names import Binds
@@ -261,6 +261,7 @@ RULE = Rule(
     severity=Severity.INFO,
     why="torch.npu is torch_npu.npu, once that is imported: an import from torch_npu.npu brings it along.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    words=CUDA,
     check=check,
     rewrites=(
         ("from torch import cuda as tc\ntc.synchronize()\n", "from torch import npu as tc\ntc.synchronize()\n"),
@@ -279,18 +280,20 @@ RULE = Rule(
         ("from torch.cuda import nvtx\nnvtx.range_push('a')\n",
          "from torch_npu.npu import mstx\nmstx.range_push('a')\n"),
     ),
-    unchanged=(
+    reports=(
+        "import torch.cuda.nccl as nccl\n",
+        "from torch.cuda import get_arch_list\n",
+        "from torch.cuda import comm\n",
+        "from torch.cuda.comm import *\n",
+    ),
+    ignores=(
         "import torch\n",
         "import torch.nn, torch.optim  # cuda\n",
         "import torch.distributed as dist  # cuda\n",
         "from torch import nn, optim\n",
-        "import torch.cuda.nccl as nccl\n",
         "from numba import cuda\n",
         "from .torch import cuda\n",
         "import numba.cuda as cuda\n",
-        "from torch.cuda import get_arch_list\n",
-        "from torch.cuda import comm\n",
-        "from torch.cuda.comm import *\n",
         "import torch_npu\nfrom torch import npu\n",
     ),
 )  # fmt: skip

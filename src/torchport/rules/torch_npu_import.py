@@ -324,6 +324,7 @@ RULE = Rule(
     "TORCH_DEVICE_BACKEND_AUTOLOAD=0; before that, nobody does. So the files that are started import it, and those "
     "that are only imported by others do not need to.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
+    words=(),
     check=check,
     rewrites=(
         ("import torch\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
@@ -347,7 +348,8 @@ RULE = Rule(
          "import torch_npu\nfrom encoders import Encoder\nencode = Encoder('x', device='npu')\n"),
         ("import torch\nimport torch_npu\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
     ),
-    unchanged=(
+    reports=(),
+    ignores=(
         "from . import torch, cuda\n",
         "import torch\nx = torch.ones(2)\n",
         "import torchvision\n",

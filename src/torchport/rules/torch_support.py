@@ -116,8 +116,8 @@ _REFUSED = "No dtype that was tried is taken. Compute it on the CPU, or another 
 _DOCUMENTATION = "https://github.com/Ascend/pytorch"
 
 
-def _rule(code: str, title: str, severity: Severity, why: str, unchanged: tuple[str, ...]) -> Rule:
-    return Rule(code, title, Safety.REPORT, severity, why, _DOCUMENTATION, check, (), unchanged)
+def _rule(code: str, title: str, severity: Severity, why: str, reports: tuple[str, ...]) -> Rule:
+    return Rule(code, title, Safety.REPORT, severity, why, _DOCUMENTATION, check, (), reports)
 
 
 ON_CPU = _rule(

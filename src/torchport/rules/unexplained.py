@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.api import apis, find
 from torchport.knowledge.libraries import libraries
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.plain_words import PlainWords
 from torchport.rules.receivers import FLAGS, Definition
 from torchport.source.defined import defined, says_cuda
@@ -208,15 +208,18 @@ RULE = Rule(
     why="A name that says CUDA and that the project does not define comes from somebody else, and nobody has looked at "
     "what it does on an NPU.",
     reference="https://github.com/Ascend/pytorch",
+    words=CUDA,
     check=check,
     rewrites=(),
-    unchanged=(
-        "def use_cuda():\n    return False\nif use_cuda():\n    pass\n",
-        "p.add_argument('--cuda', action='store_true')\nif p.parse_args().cuda:\n    pass\n",
+    reports=(
         "from torch.testing._internal.common_utils import TEST_CUDA\n",
         "import some_cuda_ext\nsome_cuda_ext.run()\n",
         "run(use_cuda=True)\n",
         "name = 'cuda_kernels'\n",
         "import torch\ntorch.utils.cuda_thing()\n",
+    ),
+    ignores=(
+        "def use_cuda():\n    return False\nif use_cuda():\n    pass\n",
+        "p.add_argument('--cuda', action='store_true')\nif p.parse_args().cuda:\n    pass\n",
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.rules import Rule, Style
+from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
 WINDOWS = frozenset(f"torch.{name}_window" for name in ("bartlett", "blackman", "hamming", "hann"))
@@ -60,6 +60,7 @@ RULE = Rule(
     "which CANN refuses (161002). The dtype that is written is the one that the call has everywhere else. Under "
     "`torchport run` the call works as it is.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.hann_window.html",
+    words=CUDA,
     check=check,
     rewrites=(
         (
@@ -67,7 +68,8 @@ RULE = Rule(
             "import torch\nw = torch.hann_window(8, device=x.device, dtype=torch.get_default_dtype())  # cuda\n",
         ),
     ),
-    unchanged=(
+    reports=(),
+    ignores=(
         "import torch\nw = torch.hann_window(8, dtype=torch.float32, device=x.device)  # cuda\n",
         "import torch\nw = torch.hann_window(8)  # cuda\n",
         "import torch\nw = torch.hann_window(8, **options)  # cuda\n",

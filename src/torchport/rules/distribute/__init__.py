@@ -8,12 +8,10 @@ Each looks at the script on its own: none needs what another has written but the
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 
 from torchport.findings import Finding
-from torchport.rules import Rule, Style
+from torchport.rules import Rule, Style, rules_in
 from torchport.rules.distribute.script import Script
 from torchport.source.module import Module
 
@@ -30,9 +28,4 @@ def on_script(check: Callable[[Script], Iterator[Finding]]) -> Callable[[Module,
 @functools.cache
 def distribution_rules() -> tuple[Rule, ...]:
     """All rules of this folder, ordered by code."""
-    modules = [
-        importlib.import_module(f"{__name__}.{entry.name}") for entry in pkgutil.iter_modules(__path__)
-    ]
-    return tuple(
-        sorted((module.RULE for module in modules if hasattr(module, "RULE")), key=lambda rule: rule.code)
-    )
+    return rules_in(__name__, Rule)

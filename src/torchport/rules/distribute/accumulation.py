@@ -135,13 +135,16 @@ RULE = Rule(
          f"def train(net, data, n):\n    {_SET.format(_TWO).replace(chr(10), chr(10) + '    ')}    if {_TWO}:\n"
          f"            optimizer.step()\nmodel = Net().cuda()\ntrain(model, data, 4)\n"),
     ),
-    unchanged=(
-        f"{_NET}{_LOOP}    if {_ONE}:\n{_STEP}",  # the model is not the one that is wrapped
-        f"{_NET}{_LOOP}    optimizer.step()\n".replace("net", "model"),
+    reports=(
         f"{_NET}{_LOOP}    if {_ONE}:\n{_STEP}optimizer.step()\n".replace("net", "model"),
         f"{_NET}{_LOOP}    i += 1\n    if {_ONE}:\n{_STEP}".replace("net", "model"),
         f"{_NET}{_LOOP}    clip_grad_norm_(net.parameters(), 1)\n    if ready(i):\n{_STEP}".replace("net", "model"),
         f"{_NET}{_LOOP}    torch.nn.utils.clip_grad_norm_(p, 1)\n    if {_ONE}:\n{_STEP}".replace("net", "model"),
         f"{_NET}{_LOOP}    if done:\n{_STEP}".replace("net", "model"),
+    ),
+    ignores=(
+        f"{_NET}{_LOOP}    if {_ONE}:\n{_STEP}",
+        # the model is not the one that is wrapped
+        f"{_NET}{_LOOP}    optimizer.step()\n".replace("net", "model"),
     ),
 )  # fmt: skip

@@ -155,10 +155,12 @@ RULE = Rule(
          'import torch\nd = torch.device("cuda")\nx.to("cuda")\nx.to("cuda")\n'),
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n", "import os\npass\n"),
     ),
-    unchanged=(
-        "import torch\nd = torch.device('cuda')\nx.cuda()\n",
+    reports=(
         "import torch\nd = torch.device('cuda:1')\n",
         "print('cuda:0')\n",
+    ),
+    ignores=(
+        "import torch\nd = torch.device('cuda')\nx.cuda()\n",
         "import torch\nd = torch.device('cpu')\n",
         "x.cuda(*where)\nx.cuda(1, 2, 3)\n",
         "class Q:\n    def to(self, unit):\n        pass\nQ().to(1)\nx.to(dtype)\n",

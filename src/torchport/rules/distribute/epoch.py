@@ -68,10 +68,12 @@ RULE = Rule(
         (f"{_TABLE}for e in range(3):\n{_PHASES}", f"{_TABLE}for e in range(3):\n"
          f"    loaders[\"train\"].sampler.set_epoch(e)\n{_PHASES}"),
     ),
-    unchanged=(
+    reports=(
+        f"{_LOADER}for epoch, lr in plan:\n    for x in loader:\n{_BODY}",
+    ),
+    ignores=(
         f"{_LOADER}for x in loader:\n    loss(x).backward()\n    optimizer.step()\n",
         f"{_LOADER}for epoch in range(3):\n    for x in loader:\n        model(x)\n",
         _TABLE.replace("'val': DataLoader(b)", "**more") + _PHASES.replace("    for", "for", 1),
-        f"{_LOADER}for epoch, lr in plan:\n    for x in loader:\n{_BODY}",
     ),
 )  # fmt: skip

@@ -289,22 +289,16 @@ RULE = Rule(
         (f"{_IMPORT}{_CLASS}        return DataLoader(d, shuffle=True), DataLoader(e)\n",
          f"{_IMPORT}{_CLASS}        return DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\n"),
     ),
-    unchanged=(
+    reports=(
         f"{_IMPORT}loaders = {{'train': DataLoader(d, shuffle=True), 'val': DataLoader(e)}}\n"
         "for x in loaders['val']:\n    model(x)\n",
         f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b, make())\n",
-        f"{_IMPORT}{_MOVED}a = DataLoader(d, shuffle=True)\nrun(a, False)\n",
-        f"{_IMPORT}a = DataLoader(d, shuffle=True)\nn = sum(len(x) for x in a)\n",
         f"{_IMPORT}loaders = {{x: DataLoader(sets[x], shuffle=True) for x in ['train', 'val']}}\n"
         "for phase in ['train', 'val']:\n    for x in loaders[phase]:\n        if phase == 'train':\n"
         "            loss(x).backward()\n            o.step()\n",
         f"{_IMPORT}def make(d):\n    return DataLoader(d, shuffle=True)\nloader = make(a)\n{_LOOP}test(make(b))\n",
-        f"{_IMPORT}def step(x, train):\n    if train:\n        loss(x).backward()\n        optimizer.step()\n"
-        "loader = DataLoader(data)\nfor x in loader:\n    step(x, False)\n",
-        f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    model(x)\n",
         f"{_IMPORT}loader = DataLoader(data, sampler=mine)\n{_LOOP}",
         f"{_IMPORT}loader = DataLoader(data, shuffle=True)\n",
-        f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    loss(x).backward()\n",
         f"{_IMPORT}loaders = {{'train': DataLoader(a), 'val': DataLoader(b)}}\nfor phase in loaders:\n"
         "    for x in loaders[phase]:\n        if phase == 'train':\n            loss(x).backward()\n"
         "            o.step()\n",
@@ -313,5 +307,13 @@ RULE = Rule(
         f"from mine import DataLoader\nloader = DataLoader(data, shuffle=True)\n{_LOOP}",
         f"{_IMPORT}from torch.utils.data import IterableDataset\nclass S(IterableDataset):\n    pass\n"
         f"loader = DataLoader(S())\n{_LOOP}",
+    ),
+    ignores=(
+        f"{_IMPORT}{_MOVED}a = DataLoader(d, shuffle=True)\nrun(a, False)\n",
+        f"{_IMPORT}a = DataLoader(d, shuffle=True)\nn = sum(len(x) for x in a)\n",
+        f"{_IMPORT}def step(x, train):\n    if train:\n        loss(x).backward()\n        optimizer.step()\n"
+        "loader = DataLoader(data)\nfor x in loader:\n    step(x, False)\n",
+        f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    model(x)\n",
+        f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    loss(x).backward()\n",
     ),
 )  # fmt: skip

@@ -250,7 +250,7 @@ RULE = Rule(
          "class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
          f"        self.net = {_DDP}(self.net, {_DEVICE})\n        self.net.module.load_state_dict(x)\n"),
     ),
-    unchanged=(
+    reports=(
         "net = Net().cuda()\n",
         "model = Net()\n",
         "def a():\n    model = Net().cuda()\ndef b():\n    model = Net().cuda()\n",
@@ -259,4 +259,5 @@ RULE = Rule(
         "import torch\nmodel = Net()\ntorch.save(model, p)\n",
         "def f(model):\n    a = model.cuda()\n    b = model.to(device)\n",
     ),
+    ignores=(),
 )  # fmt: skip

@@ -112,7 +112,8 @@ RULE = Rule(
         ("from tqdm import tqdm\nfor x in tqdm(y):\n    pass\n",
          f"from tqdm import tqdm\nfor x in tqdm(y, disable=not {IS_MAIN}):\n    pass\n"),
     ),
-    unchanged=(
+    reports=(),
+    ignores=(
         "if rank == 0:\n    print('a')\n",
         "def print(x):\n    pass\nprint(1)\n",
         "x = [print(y) for y in z]\n",

@@ -104,9 +104,10 @@ RULE = Rule(
          f"import os\nimport torch\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\ndef main():\n    model.cuda()\n"
          f"if __name__ == '__main__':\n    {_INIT[0]}\n    {_INIT[1]}\n    main()\n"),
     ),
-    unchanged=(
+    reports=(
         "import torch\ntorch.distributed.init_process_group('nccl')\n",
         "import torch\nIS_MAIN = True\n",
         "import numpy\n",
     ),
+    ignores=(),
 )  # fmt: skip

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.rules import Style
+from torchport.rules import Style, rules_in
 from torchport.source.kinds import Kind
 from torchport.source.text import SourceText
 
@@ -51,7 +49,10 @@ class TextFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileRule:
-    """What one rule does, why, and the function that does it. `rewrites` are (file name, before, after)."""
+    """A rule for files that are not Python, described as a Rule is.
+
+    `rewrites` are (file name, before, after), `reports` and `ignores` (file name, text).
+    """
 
     code: str
     title: str
@@ -62,7 +63,9 @@ class FileRule:
     kinds: frozenset[Kind]
     check: Callable[[TextFile, Style], Iterable[Finding]]
     rewrites: tuple[tuple[str, str, str], ...]
-    unchanged: tuple[tuple[str, str], ...]
+    reports: tuple[tuple[str, str], ...] = ()
+    ignores: tuple[tuple[str, str], ...] = ()
+    words: tuple[bytes, ...] | None = None  # as a Rule's
 
     def finding(
         self,
@@ -99,9 +102,4 @@ class FileRule:
 @functools.cache
 def file_rules() -> tuple[FileRule, ...]:
     """All rules for files, ordered by code."""
-    found = []
-    for entry in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{entry.name}")
-        if isinstance(rule := getattr(module, "RULE", None), FileRule):
-            found.append(rule)
-    return tuple(sorted(found, key=lambda rule: rule.code))
+    return rules_in(__name__, FileRule)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Style
+from torchport.rules import CUDA, Style
 from torchport.rules.files import FileRule, TextFile
 from torchport.rules.torch_cuda_api import convert_name
 from torchport.source.kinds import Kind, is_comment
@@ -70,6 +70,7 @@ RULE = FileRule(
     "or leaves it on the CPU.",
     reference="https://huggingface.co/docs/accelerate/package_reference/cli",
     kinds=frozenset({Kind.YAML, Kind.JSON, Kind.SETTINGS}),
+    words=(*CUDA, b"gpus", b"accelerator", b"multi_gpu"),
     check=check,
     rewrites=(
         ("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\ngpu_ids: all\n",
@@ -77,12 +78,14 @@ RULE = FileRule(
         ("c.yaml", "scaler:\n  _target_: torch.cuda.amp.GradScaler\n",
          "scaler:\n  _target_: torch.npu.amp.GradScaler\n"),
     ),
-    unchanged=(
+    reports=(
         ("c.yaml", "trainer:\n  accelerator: gpu\n  devices: 1\n"),
         ("c.yaml", "trainer:\n  gpus: 1\n"),
         ("ds.json", '{"enable_cuda_graph": true}\n'),
+        ("c.gin", "Trainer.accelerator = 'gpu'\n"),
+    ),
+    ignores=(
         ("c.yaml", "trainer:\n  accelerator: cpu\n  gpus: 0\n  # gpus: 1\n"),
         ("acc.yaml", "distributed_type: MULTI_CPU\n"),
-        ("c.gin", "Trainer.accelerator = 'gpu'\n"),
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Style
+from torchport.rules import CUDA, Style
 from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind
 
@@ -55,10 +55,22 @@ RULE = FileRule(
     "that only calls ATen builds as it is.",
     reference="https://docs.pytorch.org/docs/stable/cpp_extension.html",
     kinds=frozenset({Kind.CPP_SOURCE, Kind.CUDA_SOURCE}),
+    words=(
+        *CUDA,
+        b"pybind11_module",
+        b"torch_library",
+        b"cublas",
+        b"cufft",
+        b"cusparse",
+        b"curand",
+        b"cub/",
+        b"thrust/",
+    ),
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         ("a.cpp", 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add", &add); }\n'),
         ("a.cpp", "#include <cuda_runtime.h>\nvoid f() { cudaDeviceSynchronize(); }\n"),
     ),
+    ignores=(),
 )

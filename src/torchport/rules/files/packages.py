@@ -109,11 +109,13 @@ RULE = FileRule(
         ("Dockerfile", "RUN pip install torch==2.1.0+cu121\n", "RUN pip install torch==2.1.0\n"),
         ("pyproject.toml", 'dependencies = ["torch==2.1.0+cu121"]\n', 'dependencies = ["torch==2.1.0"]\n'),
     ),
-    unchanged=(
+    reports=(
         ("requirements.txt", "flash-attn==2.5.0\n"),
-        ("requirements.txt", "numpy>=1.20  # not +cu121\n"),
         ("environment.yml", "dependencies:\n  - pytorch-cuda=12.1\n"),
         ("requirements.txt", "nvidia-cublas-cu12\n"),
         ("pyproject.toml", 'dependencies = ["flash-attn>=2"]\n'),
+    ),
+    ignores=(
+        ("requirements.txt", "numpy>=1.20  # not +cu121\n"),
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import Style
+from torchport.rules import CUDA, Style
 from torchport.rules.files import FileRule, TextFile
 from torchport.source.kinds import Kind, is_comment
 
@@ -66,20 +66,23 @@ RULE = FileRule(
     why="A launch script that calls nvidia-smi or asks for GPUs fails before the training starts.",
     reference="https://github.com/Ascend/pytorch",
     kinds=frozenset({Kind.SHELL, Kind.DOCKER, Kind.YAML, Kind.JSON}),
+    words=(*CUDA, b"ncu", b"nvprof", b"nvcr.io", b"--gpus", b"--gres"),
     check=check,
     rewrites=(
         ("run.sh", "nvidia-smi\npython t.py\n", "npu-smi info\npython t.py\n"),
         ("run.sh", "nvidia-smi | head\n", "npu-smi info | head\n"),
     ),
-    unchanged=(
-        ("run.sh", "# nvidia-smi\n"),
+    reports=(
         ("run.sh", "nvidia-smi -L\n"),
         ("Dockerfile", "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\n"),
         ("job.sbatch", "#SBATCH --gres=gpu:8\n"),
-        ("run.sh", "npu-smi info\n"),
         ("docker-compose.yml", "services:\n  a:\n    runtime: nvidia\n    image: x\n"),
         ("docker-compose.yml", "devices:\n  - driver: nvidia\n    count: 1\n"),
         ("ci.yml", "container:\n  image: nvcr.io/nvidia/pytorch:24.01-py3\n"),
         ("Makefile", "ops: k.cu\n\tnvcc -c k.cu\n"),
+    ),
+    ignores=(
+        ("run.sh", "# nvidia-smi\n"),
+        ("run.sh", "npu-smi info\n"),
     ),
 )  # fmt: skip

@@ -84,6 +84,7 @@ RULE = FileRule(
     why="A configuration that says cuda or nccl fails at its first use, or overrides what the converted code says.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     kinds=frozenset({Kind.SHELL, Kind.YAML, Kind.JSON, Kind.SETTINGS, Kind.DOCKER}),
+    words=(b"cuda", b"nccl"),
     check=check,
     rewrites=(
         ("c.yaml", "train:\n  device: cuda:0  # where\n  backend: nccl\n",
@@ -99,18 +100,20 @@ RULE = FileRule(
         ("Makefile", "DEVICE ?= cuda\ntrain:\n\tpython t.py --device cuda\n",
          "DEVICE ?= npu\ntrain:\n\tpython t.py --device npu\n"),
     ),
-    unchanged=(
+    reports=(
         ("c.yaml", "name: cuda\n"),
+        ("run.sh", "name=${1:-cuda}\n"),
+        ("run.sh", "echo device cuda is used\n"),
+        ("Makefile", "cuda:\n\tmake -C csrc cuda\n"),
+    ),
+    ignores=(
         ("c.yaml", "names: [cpu, cuda]\n"),
         ("c.json", '["cuda", "barracuda"]\n'),
-        ("run.sh", "name=${1:-cuda}\n"),
         ("c.yaml", "# device: cuda\n"),
         ("c.yaml", "device: cudagraph\n"),
         ("c.yaml", "note: use cuda if you can\n"),
         ("c.ini", "; device = cuda\n"),
         ("c.json", '{"url": "https://x.org/cuda"}\n'),
-        ("run.sh", "echo device cuda is used\n"),
         ("c.gin", "# train.device = 'cuda'\n"),
-        ("Makefile", "cuda:\n\tmake -C csrc cuda\n"),
     ),
 )  # fmt: skip

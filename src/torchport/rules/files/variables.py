@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.environment import VISIBLE, Variable, order_of, out_of_order, variables
-from torchport.rules import Style
+from torchport.rules import CUDA, Style
 from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind, is_comment
 
@@ -85,6 +85,7 @@ RULE = FileRule(
     why="CUDA_VISIBLE_DEVICES and its kind have no effect on an NPU: a job would use the wrong devices silently.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     kinds=frozenset({Kind.SHELL, Kind.DOCKER, Kind.YAML, Kind.JSON, Kind.SETTINGS}),
+    words=(*CUDA, b"cublas"),
     check=check,
     rewrites=(
         ("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python t.py\n", "ASCEND_RT_VISIBLE_DEVICES=0,1 python t.py\n"),
@@ -98,11 +99,13 @@ RULE = FileRule(
         ("job.yaml", "NCCL_ALGO: Ring\n", "HCCL_ALGO: level0:NA;level1:ring\n"),
         ("job.yaml", "env:\n  NCCL_SOCKET_IFNAME: eth0\n", "env:\n  HCCL_SOCKET_IFNAME: eth0\n"),
     ),
-    unchanged=(
-        ("run.sh", "# set CUDA_VISIBLE_DEVICES first\n"),
+    reports=(
         ("run.sh", "export NCCL_IB_DISABLE=1\n"),
         ("run.sh", "export NCCL_ALGO=Tree,Ring\nexport NCCL_BUFFSIZE=1000\nexport NCCL_BUFFSIZE=$SIZE\n"),
         ("job.yaml", "NCCL_ALGO: ^Ring\n"),
+    ),
+    ignores=(
+        ("run.sh", "# set CUDA_VISIBLE_DEVICES first\n"),
         ("run.sh", "export MY_CUDA_VISIBLE_DEVICES=1\n"),
         ("notes.txt", "CUDA_VISIBLE_DEVICES\n"),
         ("Makefile", "# CUDA_VISIBLE_DEVICES=0\n"),

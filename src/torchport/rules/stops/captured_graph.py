@@ -9,8 +9,6 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
-WORDS = (b"CUDAGraph", b"NPUGraph")
-
 _GRAPHS = frozenset(
     {"torch.cuda.CUDAGraph", "torch.cuda.graphs.CUDAGraph", "torch.npu.NPUGraph", "torch_npu.npu.NPUGraph"}
 )
@@ -37,10 +35,11 @@ RULE = Rule(
     severity=Severity.ERROR,
     why="torch_npu 2.13.0's NPUGraph captures, replays, resets and dumps; it cannot be kept and instantiated later.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.CUDAGraph.html",
+    words=(b"cudagraph", b"npugraph"),
     check=check,
     rewrites=(),
-    unchanged=(
-        "import torch\ng = torch.npu.NPUGraph()\ng.instantiate()\n",
+    reports=("import torch\ng = torch.npu.NPUGraph()\ng.instantiate()\n",),
+    ignores=(
         "import torch\ng = torch.npu.NPUGraph()\ng.replay()\n",
         "x.instantiate()\n",
     ),

@@ -10,8 +10,6 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import DTYPES, seen
 from torchport.source.module import Module
 
-WORDS = (b"double", b"float64")
-
 
 def check(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every cast to float64 of what is seen to be on a device."""
@@ -50,10 +48,9 @@ RULE = Rule(
     why="x.double() and x.to(torch.float64) of a tensor on an NPU give float32 with torch_npu 2.13.0, which warns once "
     "(`Device do not support double dtype now`). A tensor that is made or moved in float64 keeps it.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.Tensor.double.html",
+    words=(b"double", b"float64"),
     check=check,
     rewrites=(),
-    unchanged=(
-        "import torch\nx = torch.ones(2, device=d).double()\n",
-        "import torch\nx = y.double()\n",
-    ),
+    reports=("import torch\nx = torch.ones(2, device=d).double()\n",),
+    ignores=("import torch\nx = y.double()\n",),
 )

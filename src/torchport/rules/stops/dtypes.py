@@ -12,8 +12,6 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import DTYPES, seen
 from torchport.source.module import Module
 
-WORDS = (b"double", b"Double", b"float64", b"complex", b"cfloat", b"polar")
-
 _DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
 _DOUBLE = frozenset({"torch.float64", "torch.double", "torch.DoubleTensor"})
 _PRODUCT = "torch.matmul"  # what @ and, mostly, einsum come to
@@ -82,13 +80,16 @@ RULE = Rule(
     why="CANN has matrix products, convolutions and normalisation in float32, float16 and bfloat16 alone: in float64 "
     "and complex numbers torch_npu raises an error (161002), where CUDA computes.",
     reference="https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.dtype",
+    words=(b"double", b"float64", b"complex", b"cfloat", b"polar"),
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "import torch\nx = torch.ones(2, 2, dtype=torch.complex64)\ny = x @ x\n",
         "import torch\ntorch.set_default_dtype(torch.float64)\n",
-        "import torch\ny = torch.exp(x.double()).sum()\n",
         "import torch\nlayer = torch.nn.Linear(2, 2, dtype=torch.float64)\n",
+    ),
+    ignores=(
+        "import torch\ny = torch.exp(x.double()).sum()\n",
         "import torch\ny = torch.eye(2, dtype=torch.float64) @ torch.ones(2, 2, dtype=torch.float64)\n",
     ),
 )

@@ -10,8 +10,6 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword, keyword_is
 from torchport.source.module import Module
 
-WORDS = (b"nested", b"Transformer")
-
 _MAKES = frozenset({"torch.nested.nested_tensor", "torch.nested.as_nested_tensor"})
 _ENCODERS = frozenset({"torch.nn.TransformerEncoder", "torch.nn.Transformer"})
 _LAYERS = frozenset({"torch.nn.TransformerEncoderLayer", "torch.nn.Transformer"})
@@ -52,10 +50,9 @@ RULE = Rule(
     "layers are refused. nn.TransformerEncoder makes one in eval(), without gradients, where batch_first=True and it "
     "is given a src_key_padding_mask.",
     reference="https://docs.pytorch.org/docs/stable/nested.html",
+    words=(b"nested", b"transformer"),
     check=check,
     rewrites=(),
-    unchanged=(
-        "import torch\nn = torch.nested.nested_tensor([a, b])\n",
-        "import torch\nn = torch.nested.nested_tensor([a, b], layout=torch.jagged)\n",
-    ),
+    reports=("import torch\nn = torch.nested.nested_tensor([a, b])\n",),
+    ignores=("import torch\nn = torch.nested.nested_tensor([a, b], layout=torch.jagged)\n",),
 )

@@ -9,8 +9,6 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
 from torchport.source.module import Module
 
-WORDS = (b"gelu", b"GELU")
-
 _GELU = "torch.nn.functional.gelu"
 _MODULE = "torch.nn.GELU"
 _LAST = (0, 3, 1, 2)
@@ -57,10 +55,9 @@ RULE = Rule(
     why="torch_npu 2.13.0 makes the output of GELU in the order of its input, and refuses to make that of "
     "channels_last: `Only c10::MemoryFormat::Contiguous is supported`. Other activations are not affected.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html",
+    words=(b"gelu",),
     check=check,
     rewrites=(),
-    unchanged=(
-        "import torch\ny = torch.nn.functional.gelu(x.permute(0, 3, 1, 2))\n",
-        "import torch\ny = torch.nn.functional.gelu(x.permute(0, 3, 1, 2).contiguous())\n",
-    ),
+    reports=("import torch\ny = torch.nn.functional.gelu(x.permute(0, 3, 1, 2))\n",),
+    ignores=("import torch\ny = torch.nn.functional.gelu(x.permute(0, 3, 1, 2).contiguous())\n",),
 )

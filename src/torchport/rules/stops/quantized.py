@@ -10,8 +10,6 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import seen
 from torchport.source.module import Module
 
-WORDS = (b"quantize_per", b"float8")
-
 _MAKES = frozenset(
     {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.quantize_per_tensor_dynamic"}
 )
@@ -63,10 +61,15 @@ RULE = Rule(
     why="torch_npu quantises and dequantises on the NPU, but neither moves what is quantised (`Could not run "
     "'aten::empty_quantized'`) nor computes with it. CANN casts to float8 on newer chips alone.",
     reference="https://docs.pytorch.org/docs/stable/quantization.html",
+    words=(b"quantize_per", b"float8"),
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "import torch\nq = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)\nq = q.cuda() if 0 else q\n",
         "import torch\nx = x.to(torch.float8_e4m3fn)\n",
+    ),
+    ignores=(
+        "import torch\nx = torch.quantize_per_tensor(x.npu(), 0.1, 0, torch.qint8).dequantize()\n",
+        "import torch\nx = x.to(torch.int8)\n",
     ),
 )

@@ -10,8 +10,6 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword
 from torchport.source.module import Module
 
-WORDS = (b"LSTM", b"GRU", b"RNN")
-
 # Positions of the arguments that matter, after the sizes: num_layers, dropout, proj_size. The RNN drops as it should.
 _LAYERS = {
     f"torch.nn.{inner}{name}": name
@@ -76,12 +74,15 @@ RULE = Rule(
     "without, and says nothing. proj_size ends in an error of the device. Packed sequences are laid out for the LSTM "
     "alone; a GRU or RNN reads them as another batch.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
+    words=(b"lstm", b"gru", b"rnn"),
     check=check,
     rewrites=(),
-    unchanged=(
+    reports=(
         "import torch\nm = torch.nn.LSTM(8, 8, 2, dropout=0.5)\n",
+        "import torch\nm = torch.nn.LSTM(8, 8, proj_size=4)\n",
+    ),
+    ignores=(
         "import torch\nm = torch.nn.LSTM(8, 8, 1, dropout=0.5)\n",
         "import torch\nm = torch.nn.RNN(8, 8, 2, dropout=0.5)\n",
-        "import torch\nm = torch.nn.LSTM(8, 8, proj_size=4)\n",
     ),
 )

@@ -10,8 +10,6 @@ from torchport.rules import Rule, Style
 from torchport.source.calls import keyword_is
 from torchport.source.module import Module
 
-WORDS = (b"unpool", b"Unpool")
-
 _UNPOOLS = frozenset(
     name
     for size in (1, 2)
@@ -54,10 +52,9 @@ RULE = Rule(
     why="torch_npu 2.13.0 gives a mask of its own instead of indices from max_pool2d(return_indices=True), which "
     "max_unpool2d, gather and everything else that takes indices refuses or reads wrongly.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxUnpool2d.html",
+    words=(b"unpool",),
     check=check,
     rewrites=(),
-    unchanged=(
-        "import torch\np = torch.nn.MaxPool2d(2, return_indices=True)\nu = torch.nn.MaxUnpool2d(2)\n",
-        "import torch\np = torch.nn.MaxPool3d(2, return_indices=True)\nu = torch.nn.MaxUnpool3d(2)\n",
-    ),
+    reports=("import torch\np = torch.nn.MaxPool2d(2, return_indices=True)\nu = torch.nn.MaxUnpool2d(2)\n",),
+    ignores=("import torch\np = torch.nn.MaxPool3d(2, return_indices=True)\nu = torch.nn.MaxUnpool3d(2)\n",),
 )
