@@ -10,7 +10,7 @@ from torchport.cuda_builds import mend_when_imported
 from torchport.on_import import before_import
 
 # Has the sitecustomize that calls this module; for PYTHONPATH.
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "auto", "start")
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start")
 
 
 def started(python_path: str) -> str:

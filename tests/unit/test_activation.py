@@ -60,9 +60,7 @@ ON_TORCH = (
             "case",
             "classes",
             "culprit",
-            "oracles.",
             "pairs",
-            "rebuilt",
             "repeated",
             "replay",
             "tensors",
@@ -72,6 +70,7 @@ ON_TORCH = (
     "torchport.legacy.",
     "torchport.record.on_cpu",  # imported by a script that bisect runs, behind torch
     "torchport.record.operators.",
+    "torchport.record.oracles.",
     "torchport.standins.attention",
     "torchport.standins.packages",
 )

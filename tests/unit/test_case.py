@@ -70,7 +70,7 @@ def test_cases_pass_where_an_operator_is_right_and_fail_where_it_is_wrong(tmp_pa
     made = json.loads(capsys.readouterr().out)
     assert made["inputs"] == [{"shape": [4, 32], "stride": [32, 1], "dtype": "bfloat16", "device": "cpu"}]
     # An NPU's GELU is the tanh form.
-    assert made["reference"] == "torchport.compare.oracles.gelu:gelu"
+    assert made["reference"] == "torchport.record.oracles.gelu:gelu"
     said, text = passed(tmp_path, "a", "b", "gelu")
     right = {"test_forward": "PASSED", "test_backward": "PASSED"}
     assert said == {

@@ -146,7 +146,7 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command, environment = starts(tmp_path, monkeypatch, "-q -- --lr 1")
     assert command == ["train.py", "--lr", "1"]
     assert environment["TORCHPORT_AUTO"] == "1" and environment["TORCHPORT_SUMMARY"] == "0"
-    assert environment["PYTHONPATH"].split(":")[0].endswith("torchport/auto/start")
+    assert environment["PYTHONPATH"].split(":")[0].endswith("torchport/start")
 
 
 def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def test_what_cannot_be_is_a_usage_error(tmp_path: Path, words: list[str], says:
 
 def test_the_environments_own_sitecustomize_runs(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('mine')\n")
-    start = SOURCE / "torchport" / "auto" / "start"
+    start = SOURCE / "torchport" / "start"
     code = "import sys; print(sys.modules['sitecustomize'].__file__, [path for path in sys.path if 'auto' in path])"
     environment = {
         "PYTHONPATH": f"{start}:{tmp_path}:{SOURCE}",

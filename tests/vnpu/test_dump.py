@@ -15,7 +15,7 @@ import torch
 import torch_npu
 
 from torchport import legacy
-from torchport.legacy.dump_file import DTYPES
+from torchport.record.operators.dump_file import DTYPES
 
 
 @pytest.fixture(autouse=True)

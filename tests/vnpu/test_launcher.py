@@ -15,7 +15,7 @@ from torchport.convert.launcher import LAUNCHER, launcher
 from torchport.rules import Style
 
 SCRIPT = Path(__file__).with_name("data") / "ddp_train.py"
-START = Path(vnpu.__file__).parents[1] / "auto" / "start"
+START = Path(vnpu.__file__).parents[1] / "start"
 SAYS = "total 3.0 1.0 devices 2\n"
 
 

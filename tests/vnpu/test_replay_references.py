@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from torchport.compare.rebuilt import UnknownCallError
 from torchport.compare.replay import replay
+from torchport.record.operators.rebuilt import UnknownCallError
 
 PROGRAM = Path(__file__).parent / "data" / "referenced_operators.py"
 
@@ -58,8 +58,8 @@ def test_each_of_them_that_is_off_by_a_thousandth_is_wrong(recordings):
 def test_what_another_device_has_dropped_is_not_judged():
     """Which mask it was is seen in the result: near that of the virtual NPU's mask it is judged by it."""
     torch = pytest.importorskip("torch")
-    from torchport.compare.oracles import philox
-    from torchport.compare.oracles.attention import npu_fusion_attention, npu_fusion_attention_grad
+    from torchport.record.oracles import philox
+    from torchport.record.oracles.attention import npu_fusion_attention, npu_fusion_attention_grad
 
     seed, keep = 2**40 + 7, 0.7
     query, key, value = (torch.randn(1, 2, 6, 8, dtype=torch.float64) for _ in range(3))

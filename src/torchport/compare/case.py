@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy
 
-from torchport.compare import oracles
 from torchport.compare.scores import MULTIPLE
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
+from torchport.record import oracles
 from torchport.record.operators import layout
 from torchport.record.operators.cases import CALL, extract
 

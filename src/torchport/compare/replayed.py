@@ -12,15 +12,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torchport.compare import oracles, scores
+from torchport.compare import scores
 from torchport.compare.aftermath import Aftermath
 from torchport.compare.precision import declared
-from torchport.compare.rebuilt import Rebuilt, UnknownCallError, values
 from torchport.compare.scores import Score
 from torchport.errors import TorchportError
+from torchport.record import oracles
 from torchport.record.operators import layout
 from torchport.record.operators.mode import UNWRITTEN
 from torchport.record.operators.reading import Call, Operators, Step, Tensor
+from torchport.record.operators.rebuilt import Rebuilt, UnknownCallError, values
 
 JUDGED, VIEW, RANDOM, MEMORY, UNKNOWN = "judged", "view", "random", "memory", "not judged"
 # They give memory that nobody has written, or numbers to the host.

@@ -28,7 +28,7 @@ def read_dump(path: str | os.PathLike[str]) -> dict[str, list[torch.Tensor]]:
 
     Raises ValueError for a file that is none or ends too early, and for a tensor of a type that torch does not have.
     """
-    from torchport.legacy import dump_file  # here: it imports torch
+    from torchport.record.operators import dump_file  # here: it imports torch
 
     return dump_file.read(path)
 

@@ -1,7 +1,7 @@
 """Operators of the device that the CPU computes in its place, in the user's process: `torchport bisect`.
 
 What an operator is given is copied to the host, computed there, and copied back. Of an operator that the CPU does not
-have, or has with other results, the plain form of it (`compare.oracles`) takes its place; where there is none the
+have, or has with other results, the plain form of it (`record.oracles`) takes its place; where there is none the
 device computes it, and the recording says so.
 """
 
@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torchport.compare import oracles
-from torchport.compare.rebuilt import UnknownCallError
+from torchport.record import oracles
+from torchport.record.operators.rebuilt import UnknownCallError
 from torchport.record.part import Part
 
 # They move numbers, make memory, or draw: there is nothing in them that the CPU would compute otherwise.

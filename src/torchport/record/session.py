@@ -1,6 +1,6 @@
 """One process of a recorded run: what Python does at its start where TORCHPORT_RECORD is set.
 
-The user's command runs as it is; every Python process below it comes by here (`auto/start/sitecustomize.py`), so
+The user's command runs as it is; every Python process below it comes by here (`start/sitecustomize.py`), so
 launchers, their ranks and spawned children are all recorded, each in a journal of its own.
 """
 

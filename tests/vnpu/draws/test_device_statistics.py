@@ -388,7 +388,7 @@ def test_the_port_alone_records_it(side, tmp_path):
     (tmp_path / "train.py").write_text(program)
     out = tmp_path / "out"
     options = Options(str(out), side, {str(tmp_path): str(tmp_path)})
-    start = os.path.dirname(vnpu.__file__) + "/../auto/start"
+    start = os.path.dirname(vnpu.__file__) + "/../start"
     environment = {**os.environ, **vnpu.environment(), VARIABLE: options.variable(), "PYTHONPATH": start}
     out.mkdir()
     (out / "recording.json").write_text(json.dumps({}))

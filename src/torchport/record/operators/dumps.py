@@ -43,7 +43,7 @@ def convert(folder: Path, out: Path) -> int:
             f"{folder} has no dump file of CANN's (<type>.<name>.<task>.<stream>.<time>)",
             hint="Give the folder that aclmdlSetDump's dump_path names.",
         )
-    from torchport.legacy import dump_file  # imports torch
+    from torchport.record.operators import dump_file  # imports torch
 
     queue = _Queue()
     tables = Tables(lambda block: queue.items.append(("block", block)))

@@ -14,9 +14,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torchport.compare.oracles import philox
-from torchport.compare.oracles.masks import hidden
-from torchport.compare.rebuilt import UnknownCallError
+from torchport.record.operators.rebuilt import UnknownCallError
+from torchport.record.oracles import philox
+from torchport.record.oracles.masks import hidden
 
 ORDERS = {"BNSD": (0, 1, 2, 3), "BSND": (0, 2, 1, 3)}
 PACKED = "TND"

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torchport.compare.rebuilt import UnknownCallError
+from torchport.record.operators.rebuilt import UnknownCallError
 
 if TYPE_CHECKING:
-    from torchport.compare.oracles.attention import Given
+    from torchport.record.oracles.attention import Given
 
 DEFAULT, ALL, UPPER_LEFT, LOWER_RIGHT, BAND, PREFIX, SHORT_PREFIX, THEN_BAND, THEN_UPPER_LEFT = range(9)
 

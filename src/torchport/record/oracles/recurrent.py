@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from torchport.compare.rebuilt import UnknownCallError
+from torchport.record.operators.rebuilt import UnknownCallError
 
 
 @dataclasses.dataclass(frozen=True)

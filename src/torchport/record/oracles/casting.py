@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchport.compare.oracles.given import dtype_of
+from torchport.record.oracles.given import dtype_of
 
 
 def npu_dtype_cast(torch: Any, given: Any, dtype: Any, *_: Any) -> list[Any]:
