@@ -22,7 +22,7 @@ TORCH := $(or $(TORCH_WHEEL),$(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pypr
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 # Folders too, so that a removed source is noticed.
-SOURCES := CMakeLists.txt $(addprefix src/torchport/knowledge/,devices.toml errors.toml cann.toml) $(shell find csrc -not -name '*.pyc' -not -name __pycache__)
+SOURCES := CMakeLists.txt $(addprefix src/torchport/knowledge/,devices.toml faults.toml cann.toml) $(shell find csrc -not -name '*.pyc' -not -name __pycache__)
 # These use the C API alone: no torch, which is not instrumented and would drown a report. A file may have others beside
 # them, which `-m device` leaves out.
 DEVICE_TESTS = $(shell grep -l 'mark[.]device' tests/vnpu/test_*.py tests/vnpu/distributed/test_*.py)

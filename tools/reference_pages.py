@@ -315,7 +315,7 @@ def errors() -> str:
     only = ", ".join(f"`{name}`" for name, row in engines.items() if row["engine"] == "device_cpu")
     return page(
         "Errors",
-        "`src/torchport/knowledge/errors.toml` and `csrc/opapi/aclnn/engines.json`",
+        "`src/torchport/knowledge/faults.toml` and `csrc/opapi/aclnn/engines.json`",
         "What `aclGetRecentErrMsg` answers, and torch_npu shows, has the form of CANN: process, time, title and report "
         "code, CANN's words for the case as far as they are fixed; behind them ours in brackets, and the function: "
         "`[PID: 1] 2026-01-01-00:00:00.000.000 AclNN_Parameter_Error(EZ1001): Tensor self not implemented for "

@@ -1,4 +1,4 @@
-// What went wrong, in CANN's terms: one table from kinds of Fault to codes and words (errors.toml), and what each
+// What went wrong, in CANN's terms: one table from kinds of Fault to codes and words (faults.toml), and what each
 // thread can ask afterwards.
 #include <acl/acl_rt.h>
 #include <acl/error_codes/rt_error_codes.h>
@@ -16,7 +16,6 @@
 #include "ascendcl/error_code.h"
 #include "ascendcl/queue_thread.h"
 #include "device/abandoned.h"
-#include "device/injection.h"
 #include "device/machine.h"
 
 namespace vnpu::acl {

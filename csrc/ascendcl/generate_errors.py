@@ -1,4 +1,4 @@
-"""Turn the table of errors into C++: generate_errors.py errors.toml errors.inc
+"""Turn the table of faults into C++: generate_errors.py faults.toml errors.inc
 
 Writes, for error.cpp, which has included CANN's headers and defined `Row` and `Answer`:
 
@@ -6,7 +6,7 @@ Writes, for error.cpp, which has included CANN's headers and defined `Row` and `
     row_of(FaultKind)   the row of a kind; a kind without one does not compile
     kInternal           the row of what is no fault
 
-The head of errors.toml documents the keys. Runs at build with any Python >= 3.11.
+The head of faults.toml documents the keys. Runs at build with any Python >= 3.11.
 """
 
 import json
@@ -17,15 +17,13 @@ from typing import Any
 
 FACES = ("runtime", "operator", "collective")
 OTHER_TABLES = {"codes", "defaults"}
-# The kinds of csrc/device/injection.h, which are none of FaultKind's enumerators.
-INJECTED = ("MemoryBroken", "LinkBroken", "KernelTimeout")
 
 
 def answer(name: str, face: str, row: dict[str, Any], table: dict[str, Any]) -> str:
     """The initializer of one answer; raises ValueError for one that breaks the schema."""
     code, report, text = row.get(face) or table["defaults"][face]
     if code not in table["codes"]:
-        raise ValueError(f"errors.toml: {name}.{face} names {code}, which `codes` does not have")
+        raise ValueError(f"faults.toml: {name}.{face} names {code}, which `codes` does not have")
     return f"{{{table['codes'][code]}, {json.dumps(report)}, {json.dumps(text)}}}"
 
 
@@ -38,7 +36,7 @@ def row(name: str, table: dict[str, Any]) -> str:
 def written(table: dict[str, Any]) -> str:
     """The whole of errors.inc."""
     kinds = [name for name in table if name not in OTHER_TABLES]
-    lines = ["// Generated from errors.toml; do not edit."]
+    lines = ["// Generated from faults.toml; do not edit."]
     lines += [
         f"static_assert({name} == {number});"
         for name, number in table["codes"].items()
@@ -46,12 +44,11 @@ def written(table: dict[str, Any]) -> str:
     ]
     lines += [row(name, table) for name in kinds]
     lines += ["const Row &row_of(FaultKind kind) {"]
-    lines += [f"    if (kind == kind_of(Injected::{name})) return k{name};" for name in INJECTED]
     lines += ["    switch (kind) {"]
     lines += [
         f"        case FaultKind::{name}:\n            return k{name};"
         for name in kinds
-        if name not in (*INJECTED, "Internal")
+        if name != "Internal"
     ]
     lines += ["    }", "    return kInternal;", "}", ""]
     return "\n".join(lines)

@@ -1,5 +1,5 @@
 // What can go wrong on the virtual device. Vendor codes are somebody else's business:
-// src/torchport/knowledge/errors.toml maps each kind to CANN's codes and words.
+// src/torchport/knowledge/faults.toml maps each kind to CANN's codes and words.
 #pragma once
 
 #include <fmt/format.h>
@@ -38,6 +38,10 @@ enum class FaultKind {
     TilingRefused,     // right parameters that the kernel of an operator that is one kernel has no plan for
     PartRefused,       // the same of one of the kernels that an operator is made of
     ForkedProcess,     // used in a child made by fork()
+    // What only hardware has; injection.h alone raises it.
+    MemoryBroken,
+    LinkBroken,
+    KernelTimeout,
 };
 
 class Fault : public std::runtime_error {

@@ -154,7 +154,7 @@ void at_operator(Rule &rule) {
         case What::Exception:
             fail(FaultKind::KernelFailure, "Provoked by VNPU_FAULTS ({}).", rule.text);
         case What::Timeout:
-            fail(kind_of(Injected::KernelTimeout), "Provoked by VNPU_FAULTS ({}).", rule.text);
+            fail(FaultKind::KernelTimeout, "Provoked by VNPU_FAULTS ({}).", rule.text);
         default:
             hang(rule);
     }
@@ -190,7 +190,7 @@ void at_task(const Task &task) {
             fail(FaultKind::RankSilent, "Nobody answers, provoked by VNPU_FAULTS ({}).", rule.text);
         if (rule.where != Where::Rank) continue;
         if (rule.what == What::LinkDown)
-            fail(kind_of(Injected::LinkBroken), "The link is down, provoked by VNPU_FAULTS ({}).", rule.text);
+            fail(FaultKind::LinkBroken, "The link is down, provoked by VNPU_FAULTS ({}).", rule.text);
         sleep_for(rule.second);
     }
 }
@@ -198,7 +198,7 @@ void at_task(const Task &task) {
 void at_wait() {
     for (Rule &rule : rules())
         if (rule.where == Where::Step && rule.due(true))
-            fail(kind_of(Injected::MemoryBroken), "Provoked by VNPU_FAULTS ({}).", rule.text);
+            fail(FaultKind::MemoryBroken, "Provoked by VNPU_FAULTS ({}).", rule.text);
 }
 
 void gave_up() noexcept { given_up.fetch_add(1); }

@@ -22,11 +22,6 @@ namespace vnpu {
 
 class Task;
 
-// What only hardware has and nothing else here raises: kinds behind those of fault.h, of whose type any int is a value.
-// They stand apart because every file includes that one.
-enum class Injected : int { MemoryBroken = 1000, LinkBroken, KernelTimeout };
-constexpr FaultKind kind_of(Injected which) { return static_cast<FaultKind>(which); }
-
 namespace injection {
 
 // Reads the rules; null and empty text have none. Fault InvalidArgument names the rule and what is allowed.

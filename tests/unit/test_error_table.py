@@ -1,4 +1,4 @@
-"""errors.toml, what is compiled of it, and its page."""
+"""faults.toml, what is compiled of it, and its page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from torchport.knowledge.errors import answers
 
 ROOT = Path(__file__).parents[2]
-TABLE = tomllib.loads((ROOT / "src/torchport/knowledge/errors.toml").read_text(encoding="utf-8"))
+TABLE = tomllib.loads((ROOT / "src/torchport/knowledge/faults.toml").read_text(encoding="utf-8"))
 
 
 def module(path: str) -> ModuleType:
@@ -35,20 +35,9 @@ def fault_kinds() -> list[str]:
     return re.findall(r"^\s*(\w+),", body[1], re.MULTILINE)
 
 
-def injected_kinds() -> list[str]:
-    """Those that only VNPU_FAULTS raises."""
-    header = (ROOT / "csrc/device/injection.h").read_text(encoding="utf-8")
-    body = re.search(r"enum class Injected : int \{(.*?)\};", header, re.DOTALL)
-    assert body
-    return re.findall(r"[A-Z]\w+", body[1])
-
-
 def test_every_kind_of_fault_has_a_row_and_no_row_is_left_over() -> None:
     assert len(fault_kinds()) > 20
-    assert len(injected_kinds()) == 3
-    assert sorted(kind.name for kind in answers.kinds()) == sorted(
-        [*fault_kinds(), *injected_kinds(), "Internal"]
-    )
+    assert sorted(kind.name for kind in answers.kinds()) == sorted([*fault_kinds(), "Internal"])
 
 
 def test_reports_are_titles_with_codes() -> None:
@@ -103,8 +92,6 @@ def test_what_is_compiled_is_the_table() -> None:
     text = written(TABLE)
     for name in fault_kinds():
         assert text.count(f"case FaultKind::{name}:") == 1
-    for name in injected_kinds():
-        assert text.count(f"kind_of(Injected::{name})) return k{name};") == 1
     assert '{507035, "(EZ9999)", "The error from device(chipId:{device}, dieId:0), ' in text
     assert "static_assert(ACL_ERROR_RT_VECTOR_CORE_EXCEPTION == 507035);" in text
     with pytest.raises(ValueError, match="ACL_ERROR_NONSENSE"):

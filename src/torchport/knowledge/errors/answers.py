@@ -1,4 +1,4 @@
-"""`knowledge/errors.toml`: what can go wrong on the virtual NPU, and in which codes and words it is told."""
+"""`knowledge/faults.toml`: what can go wrong on the virtual NPU, and in which codes and words it is told."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Kind:
 
 @functools.cache
 def kinds() -> tuple[Kind, ...]:
-    """All kinds of the file. Raises ValueError for a table that breaks the schema in `errors.toml`."""
+    """All kinds of the file. Raises ValueError for a table that breaks the schema in `faults.toml`."""
     return read(
-        tomllib.loads(resources.files("torchport.knowledge").joinpath("errors.toml").read_text("utf-8"))
+        tomllib.loads(resources.files("torchport.knowledge").joinpath("faults.toml").read_text("utf-8"))
     )
 
 
@@ -53,12 +53,12 @@ def read(table: Mapping[str, Any]) -> tuple[Kind, ...]:
             <= set(row)
             <= {*FACES, "here", "hardware", "source"}
         ):
-            raise ValueError(f"errors.toml: {name} has keys {sorted(row)}")
+            raise ValueError(f"faults.toml: {name} has keys {sorted(row)}")
         answers = {}
         for face in FACES:
             code, report, text = row.get(face) or defaults[face]
             if code not in codes:
-                raise ValueError(f"errors.toml: {name}.{face} names {code}, which `codes` does not have")
+                raise ValueError(f"faults.toml: {name}.{face} names {code}, which `codes` does not have")
             answers[face] = Answer(codes[code], code, report, text)
         found.append(Kind(name, answers, row["here"], row["hardware"], row["source"]))
     return tuple(found)
