@@ -33,7 +33,7 @@ from torchport.vnpu.variables import VARIABLES
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "reference"
 TESTS = ROOT / "tests"
-LEGACY = ROOT / "csrc/opapi/legacy"
+OPAPI = ROOT / "csrc/opapi"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -155,7 +155,7 @@ def operators() -> str:
 
 def legacy_operators() -> str:
     """The operators of the old API: which path torch_npu takes to each, and which of them are there."""
-    listed = tomllib.loads((LEGACY / "operators.toml").read_text(encoding="utf-8"))
+    listed = tomllib.loads((OPAPI / "aclop/operators.toml").read_text(encoding="utf-8"))
     there, gaps = implemented_legacy(), listed["gaps"]
     default = [
         [
@@ -172,7 +172,7 @@ def legacy_operators() -> str:
     ]
     return page(
         "Operators of the old API",
-        "`csrc/opapi/legacy/operators.toml` and the lines that define the operators",
+        "`csrc/opapi/aclop/operators.toml` and the lines that define the operators",
         "Most functions of torch_npu call an operator of CANN by its own function (aclnn), which "
         "[operators.md](operators.md) lists. Some have only the old way, aclopCompileAndExecute with the operator's "
         "name. These are the operators that op-plugin's folder aclops names, by the path that torch_npu 2.13 takes to "
@@ -194,12 +194,12 @@ def legacy_operators() -> str:
 def implemented_legacy() -> set[str]:
     """The names in the lines that define operators of the old API."""
     found = set()
-    for source in LEGACY.parent.glob("*/*.cpp"):
+    for source in OPAPI.glob("*/*.cpp"):
         text = source.read_text(encoding="utf-8")
-        macros = "LEGACY|UNARY|BINARY|REDUCE" if source == LEGACY / "arithmetic.cpp" else "LEGACY"
-        found |= set(re.findall(rf"^(?:{macros})\(\s*(\w+),", text, re.MULTILINE))
-        # Macros of a file whose names it begins with a word of its own: LEGACY(Cust##NAME, ...).
-        for macro, word in re.findall(r"^#define (\w+)\(NAME\b.*?LEGACY\((\w+)##NAME,", text, re.MULTILINE):
+        found |= set(re.findall(r"^LEGACY\(\s*(\w+),", text, re.MULTILINE))
+        # Macros of a file: LEGACY(NAME, ...), or LEGACY(Cust##NAME, ...) with a word before the names.
+        of_file = r"^#define (\w+)\(NAME\b(?:[^\n]*\\\n)*?[^\n]*?LEGACY\((?:(\w+)##)?NAME,"
+        for macro, word in re.findall(of_file, text, re.MULTILINE):
             found |= {word + name for name in re.findall(rf"^{macro}\(\s*(\w+)[,)]", text, re.MULTILINE)}
     return found
 

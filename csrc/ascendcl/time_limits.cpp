@@ -16,8 +16,8 @@ std::atomic<uint64_t> wait_milliseconds{0};     // 0: for ever
 std::atomic<uint64_t> execute_microseconds{0};  // 0: CANN's default
 
 // A kernel on a CPU cannot be stopped from outside. The limit is kept and reported, and enforced where a kernel waits
-// for the program (opapi/legacy/channels.cpp); another that does not end shows in the time-outs of the synchronising
-// calls.
+// for the program (opapi/movement/aclop_channels.cpp); another that does not end shows in the time-outs of the
+// synchronising calls.
 void set_execute(uint64_t microseconds) { execute_microseconds.store(microseconds); }
 
 }  // namespace

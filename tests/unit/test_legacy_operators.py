@@ -1,4 +1,4 @@
-"""csrc/opapi/legacy/operators.toml: what torch_npu reaches through the old API is there, or a gap with a reason."""
+"""csrc/opapi/aclop/operators.toml: what torch_npu reaches through the old API is there, or a gap with a reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from reference_pages import implemented_legacy  # noqa: E402
 
-LISTED = tomllib.loads((ROOT / "csrc/opapi/legacy/operators.toml").read_text(encoding="utf-8"))
+LISTED = tomllib.loads((ROOT / "csrc/opapi/aclop/operators.toml").read_text(encoding="utf-8"))
 # torch_npu's own, and one that op-plugin names in no function.
 ELSEWHERE = {"Identity", "TransData", "TensorEqual"}
 

@@ -71,7 +71,7 @@ def test_using_declarations_must_be_the_same() -> None:
 
 
 def test_a_header_of_the_other_must_not_have_the_name() -> None:
-    """`give` of csrc/opapi/legacy/lstm.cpp is one of precision.h too, which others include."""
+    """`give` of csrc/opapi/recurrent/aclop_lstm.cpp is one of precision.h too, which others include."""
     header = {"give.h": "namespace a {\ninline void give(int x) {}\n}\n", "more.h": '#include "give.h"\n'}
     own = "namespace a {\nnamespace {\nvoid give(long x) {}\n}\nvoid f() { give(1); }\n}\n"
     assert apart({"one.cpp": own, "other.cpp": '#include "give.h"\n'}, header)

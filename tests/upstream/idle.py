@@ -28,7 +28,7 @@ EDITS = {
         "        if (std::shared_ptr<acl::Dump> dump = acl::Dump::current()) [[unlikely]]\n",
         "        if (task != nullptr) return;\n",
     ),
-    "csrc/opapi/legacy/legacy.cpp": (
+    "csrc/opapi/aclop/legacy.cpp": (
         "    call.stream.submit(std::make_unique<LegacyTask>(found->first.data(), found->second, std::move(arguments),\n",
         "    if (found != kernels().end()) return true;\n",
     ),

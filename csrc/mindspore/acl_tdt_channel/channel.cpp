@@ -1,5 +1,5 @@
 // Tensors go through a channel in their order. A handle shares the channel of its name and device with the others of
-// that name, and with kernels (opapi/legacy/channels.cpp); it holds as much as the first says.
+// that name, and with kernels (opapi/movement/aclop_channels.cpp); it holds as much as the first says.
 #include "mindspore/acl_tdt_channel/channel.h"
 
 #include <acl/error_codes/rt_error_codes.h>

@@ -1,5 +1,5 @@
-// MlaProlog of the old API (legacy/attention.cpp), which later versions have replaced: mla_prolog.cpp computes them
-// all.
+// MlaProlog of the old API (attention/aclop_attention.cpp), which later versions have replaced: mla_prolog.cpp computes
+// them all.
 #pragma once
 
 #include <string>

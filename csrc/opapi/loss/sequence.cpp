@@ -5,7 +5,7 @@
 #include "device/fault.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/precision.h"
-#include "opapi/legacy/legacy.h"
+#include "opapi/aclop/legacy.h"
 
 namespace vnpu::opapi {
 namespace {

@@ -1,7 +1,7 @@
 // Loss scaling: what GradScaler calls. In CANN's INF_NAN mode an overflow in fp16 stays an infinity, and looking at the
 // gradients is enough; in saturation it does not show there, and programs read the device's status.
 #include "opapi/aclnn/op.h"
-#include "opapi/legacy/legacy.h"
+#include "opapi/aclop/legacy.h"
 
 namespace vnpu::opapi {
 namespace {

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "opapi/aclnn/op.h"
-#include "opapi/legacy/legacy.h"
+#include "opapi/aclop/legacy.h"
 
 namespace vnpu::opapi {
 namespace {

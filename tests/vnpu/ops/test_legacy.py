@@ -1,4 +1,4 @@
-"""legacy/array.cpp: what torch_npu still sends through aclopCompileAndExecute."""
+"""movement/aclop_array.cpp: what torch_npu still sends through aclopCompileAndExecute."""
 
 from __future__ import annotations
 

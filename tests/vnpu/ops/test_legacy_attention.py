@@ -1,4 +1,4 @@
-"""legacy/attention.cpp, and what cube.cpp, activation.cpp and movement.cpp have for torch_npu's own functions."""
+"""attention/aclop_attention.cpp, and what aclop_cube, aclop_activation and aclop_move have for torch_npu's own functions."""
 
 from __future__ import annotations
 

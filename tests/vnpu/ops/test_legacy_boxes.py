@@ -1,4 +1,4 @@
-"""legacy/overlap.cpp and boxes.cpp through torch_npu's functions."""
+"""image/aclop_overlap.cpp and boxes.cpp through torch_npu's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""legacy/compiled.cpp: models where torch_npu has operators compiled, which sends all of them through the old API."""
+"""elementwise/aclop_compiled.cpp: models where torch_npu has operators compiled, which sends all of them through the old API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""legacy/rotated.cpp, suppression.cpp, position_sensitive.cpp and deformable.cpp through torch_npu's functions."""
+"""image/aclop_rotated.cpp, suppression.cpp, position_sensitive.cpp and deformable.cpp through torch_npu's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""legacy/dropout.cpp and random.cpp: which elements stay, and what is made of them."""
+"""random/aclop_dropout.cpp and random.cpp: which elements stay, and what is made of them."""
 
 from __future__ import annotations
 

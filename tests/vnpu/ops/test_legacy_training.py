@@ -1,4 +1,4 @@
-"""legacy/activation.cpp, movement.cpp, optimizer.cpp and calibration.cpp, through torch_npu's functions."""
+"""aclop_activation, aclop_move, aclop_adam and aclop_calibration, through torch_npu's functions."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+// Distances between the rows of a matrix, in double and rounded once, and whether a target is among the largest of its
+// row.
+#include "opapi/aclop/legacy.h"
+#include "opapi/aclop/operands.h"
+
+namespace vnpu::opapi {
+namespace {
+
+at::Tensor wide(const at::Tensor &x) { return x.to(at::kDouble); }
+
+// Distances between the rows of x, each pair once.
+double order(const aclopAttr &attributes) {
+    const double p = attribute<float>(attributes, "p", 2);
+    if (!(p >= 0)) fail(FaultKind::InvalidArgument, "attribute p is {}, expected 0 or more", p);
+    return p;
+}
+
+void rows(const at::Tensor &x, const at::Tensor &distances) {
+    allowed(x, {at::kHalf, at::kFloat}, "x");
+    sizes(x, {-1, -1}, "x");
+    allowed(distances, x.scalar_type(), "the distances");
+    sizes(distances, {x.size(0) * (x.size(0) - 1) / 2}, "the distances");
+}
+
+// Is the target among the k largest of its row? What is as large as the k-th is, too.
+void ranks_check(LegacyArguments &call) {
+    allowed(call.in[0], at::kFloat, "the predictions");
+    sizes(call.in[0], {-1, -1}, "the predictions");
+    allowed(call.in[1], {at::kInt, at::kLong}, "the targets");
+    sizes(call.in[1], {call.in[0].size(0)}, "the targets");
+    allowed(call.out[0], at::kBool, "the output");
+    sizes(call.out[0], {call.in[0].size(0)}, "the output");
+}
+
+at::Tensor ranks(LegacyArguments &call) {
+    const at::Tensor &x = call.in[0], target = call.in[1].to(at::kLong);
+    const at::Tensor known = target.ge(0).logical_and_(target.lt(x.size(1)));
+    const at::Tensor value = x.gather(1, at::where(known, target, 0).unsqueeze(1));
+    const at::Tensor larger = x.gt(value).sum(1).lt(attribute<int64_t>(call.attributes, "k", 0));
+    return larger.logical_and(known).logical_and_(value.squeeze(1).isfinite());
+}
+
+}  // namespace
+}  // namespace vnpu::opapi
+
+LEGACY(Pdist, rows(in[0], out[0]); order(attributes), out[0].copy_(at::pdist(wide(in[0]), order(attributes))))
+// in: the gradient, x, the distances. Those are taken again: rounded, none is the largest difference of its rows.
+LEGACY(CustPdistGrad, rows(in[1], in[2]); alike(in[0], in[2], "the gradient"); alike(out[0], in[1], "the output");
+       order(attributes), const double p = order(attributes);
+       out[0].copy_(at::_pdist_backward(wide(in[0]), wide(in[1]), p, at::pdist(wide(in[1]), p))))
+LEGACY(InTopKD, ranks_check(arguments), out[0].copy_(ranks(arguments)))
