@@ -1,5 +1,5 @@
-// What went wrong, in CANN's terms: one table from kinds of Fault to codes and words (faults.toml), and what each
-// thread can ask afterwards.
+// Faults in CANN's terms: one table from kinds of Fault to codes and words (faults.toml), and the last error of each
+// thread.
 #include <acl/acl_rt.h>
 #include <acl/error_codes/rt_error_codes.h>
 #include <unistd.h>

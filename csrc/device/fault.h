@@ -38,7 +38,7 @@ enum class FaultKind {
     TilingRefused,     // right parameters that the kernel of an operator that is one kernel has no plan for
     PartRefused,       // the same of one of the kernels that an operator is made of
     ForkedProcess,     // used in a child made by fork()
-    // What only hardware has; injection.h alone raises it.
+    // Faults of hardware; injection.h alone raises them.
     MemoryBroken,
     LinkBroken,
     KernelTimeout,
