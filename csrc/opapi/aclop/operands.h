@@ -41,18 +41,41 @@ inline int64_t one(const at::Tensor &number, std::string_view what) {
     return ints(number).front();
 }
 
-// Which dimension of `x` that is, from the first or from the end.
-inline int64_t within(int64_t axis, const at::Tensor &x) {
-    if (axis < -x.dim() || axis >= x.dim()) fail(FaultKind::InvalidArgument, "axis is {} for {}", axis, describe(x));
+// The dimension of `x` that `axis` names, counted from the first or from the end; `what` is the parameter.
+inline int64_t within(int64_t axis, const at::Tensor &x, std::string_view what = "axis") {
+    if (axis < -x.dim() || axis >= x.dim())
+        fail(FaultKind::InvalidArgument, "{} is {} for {}", what, axis, describe(x));
     return axis < 0 ? axis + x.dim() : axis;
 }
 
-// The same of an attribute.
+// The dimension of `x` that an attribute names.
 inline int64_t axis_of(const at::Tensor &x, const aclopAttr &attributes, const char *name, int64_t otherwise = -1) {
-    const auto axis = attribute<int64_t>(attributes, name, otherwise);
-    if (axis < -x.dim() || axis >= x.dim())
-        fail(FaultKind::InvalidArgument, "attribute {} is {} for {}", name, axis, describe(x));
-    return axis < 0 ? axis + x.dim() : axis;
+    return within(attribute<int64_t>(attributes, name, otherwise), x, fmt::format("attribute {}", name));
+}
+
+// The dimensions of `x` that an attribute names.
+inline std::vector<int64_t> axes_of(const at::Tensor &x, const aclopAttr &attributes, const char *name,
+                                    const std::vector<int64_t> &otherwise = {}) {
+    auto axes = attribute<std::vector<int64_t>>(attributes, name, otherwise);
+    for (int64_t &axis : axes) axis = within(axis, x, fmt::format("attribute {}", name));
+    return axes;
+}
+
+// The one dimension of `x` that an attribute names, which is a list.
+inline int64_t only_axis_of(const at::Tensor &x, const aclopAttr &attributes, const char *name) {
+    const auto axes = axes_of(x, attributes, name, {-1});
+    if (axes.size() != 1) fail(FaultKind::InvalidArgument, "attribute {} has {} values, expected 1", name, axes.size());
+    return axes[0];
+}
+
+// The one dimension of `x` that an input names.
+inline int64_t axis_input(const at::Tensor &x, const at::Tensor &axis) { return within(one(axis, "the axis"), x); }
+
+// The dimensions of `x` that an input names.
+inline std::vector<int64_t> axes_input(const at::Tensor &x, const at::Tensor &axes) {
+    std::vector<int64_t> all = ints(axes);
+    for (int64_t &axis : all) axis = within(axis, x);
+    return all;
 }
 
 // Both have one shape and one dtype.
@@ -61,6 +84,14 @@ inline void alike(const at::Tensor &tensor, const at::Tensor &other, std::string
         tensor.scalar_type() != other.scalar_type())
         fail(FaultKind::InvalidArgument, "{} is {}, expected shape and dtype of {}", what, describe(tensor),
              describe(other));
+}
+
+// Inputs and output have the shape and the dtype of the first input, which is `dtypes`.
+inline void check_like_first(LegacyArguments &call, size_t inputs, DTypes dtypes = kAll | kUnsigned,
+                             std::string_view what = "an input") {
+    allowed(call.in[0], dtypes, what);
+    for (size_t i = 1; i < inputs; ++i) alike(call.in[i], call.in[0], "an input");
+    alike(call.out[0], call.in[0], "the output");
 }
 
 // `out` gets what was computed, in its own dtype; shapes differ by sizes of 1 only.

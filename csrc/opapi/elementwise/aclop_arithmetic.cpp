@@ -2,15 +2,17 @@
 // results then keep (legacy.cpp unpacks and packs them).
 #include <ATen/ExpandUtils.h>
 
-#include "device/fault.h"
+#include <cmath>
+
 #include "opapi/aclnn/precision.h"
 #include "opapi/aclop/legacy.h"
+#include "opapi/aclop/operands.h"
 
 namespace vnpu::opapi {
 namespace {
 
 // The first `inputs` broadcast to the output.
-void broadcast(LegacyArguments &arguments, size_t inputs) {
+void check_broadcast(LegacyArguments &arguments, size_t inputs) {
     const at::Tensor &out = arguments.out[0];
     for (size_t i = 0; i < inputs; ++i)
         if (!arguments.in[i].defined() || !at::is_expandable_to(arguments.in[i].sizes(), out.sizes()))
@@ -18,41 +20,54 @@ void broadcast(LegacyArguments &arguments, size_t inputs) {
                  describe(arguments.in[i]), describe(out));
 }
 
-// Sums and the like: the axes are an input of integers, none means all.
-void reduces(LegacyArguments &arguments) {
-    const at::Tensor &in = arguments.in[0];
-    int64_t kept = in.numel();
-    for (const int64_t axis : ints(arguments.in[1])) {
-        if (axis < -in.dim() || axis >= in.dim())
-            fail(FaultKind::InvalidArgument, "axis {} lies outside of {}", axis, describe(in));
-        kept = in.size(axis) == 0 ? 0 : kept / in.size(axis);
-    }
-    if (arguments.out[0].numel() != (arguments.in[1].numel() == 0 ? 1 : kept))
-        fail(FaultKind::InvalidArgument, "the output is {}, which has not the {} elements of the result",
-             describe(arguments.out[0]), kept);
+// x, two that are multiplied or divided, and a factor, whose dtype is its own.
+void check_one_dtype(LegacyArguments &call) {
+    for (size_t i = 1; i < 3; ++i)
+        if (call.in[i].scalar_type() != call.in[0].scalar_type())
+            fail(FaultKind::InvalidArgument, "an input is {}, expected the dtype of {}", describe(call.in[i]),
+                 describe(call.in[0]));
+    allowed(call.in[3], kReals, "value");
 }
 
-template <class Function>
-void reduce(LegacyArguments &arguments, Function function) {
-    const at::Tensor result = function(arguments.in[0], ints(arguments.in[1]));
-    arguments.out[0].copy_(result.reshape(arguments.out[0].sizes()));
+at::Tensor logarithm(const at::Tensor &x, const aclopAttr &attributes) {
+    const double base = attribute<float>(attributes, "base", -1);
+    const double scale = attribute<float>(attributes, "scale", 1), shift = attribute<float>(attributes, "shift", 0);
+    const at::Tensor natural = (widened(x) * scale + shift).log();
+    return base > 0 ? natural / std::log(base) : natural;
 }
 
-// In fp32 where it is less; ATen multiplies along one dimension at a time.
-at::Tensor product(const at::Tensor &given, at::IntArrayRef axes) {
-    at::Tensor x = widened(given);
-    std::vector<bool> gone(static_cast<size_t>(x.dim()), axes.empty());
-    for (const int64_t axis : axes) gone[static_cast<size_t>(axis < 0 ? axis + x.dim() : axis)] = true;
-    for (int64_t i = x.dim() - 1; i >= 0; --i)
-        if (gone[static_cast<size_t>(i)]) x = x.prod(i);
-    return x;
+// Where the channels are.
+int64_t channel(const at::Tensor &x, const aclopAttr &attributes) {
+    const auto format = attribute<std::string>(attributes, "data_format", "NHWC");
+    if (x.dim() < 2) fail(FaultKind::InvalidArgument, "x is {}, expected 2 dimensions and more", describe(x));
+    return format == "NHWC" || format == "NDHWC" ? x.dim() - 1 : 1;
+}
+
+void check_bias(LegacyArguments &call) {
+    allowed(call.in[0], kNative, "x");
+    holds(call.in[1], call.in[0].size(channel(call.in[0], call.attributes)), "the bias");
+    alike(call.out[0], call.in[0], "the output");
+}
+
+void bias(LegacyArguments &call) {
+    std::vector<int64_t> form(static_cast<size_t>(call.in[0].dim()), 1);
+    form[static_cast<size_t>(channel(call.in[0], call.attributes))] = call.in[1].numel();
+    call.out[0].copy_(widened(call.in[0]) + widened(call.in[1]).reshape(form));
+}
+
+void bias_gradient(LegacyArguments &call) {
+    const int64_t kept = channel(call.in[0], call.attributes);
+    std::vector<int64_t> axes;
+    for (int64_t i = 0; i < call.in[0].dim(); ++i)
+        if (i != kept) axes.push_back(i);
+    put(call.out[0], widened(call.in[0]).sum(axes));
 }
 
 }  // namespace
 }  // namespace vnpu::opapi
 
-#define UNARY(NAME, FUNCTION) LEGACY(NAME, broadcast(arguments, 1), out[0].copy_(FUNCTION(in[0])))
-#define BINARY(NAME, ...) LEGACY(NAME, broadcast(arguments, 2), out[0].copy_(__VA_ARGS__))
+#define UNARY(NAME, FUNCTION) LEGACY(NAME, check_broadcast(arguments, 1), out[0].copy_(FUNCTION(in[0])))
+#define BINARY(NAME, ...) LEGACY(NAME, check_broadcast(arguments, 2), out[0].copy_(__VA_ARGS__))
 
 UNARY(Abs, at::abs)
 UNARY(Ceil, at::ceil)
@@ -100,15 +115,22 @@ LEGACY(TensorEqual,
        if (in[0].sizes() != in[1].sizes())
            fail(vnpu::FaultKind::InvalidArgument, "the inputs are {} and {}", describe(in[0]), describe(in[1])),
        out[0].fill_(at::equal(in[0], in[1])))
-LEGACY(AxpyV2, broadcast(arguments, 3), out[0].copy_(at::add(in[0], in[1] * in[2])))
-
-#define REDUCE(NAME, ...)            \
-    LEGACY(NAME, reduces(arguments), \
-           reduce(arguments, [](const at::Tensor &x, at::IntArrayRef axes) { return __VA_ARGS__; }))
-REDUCE(ReduceSum, at::sum(x, axes))
-REDUCE(ReduceMean, at::mean(x, axes))
-REDUCE(ReduceProd, product(x, axes))
-REDUCE(ReduceMax, at::amax(x, axes))
-REDUCE(ReduceMin, at::amin(x, axes))
-LEGACY(SoftmaxV2, broadcast(arguments, 1),
-       out[0].copy_(at::softmax(in[0], attribute<std::vector<int64_t>>(attributes, "axes", {-1}).at(0))))
+LEGACY(AxpyV2, check_broadcast(arguments, 3), out[0].copy_(at::add(in[0], in[1] * in[2])))
+LEGACY(SqrtGrad, check_like_first(arguments, 2, kNative), out[0].copy_(widened(in[1]) * 0.5 / widened(in[0])))
+LEGACY(IsFinite, allowed(in[0], kAll, "x");
+       holds(out[0], in[0].numel(), "the output"), out[0].copy_(at::isfinite(in[0])))
+LEGACY(Log, check_like_first(arguments, 1), out[0].copy_(logarithm(in[0], attributes)))
+LEGACY(Addcmul, check_broadcast(arguments, 4);
+       check_one_dtype(arguments), out[0].copy_(widened(in[0]) + widened(in[3]) * widened(in[1]) * widened(in[2])))
+LEGACY(Addcdiv, check_broadcast(arguments, 4);
+       check_one_dtype(arguments), out[0].copy_(widened(in[0]) + widened(in[3]) * widened(in[1]) / widened(in[2])))
+LEGACY(Lerp, check_broadcast(arguments, 3), const at::Tensor start = widened(in[0]);
+       out[0].copy_(start + widened(in[2]) * (widened(in[1]) - start)))
+LEGACY(ClipByValueV2, check_broadcast(arguments, 3), out[0].copy_(at::minimum(at::maximum(in[0], in[1]), in[2])))
+LEGACY(Select, check_broadcast(arguments, 3);
+       allowed(in[0], at::kBool, "the condition"), out[0].copy_(at::where(in[0], in[1], in[2])))
+LEGACY(MaskedFill, check_broadcast(arguments, 2); allowed(in[1], at::kBool, "the mask");
+       holds(in[2], 1, "the value"), out[0].copy_(at::where(in[1], in[2].reshape({}).to(in[0].scalar_type()), in[0])))
+LEGACY(BiasAdd, check_bias(arguments), bias(arguments))
+LEGACY(BiasAddGrad, allowed(in[0], kNative, "the gradient");
+       holds(out[0], in[0].size(channel(in[0], attributes)), "the output"), bias_gradient(arguments))

@@ -154,8 +154,7 @@ void fill_check(LegacyArguments &call) {
 
 at::Tensor filled(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
-    const int64_t axis = one(call.in[1], "dim");
-    if (axis < -x.dim() || axis >= x.dim()) fail(FaultKind::InvalidArgument, "dim is {} for {}", axis, describe(x));
+    const int64_t axis = within(one(call.in[1], "dim"), x, "dim");
     return x.index_fill(axis, call.in[2].to(at::kLong).flatten(), call.in[3].reshape({}));
 }
 

@@ -114,6 +114,11 @@ at::Tensor any(const at::Tensor &x, const aclopAttr &attributes) {
     return x.diagonal(whole("offset", 0), first, second);
 }
 
+// [a, b] becomes [a, b, a, b], with the values where both halves of the index are the same.
+at::Tensor on_diagonal(const at::Tensor &x, const at::Tensor &out) {
+    return at::diag(x.flatten()).reshape(out.sizes());
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -126,3 +131,9 @@ LEGACY(MatrixDiagD, alike(out[0], in[1], "the output");
        out[0].copy_(in[0].unsqueeze(-2) * in[1]))
 LEGACY(DiagPart, holds(out[0], halves(in[0]).numel(), "the output"), put(out[0], halves(in[0])))
 LEGACY(CustDiagonal, holds(out[0], any(in[0], attributes).numel(), "the output"), put(out[0], any(in[0], attributes)))
+LEGACY(Diag, allowed(in[0], kAll, "x");
+       holds(out[0], in[0].numel() * in[0].numel(), "the output"), out[0].copy_(on_diagonal(in[0], out[0])))
+LEGACY(Triu, check_like_first(arguments, 1),
+       out[0].copy_(at::triu(in[0], attribute<int64_t>(attributes, "diagonal", 0))))
+LEGACY(Tril, check_like_first(arguments, 1),
+       out[0].copy_(at::tril(in[0], attribute<int64_t>(attributes, "diagonal", 0))))

@@ -1,5 +1,6 @@
 // Distances between the rows of a matrix, in double and rounded once, and whether a target is among the largest of its
 // row.
+#include "opapi/aclnn/precision.h"
 #include "opapi/aclop/legacy.h"
 #include "opapi/aclop/operands.h"
 
@@ -40,6 +41,27 @@ at::Tensor ranks(LegacyArguments &call) {
     return larger.logical_and(known).logical_and_(value.squeeze(1).isfinite());
 }
 
+void check_one_shape(const at::Tensor &a, const at::Tensor &b) {
+    if (a.sizes() != b.sizes())
+        fail(FaultKind::InvalidArgument, "there are {} and {}, expected one shape", describe(a), describe(b));
+}
+
+// Operands broadcast over pairs, [..., rows, columns, width]; -1 stands for the largest difference.
+at::Tensor distance_grad(const at::Tensor &grad, const at::Tensor &x1, const at::Tensor &x2, const at::Tensor &distance,
+                         double p) {
+    const at::Tensor difference = widened(x1) - widened(x2), d = widened(distance), sign = difference.sign();
+    at::Tensor slope;
+    if (p == 0)
+        slope = at::zeros_like(difference);
+    else if (p == 1)
+        slope = sign;
+    else if (p < 0)
+        slope = sign * difference.abs().eq(d);
+    else
+        slope = (sign * difference.abs().pow(p - 1) / d.pow(p - 1)).masked_fill(d.eq(0), 0);
+    return (slope * widened(grad)).sum(-2);  // of every pair of batches; where x1 has one batch for all, their sum
+}
+
 }  // namespace
 }  // namespace vnpu::opapi
 
@@ -49,3 +71,7 @@ LEGACY(CustPdistGrad, rows(in[1], in[2]); alike(in[0], in[2], "the gradient"); a
        order(attributes), const double p = order(attributes);
        out[0].copy_(at::_pdist_backward(wide(in[0]), wide(in[1]), p, at::pdist(wide(in[1]), p))))
 LEGACY(InTopKD, ranks_check(arguments), out[0].copy_(ranks(arguments)))
+LEGACY(CdistGrad, check_one_shape(in[1], in[0]); check_one_shape(in[2], in[0]);
+       check_one_shape(in[3], in[0]),
+       out[0].copy_(
+           distance_grad(in[0], in[1], in[2], in[3], attribute<float>(attributes, "p", 2)).sum_to_size(out[0].sizes())))

@@ -1,4 +1,4 @@
-"""elementwise/aclop_compiled.cpp: models where torch_npu has operators compiled, which sends all of them through the old API."""
+"""Models where torch_npu has operators compiled, which sends all of them through the old API (aclop)."""
 
 from __future__ import annotations
 
