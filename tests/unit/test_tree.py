@@ -69,6 +69,17 @@ def test_generated_pages_are_up_to_date() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_each_decision_has_its_parts_and_is_listed() -> None:
+    listed = re.findall(
+        r"\(docs/decisions/(\w+)\.md\)", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    )
+    files = sorted((ROOT / "docs/decisions").glob("*.md"))
+    assert sorted(listed) == [path.stem for path in files] and len(files) > 10
+    for path in files:
+        heads = re.findall(r"^#+ .*", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert heads[1:] == ["## Context", "## Decision", "## Consequences"], path
+
+
 def test_versions_of_the_wheels_are_stated_once() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert f"torch=={wheels.SUPPORTED}" in extras["npu"]
