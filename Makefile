@@ -50,8 +50,11 @@ setup: $(VENV)/.packages build ## .venv with everything, and the virtual NPU (th
 
 build: $(LIB)/.built ## build the virtual NPU into src/torchport/vnpu/lib
 
-demo: setup ## port examples/digits/train.py: convert, run on CPU and NPU, compare
+# The verdict comes as soon as the libraries that a port needs are compiled, and the rest behind it.
+demo: $(VENV)/.packages ## port examples/digits/train.py: convert, run on CPU and NPU, compare
+	@$(MAKE) $(if $(wildcard $(LIB)/.built),build,$(LIB)/.port)
 	$(BIN)/torchport port examples/digits/train.py -- --epochs 3
+	@$(MAKE) build
 
 # NAMES= and CHANGED= run what they choose and nothing else; tests/choose.py says how.
 ifneq ($(NAMES)$(CHANGED),)
@@ -251,6 +254,13 @@ $(VENV)/.packages: pyproject.toml tools/backend/torchport_build.py | $(BIN)/pyth
 	$(BIN)/python -c "import sys; from torchport.cuda_builds import main; sys.exit(main())"
 	touch $@
 
+# Of the install components, Unspecified is every file but those marked `later` in CMakeLists.txt.
+$(LIB)/.port: $(VENV)/.packages $(SOURCES)
+	$(call say,the virtual NPU as far as a port needs it: build/ with $(JOBS) jobs)
+	@mkdir -p $(@D) && touch $@.begun
+	$(call compile,build/release,,--target port_libraries,--component Unspecified)
+	mv $@.begun $@
+
 # The stamp is as old as the beginning: what is edited during a build is built by the next.
 $(LIB)/.built: $(VENV)/.packages $(SOURCES)
 	$(call say,the virtual NPU: build/ with $(JOBS) jobs)
@@ -270,7 +280,7 @@ build/%/.built: $(VENV)/.packages $(SOURCES)
 define compile
 	$(BIN)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \
 	  -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DCMAKE_INSTALL_MESSAGE=NEVER $(2)
-	$(BIN)/cmake --build $(1) --parallel $(JOBS)
+	$(BIN)/cmake --build $(1) --parallel $(JOBS) $(3)
 	$(BIN)/python csrc/unity.py $(1)
-	$(BIN)/cmake --install $(1)
+	$(BIN)/cmake --install $(1) $(4)
 endef

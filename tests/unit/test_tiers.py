@@ -43,6 +43,16 @@ def test_make_test_runs_the_listed_files() -> None:
     assert tiers.DEMO in given
 
 
+def test_make_demo_gives_the_verdict_before_all_is_compiled() -> None:
+    lines = planned("demo", "LIB=no/such/folder").splitlines()
+    first, port, rest = (
+        next(number for number, line in enumerate(lines) if words in line)
+        for words in ("--target port_libraries", "torchport port", "--component Unspecified")
+    )
+    assert first < rest < port
+    assert any("--build build/release" in line and "--target" not in line for line in lines[port:])
+
+
 def test_make_check_runs_what_make_test_leaves_out_of_tests_unit() -> None:
     (left_out,) = (line for line in planned("quick-python").splitlines() if "pytest -q tests/unit" in line)
     (run,) = (line for line in planned("check").splitlines() if '-m "processes and ' in line)
