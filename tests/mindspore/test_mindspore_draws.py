@@ -1,5 +1,5 @@
 """MindSpore's draws: a run repeats, another seed and a second call give other numbers. Of which distribution they are is in
-tests/vnpu/ops/test_legacy_draws.py."""
+tests/vnpu/ops/test_aclop_draws.py."""
 
 from __future__ import annotations
 

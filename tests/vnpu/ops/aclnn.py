@@ -93,6 +93,13 @@ def first_phase(name: str, *arguments: Any) -> tuple[int, str]:
     return status, message
 
 
+def refused(name: str, *arguments: Any) -> str:
+    """The message with which the first phase refuses a parameter."""
+    status, message = first_phase(name, *arguments)
+    assert status == INVALID_ARGUMENT
+    return message
+
+
 def maximum_workspace(name: str, *arguments: Any) -> tuple[int, str]:
     """The same of `nameGetMaxWorkspaceSize`, which a captured graph asks."""
     status, message, executor = _plan(name, arguments, "GetMaxWorkspaceSize")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -127,3 +128,43 @@ def _set(attr: ctypes.c_void_p, name: bytes, value: Any) -> None:
         _lib.aclopSetAttrListInt(attr, name, len(value), (ctypes.c_int64 * len(value))(*value))
     else:
         _lib.aclopSetAttrListFloat(attr, name, len(value), (ctypes.c_float * len(value))(*value))
+
+
+_generators: dict[str, torch.Generator] = {}  # by module, so that no other module's draws change the numbers
+
+
+def drawn(*sizes: int) -> torch.Tensor:
+    """Normal numbers, which depend on what the calling module has drawn before."""
+    module = sys._getframe(1).f_globals["__name__"]
+    generator = _generators.setdefault(module, torch.Generator().manual_seed(7))
+    return torch.randn(sizes, generator=generator)
+
+
+def ran(name: str, inputs: list[Any], *sizes: Any, **attributes: Any) -> list[torch.Tensor]:
+    """The outputs, of these sizes and dtypes, in float64."""
+    made, given = outputs(sizes, 7), operands(inputs)
+    status, message = launch(name, given, made, **attributes)
+    assert status == 0, message
+    ran.operands = [value.cpu() if isinstance(value, torch.Tensor) else value for value in given]  # type: ignore[attr-defined]
+    return [out.cpu().double() for out in made]
+
+
+def near(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-6) -> None:
+    wide = torch.complex128 if found.is_complex() else torch.float64
+    torch.testing.assert_close(found.to(wide), expected.to(wide), rtol=tolerance, atol=tolerance)
+
+
+def called(name: str, inputs: list[Any], *sizes: Any, **attributes: Any) -> list[torch.Tensor]:
+    """The outputs as they are: `ran` would take the imaginary parts away."""
+    outputs = [
+        torch.zeros([n for n in size if isinstance(n, int)], dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32)).npu()
+        for size in sizes
+    ]  # fmt: skip
+    status, message = launch(
+        name,
+        [each if isinstance(each, list) else each.contiguous().npu() for each in inputs],
+        outputs,
+        **attributes,
+    )
+    assert status == 0, message
+    return [out.cpu() for out in outputs]

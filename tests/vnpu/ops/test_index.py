@@ -9,7 +9,7 @@ from typing import Any
 import forked
 import pytest
 import torch
-from aclnn import INVALID_ARGUMENT, first_phase, run
+from aclnn import INVALID_ARGUMENT, first_phase, refused, run
 from oracle import DEVICE, check, compare, layouts, random
 
 ROWS = torch.tensor([2, 0, 2])
@@ -325,11 +325,6 @@ def test_an_index_past_the_end_names_the_operator(
 
 
 def test_refused() -> None:
-    def refused(name: str, *arguments: Any) -> str:
-        status, message = first_phase(name, *arguments)
-        assert status == INVALID_ARGUMENT
-        return message
-
     x = torch.ones(2, 3, device=DEVICE)
     index = torch.zeros(2, 2, dtype=torch.int64, device=DEVICE)
     assert "out has shape [2, 3], expected [2, 2]" in refused("aclnnGather", x, 1, index, x)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from aclnn import INVALID_ARGUMENT, first_phase
+from aclnn import INVALID_ARGUMENT, first_phase, refused
 from oracle import DEVICE, check, compare, layouts, random
 from torch.nn.functional import pad
 
@@ -47,11 +45,6 @@ def test_integers() -> None:
 
 
 def test_refused() -> None:
-    def refused(name: str, *arguments: Any) -> str:
-        status, message = first_phase(name, *arguments)
-        assert status == INVALID_ARGUMENT
-        return message
-
     x = torch.ones(1, 2, 3, device=DEVICE)
     assert "allowed is less than 3, the size of dim 2" in refused("aclnnReflectionPad1d", x, [3, 0], x)
     assert "expected [1, 2, 6]" in refused("aclnnReplicationPad1d", x, [1, 2], x)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from aclnn import INVALID_ARGUMENT, first_phase, run
+from aclnn import INVALID_ARGUMENT, first_phase, refused, run
 from oracle import DEVICE, check, compare, layouts, random
 
 REDUCTIONS: list[Callable[..., Any]] = [
@@ -218,11 +218,6 @@ def test_by_c_name() -> None:
 
 
 def test_refused() -> None:
-    def refused(name: str, *arguments: Any) -> str:
-        status, message = first_phase(name, *arguments)
-        assert status == INVALID_ARGUMENT
-        return message
-
     x, out = torch.ones(2, 3, device=DEVICE), torch.empty(2, device=DEVICE)
     assert "out has shape [2], expected [3]" in refused("aclnnReduceSum", x, [0], False, torch.float32, out)
     assert "dim is 2" in refused("aclnnReduceSum", x, [2], False, torch.float32, out)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from aclnn import INVALID_ARGUMENT, first_phase, run
+from aclnn import refused, run
 from oracle import DEVICE, check, compare, layouts, random
 
 DISTINCT = (torch.arange(24).double() * 5 % 24 / 8 - 1.5).view(2, 3, 4)
@@ -165,11 +165,6 @@ def test_by_c_name() -> None:
 
 
 def test_refused() -> None:
-    def refused(name: str, *arguments: Any) -> str:
-        status, message = first_phase(name, *arguments)
-        assert status == INVALID_ARGUMENT
-        return message
-
     x, where = torch.ones(2, 3, device=DEVICE), torch.zeros(2, 3, dtype=torch.int64, device=DEVICE)
     assert "k is 4, allowed is [0, 3]" in refused("aclnnTopk", x, 4, 1, True, True, x, where)
     assert "indicesOut has dtype float32" in refused("aclnnSort", x, True, 1, False, x, x)

@@ -6,12 +6,16 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import aclop
 import numpy as np
 import pytest
 import torch
-from aclop import check_refused
-from test_legacy_linear import called, near
-from test_legacy_networks import drawn
+from aclop import called, check_refused, drawn
+
+
+def near(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 5e-6) -> None:
+    aclop.near(found, expected, tolerance)
+
 
 I64 = torch.int64
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from aclop import INVALID_ARGUMENT, launch
-from test_legacy_networks import drawn, near, ran
+from aclop import INVALID_ARGUMENT, drawn, launch, near, ran
 
 I32, C64 = torch.int32, torch.complex64
 MATRICES = drawn(2, 4, 4)

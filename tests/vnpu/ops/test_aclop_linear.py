@@ -6,36 +6,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import aclop
 import forked
 import pytest
 import torch
-from aclop import check_refused, launch
-from test_legacy_networks import drawn
+from aclop import called, check_refused, drawn
 
 SQUARE = drawn(2, 4, 4) + 3 * torch.eye(4)
 SIDE = drawn(2, 4, 3)
 C64 = torch.complex64
 
 
-def called(name: str, inputs: list[Any], *sizes: Any, **attributes: Any) -> list[torch.Tensor]:
-    """The outputs as they are: `ran` would take the imaginary parts away."""
-    outputs = [
-        torch.zeros([n for n in size if isinstance(n, int)], dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32)).npu()
-        for size in sizes
-    ]  # fmt: skip
-    status, message = launch(
-        name,
-        [each if isinstance(each, list) else each.contiguous().npu() for each in inputs],
-        outputs,
-        **attributes,
-    )
-    assert status == 0, message
-    return [out.cpu() for out in outputs]
-
-
 def near(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 5e-6) -> None:
-    wide = torch.complex128 if found.is_complex() else torch.float64
-    torch.testing.assert_close(found.to(wide), expected.to(wide), rtol=tolerance, atol=tolerance)
+    aclop.near(found, expected, tolerance)
 
 
 @pytest.mark.parametrize("adjoint", [False, True])

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 import torch_npu
+from aclop import drawn, ran
 from oracle import compare, random
-from test_legacy_networks import drawn, ran
 from torch import Tensor
 from torch.nn import functional
 

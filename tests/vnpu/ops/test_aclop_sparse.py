@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from aclop import INVALID_ARGUMENT, launch
-from test_legacy_networks import drawn, near, ran
+from aclop import INVALID_ARGUMENT, drawn, launch, near, ran
 
 I32, I64 = torch.int32, torch.int64
 PLACES = torch.tensor([[0, 3], [2, 1], [2, 1], [1, 0]])  # one of them twice: values add up

@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from aclop import INVALID_ARGUMENT, launch
-from test_legacy_networks import drawn, near, ran
+from aclop import INVALID_ARGUMENT, drawn, launch, near, ran
 
 
 def test_channels_are_shuffled() -> None:

@@ -8,27 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from aclop import check_refused, launch, operands, outputs
-
-generator = torch.Generator().manual_seed(7)
-
-
-def drawn(*sizes: int) -> torch.Tensor:
-    return torch.randn(sizes, generator=generator)
-
-
-def ran(name: str, inputs: list[Any], *sizes: Any, **attributes: Any) -> list[torch.Tensor]:
-    """The outputs, of these sizes and dtypes, in float64."""
-    made, given = outputs(sizes, 7), operands(inputs)
-    status, message = launch(name, given, made, **attributes)
-    assert status == 0, message
-    ran.operands = [value.cpu() if isinstance(value, torch.Tensor) else value for value in given]  # type: ignore[attr-defined]
-    return [out.cpu().double() for out in made]
-
-
-def near(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-6) -> None:
-    torch.testing.assert_close(found, expected.double(), rtol=tolerance, atol=tolerance)
-
+from aclop import check_refused, drawn, near, ran
 
 X = drawn(3, 4, 5, 6)
 G = drawn(3, 4, 5, 6)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from aclop import check_refused, launch
-from test_legacy_networks import drawn, near, ran
+from aclop import check_refused, drawn, launch, near, ran
 
 INSIDE = torch.linspace(-0.9, 0.9, 24).view(4, 6)
 ABOVE = torch.linspace(1.2, 9, 24).view(4, 6)

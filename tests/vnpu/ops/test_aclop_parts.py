@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from aclop import check_refused
-from test_legacy_networks import drawn, near, ran
+from aclop import check_refused, drawn, near, ran
 
 X = drawn(2, 6, 4)
 IMAGE = drawn(2, 3, 5, 7)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch_npu
+from aclop import ran
 from oracle import compare, random
-from test_legacy_networks import ran
 from torch import Tensor
 
 HALVES = (torch.float32, torch.float16)

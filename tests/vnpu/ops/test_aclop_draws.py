@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from aclop import check_refused
-from test_legacy_networks import drawn, near, ran
+from aclop import check_refused, drawn, near, ran
 
 I32, I64, BOOL = torch.int32, torch.int64, torch.bool
 COUNT = 20000

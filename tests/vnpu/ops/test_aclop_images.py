@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from aclop import check_refused
-from test_legacy_networks import drawn, near, ran
+from aclop import check_refused, drawn, near, ran
 
 I32, I64, BOOL = torch.int32, torch.int64, torch.bool
 IMAGE, LAST = drawn(2, 3, 6, 8), drawn(2, 6, 8, 3)

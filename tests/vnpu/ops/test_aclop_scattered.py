@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from aclop import INVALID_ARGUMENT, launch
-from test_legacy_networks import drawn, near, ran
+from aclop import INVALID_ARGUMENT, drawn, launch, near, ran
 
 CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "Add": lambda x, y: x + y,
