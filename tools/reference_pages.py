@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import re
 import sys
 import tomllib
 from collections import Counter
@@ -34,6 +33,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "reference"
 TESTS = ROOT / "tests"
 OPAPI = ROOT / "csrc/opapi"
+sys.path.insert(0, str(OPAPI / "aclnn"))
+
+import generate  # noqa: E402
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -193,15 +195,7 @@ def legacy_operators() -> str:
 
 def implemented_legacy() -> set[str]:
     """The names in the lines that define operators of the old API."""
-    found = set()
-    for source in OPAPI.glob("*/*.cpp"):
-        text = source.read_text(encoding="utf-8")
-        found |= set(re.findall(r"^LEGACY\(\s*(\w+),", text, re.MULTILINE))
-        # Macros of a file: LEGACY(NAME, ...), or LEGACY(Cust##NAME, ...) with a word before the names.
-        of_file = r"^#define (\w+)\(NAME\b(?:[^\n]*\\\n)*?[^\n]*?LEGACY\((?:(\w+)##)?NAME,"
-        for macro, word in re.findall(of_file, text, re.MULTILINE):
-            found |= {word + name for name in re.findall(rf"^{macro}\(\s*(\w+)[,)]", text, re.MULTILINE)}
-    return found
+    return set(generate.implemented_aclops(OPAPI))
 
 
 def why_allocated(function: str) -> str:

@@ -3,6 +3,7 @@
 Reads the tables of SOURCE_DIR/aclnn: signatures.json (what torch_npu can ask libopapi for), signatures_mindspore.json
 (what MindSpore asks for beside that), checks.json and
 corrections.toml (what CANN's own checks refuse: check_rows.py), engines.json (which unit of the chip runs an operator),
+work.toml (how the time model counts an operator's work),
 unexported.toml (what we leave out, and why); and the operator lines of SOURCE_DIR/*/*.cpp: a macro in capitals at the
 start of a line whose first argument is the operator, `OP(aclnnAdd, ...)`. Writes
 
@@ -11,10 +12,12 @@ start of a line whose first argument is the operator, `OP(aclnnAdd, ...)`. Write
                      writes, used by the macros of op.h
     checks.cpp       the dtypes and ranks
     engines.cpp      the units
+    work.inc         the classes of work
     gaps.cpp         an entry point for every operator without a line: it is missing, or of other chips
     operators.json   the support table: name, tier, status, family, reason, torch_ops, checks, unconfirmed
 
-so an operator's one line in a family file is all there is to write. Runs at build, standard library only.
+so an operator's one line in a family file and its name in work.toml are all there is to write. Runs at build, standard
+library only.
 """
 
 import difflib
@@ -30,6 +33,10 @@ import signatures
 from check_rows import GENERATIONS, NO_LIMIT, Limit, Row
 
 OPERATOR_LINE = re.compile(r"^[A-Z][A-Z0-9_]*\(\s*(acl[A-Za-z0-9_]+)", re.MULTILINE)
+# A file's own macro for lines of the old API: LEGACY(NAME, ...), or LEGACY(Cust##NAME, ...).
+ACLOP_MACRO = re.compile(
+    r"^#define (\w+)\(NAME\b(?:[^\n]*\\\n)*?[^\n]*?LEGACY\((?:(\w+)##)?NAME,", re.MULTILINE
+)
 CHECKED_FOR_NULL = ("aclTensor*", "aclTensorList*", "aclScalar*")
 # Files and families that move values without computing: infinities stay what they are where results saturate.
 MOVING = {"movement", "index/index", "index/scatter"}
@@ -81,6 +88,38 @@ def implemented(source: Path) -> dict[str, Line]:
                 raise line.error(f"{name} stands in {found[name].path}:{found[name].number} already")
             found[name] = line
     return found
+
+
+def implemented_aclops(source: Path) -> dict[str, Line]:
+    """The types of the old API's operators that have a line."""
+    found: dict[str, Line] = {}
+    for path in sorted(source.glob("*/*.cpp")):
+        text = path.read_text(encoding="utf-8")
+        patterns = [("", r"^LEGACY\(\s*(\w+),")]
+        patterns += [(word, rf"^{macro}\(\s*(\w+)[,)]") for macro, word in ACLOP_MACRO.findall(text)]
+        for word, pattern in patterns:
+            for match in re.finditer(pattern, text, re.MULTILINE):
+                found[word + match[1]] = Line(path, text.count("\n", 0, match.start()) + 1)
+    return found
+
+
+def works(lists: dict[str, list[str]], lines: dict[str, Line]) -> str:
+    """The table of work.cpp, sorted by name. Raises ValueError for an operator with a line that is in no list, and for an
+    operator in two."""
+    classes: dict[str, str] = {}
+    for kind, names in lists.items():
+        for name in names:
+            if name in classes:
+                raise ValueError(f"work.toml: {name} stands in {classes[name]} and in {kind}")
+            classes[name] = kind
+    for name, line in lines.items():
+        if name not in classes:
+            raise line.error(
+                f"{name} is in no list of csrc/opapi/aclnn/work.toml: how its work follows from its tensors"
+            )
+    rows = [f'    {{"{name}", Rule::{classes[name]}}},' for name in sorted(lines)]
+    head = f"constexpr std::array<Classified, {len(rows)}> kClassified = {{{{"
+    return "\n".join(["// Generated from work.toml; do not edit.", head, *rows, "}};", ""])
 
 
 def check_names(
@@ -332,6 +371,10 @@ def main(source: Path, output: Path) -> None:
         "checks.cpp": check_table(rows),
         "engines.cpp": engine_table(json.loads((tables / "engines.json").read_text(encoding="utf-8"))),
         "gaps.cpp": gaps(missing, elsewhere),
+        "work.inc": works(
+            tomllib.loads((tables / "work.toml").read_text(encoding="utf-8")),
+            {**lines, **implemented_aclops(source)},
+        ),
         "operators.json": json.dumps(table, indent=0) + "\n",
     }
     for name, text in outputs.items():

@@ -10,7 +10,7 @@
 namespace vnpu::opapi {
 namespace {
 
-// How the work of an operator follows from its tensors.
+// How the work of an operator follows from its tensors: the lists of work.toml.
 enum class Rule : uint8_t {
     Elements,  // all operands, once
     Product,   // the first two operands are matrices
@@ -28,27 +28,17 @@ enum class Rule : uint8_t {
     Gather,
 };
 
-bool any_of(std::string_view name, std::initializer_list<std::string_view> words) {
-    return std::ranges::any_of(words, [&](std::string_view word) { return name.find(word) != name.npos; });
-}
+struct Classified {
+    std::string_view name;
+    Rule rule;
+};
+
+#include "work.inc"
 
 Rule rule_of(std::string_view name) {
-    const bool backward = any_of(name, {"Backward", "Grad"});
-    if (any_of(name, {"Attention"})) return backward ? Rule::AttentionGrad : Rule::Attention;
-    if (any_of(name, {"Conv"})) return backward ? Rule::ConvolutionGrad : Rule::Convolution;
-    if (any_of(name, {"Addmm", "Addbmm", "Baddbmm", "Addmv"})) return Rule::Sum;
-    if (any_of(name, {"Matmul", "MatMul", "aclnnMm", "aclnnMv", "aclnnDot", "FFN", "BMM"})) return Rule::Product;
-    if (any_of(name, {"Pool"})) return Rule::Pool;
-    if (any_of(name, {"Softmax", "LayerNorm", "RmsNorm"})) return backward ? Rule::RowsGrad : Rule::Rows;
-    if (any_of(name, {"Norm", "BNTraining"}) && !any_of(name, {"Normal", "VectorNorm", "ForeachNorm"}))
-        return backward ? Rule::NormGrad : Rule::Norm;
-    if (any_of(name, {"Index", "Gather", "Embedding", "Scatter", "Take", "Sort", "Topk", "TopK", "Unique", "Nonzero",
-                      "NonZero"}))
-        return Rule::Gather;
-    if (any_of(name, {"Cat", "Stack", "Split", "Permute", "Transpose", "Roll", "Flip", "Repeat", "Pad", "Slice",
-                      "FormatCast", "TransData", "PixelShuffle", "PixelUnshuffle", "Im2col", "Col2im", "StridedSlice"}))
-        return Rule::Move;
-    return Rule::Elements;
+    const auto found = std::ranges::lower_bound(kClassified, name, {}, &Classified::name);
+    // The build has a class for each operator; other names are of tasks that are no operators.
+    return found != kClassified.end() && found->name == name ? found->rule : Rule::Elements;
 }
 
 // By the address of the name: an operator is classified once for each thread.
