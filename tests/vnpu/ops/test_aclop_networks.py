@@ -279,7 +279,7 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "DropOutGenMask": ([[256], torch.tensor([0.5])], ((16, torch.uint8),), {}, "the mask"),
     "RandomUniform": ([[4]], ((5,),), {}, "the output"),
     "KLDiv": ([drawn(3), drawn(4)], ((),), {}, "the target"),
-    "L2Normalize": ([drawn(3)], ((3,),), {"axis": [1]}, "axis 1"),
+    "L2Normalize": ([drawn(3)], ((3,),), {"axis": [1]}, "axis is 1"),
 }  # fmt: skip
 
 
