@@ -104,8 +104,8 @@ def implemented_aclops(source: Path) -> dict[str, Line]:
 
 
 def works(lists: dict[str, list[str]], lines: dict[str, Line]) -> str:
-    """The table of work.cpp, sorted by name. Raises ValueError for an operator with a line that is in no list, and for an
-    operator in two."""
+    """The table of work.cpp, sorted by name. Raises ValueError for an operator with a line that is in no list, and for
+    one in two."""
     classes: dict[str, str] = {}
     for kind, names in lists.items():
         for name in names:
