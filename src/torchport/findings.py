@@ -16,15 +16,22 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from torchport import __version__
 from torchport.errors import TorchportError, naming
+from torchport.results import codec
 
 FORMAT = "torchport-result"
 # 1: first version.
 VERSION = 1
 _T = TypeVar("_T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # PEP 696, in typing since Python 3.13
+
+    _Data = TypeVarWithDefault("_Data", default=Mapping[str, Any], covariant=True)
+else:
+    _Data = TypeVar("_Data", covariant=True)
 
 
 class Severity(enum.StrEnum):
@@ -125,16 +132,17 @@ class Finding(_Sent):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Result:
-    """What one command leaves behind.
+class Result(Generic[_Data]):
+    """The result of one command or step.
 
-    `inputs` maps each file that was read to its sha256. `data` is what the next step needs, as plain JSON values;
-    floats that JSON has no word for are stored as the strings "nan", "inf" and "-inf", which `float()` reads back.
+    `inputs` maps each file that was read to its sha256. `data` is for the next step and for reports: a dataclass of
+    `torchport.results`, or JSON values. Floats that are not finite are stored as the strings "nan", "inf" and "-inf",
+    which `float()` reads back.
     """
 
     command: str
     findings: tuple[Finding, ...] = ()
-    data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    data: _Data = dataclasses.field(default_factory=dict)  # type: ignore[assignment]  # a mapping unless told otherwise
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +156,7 @@ class Result:
             "tool": __version__,
             "command": self.command,
             "findings": findings,
-            "data": _finite(self.data),
+            "data": _finite(codec.to_json(self.data)),
             "inputs": dict(self.inputs),
         }
 
@@ -164,8 +172,12 @@ class Result:
         """Store the result at `path`. Readers see the old file or the whole new one, never a part of it."""
         write_atomically(Path(path), self.text().encode("ascii"))
 
-    @classmethod
-    def read(cls, path: str | Path) -> Result:
+    def typed(self, kind: type[_T]) -> Result[_T]:
+        """The result with its JSON values as an object of the dataclass `kind`. Raises TypeError if they do not fit."""
+        return Result(self.command, self.findings, codec.from_json(kind, self.data), self.inputs)
+
+    @staticmethod
+    def read(path: str | Path) -> Result:
         """Read what `write` stored. Raises TorchportError for a missing, foreign, newer or damaged file."""
         try:
             value = json.loads(Path(path).read_bytes())
@@ -185,7 +197,7 @@ class Result:
                 hint=f"It was written by torchport {value.get('tool')}: use that one, or run the step again.",
             )
         try:
-            return cls(
+            return Result(
                 command=_be(str, value["command"]),
                 findings=tuple(Finding.from_json(finding) for finding in value["findings"]),
                 data=_be(dict, value["data"]),

@@ -8,6 +8,9 @@ from typing import Any
 import evidence_results as made
 
 from torchport.findings import Finding, Location, Result, Safety, Severity
+from torchport.results.codec import from_json
+from torchport.results.comparison import Comparison
+from torchport.results.port import Port
 
 DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1,2 +1,2 @@\n import torch\n-x.cuda()\n+x.npu()\n"
 SUMMARY = {"files": 1, "automatic": 2, "review": 0, "decisions": 0, "blockers": 0, "effort_hours": [0, 0]}
@@ -54,6 +57,9 @@ def comparison(*curves: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "curves": shown,
         "errors": errors,
         "metrics": [metric("accuracy", 97.0, 96.5, allowed=0.5)],
+        "culprit": None,
+        "layers": [],
+        "evidence": [],
     }
     return data | made.evidence() | {"first": first(shown)} | changes
 
@@ -82,6 +88,9 @@ def metric(
     """A number that both runs print, in percent."""
     return {
         "name": name,
+        "unit": "percent",
+        "total": None,
+        "port_total": None,
         "reference": reference,
         "port": port,
         "percent": True,
@@ -95,6 +104,7 @@ def run(*, npu: bool = False, **changes: Any) -> dict[str, Any]:
     place = "npu" if npu else "cpu"
     evidence = {"launches": 5412 if npu else None, "steps_with": 20 if npu else None, "outputs": place}
     data = {
+        "command": ["python", "train.py"],
         "status": 0,
         "skipped": False,
         "timed_out": False,
@@ -103,13 +113,21 @@ def run(*, npu: bool = False, **changes: Any) -> dict[str, Any]:
         "steps": 20,
         "device": "npu:0" if npu else "the CPU",
         "ranks": 1,
+        "files": [],
+        "modules": [],
+        "notes": [],
         "outside": [],
         "evidence": evidence | dict.fromkeys(("loss", "parameters", "gradients"), place),
     }
     return data | changes
 
 
-def port(findings: tuple[Finding, ...] = (), **changes: Any) -> Result:
+def compare(**changes: Any) -> Result[Comparison]:
+    """A comparison that holds, with `changes` in its data."""
+    return Result("compare", (), from_json(Comparison, comparison(**changes)))
+
+
+def port(findings: tuple[Finding, ...] = (), **changes: Any) -> Result[Port]:
     """A port that holds, with `changes` in its data."""
     compared = changes.get("comparison", comparison())
     data = {
@@ -119,6 +137,7 @@ def port(findings: tuple[Finding, ...] = (), **changes: Any) -> Result:
         "script": "train.py",
         "command": ["train.py", "--epochs", "3"],
         "folder": "/project",
+        "port": "torchport-out/train/convert/tree/train.py",
         "backend": "virtual NPU Ascend910B1",
         "summary": SUMMARY,
         "diff": DIFF,
@@ -128,7 +147,7 @@ def port(findings: tuple[Finding, ...] = (), **changes: Any) -> Result:
         "modules": [],
         "notes": [],
     }
-    return Result("port", findings, data | changes)
+    return Result("port", findings, from_json(Port, data | changes))
 
 
 def left(name: str, equal: bool | None, **changes: Any) -> dict[str, Any]:
@@ -172,7 +191,7 @@ CRASHED = Finding(
 )
 
 
-def gan() -> Result:
+def gan() -> Result[Port]:
     """Three losses, of which one parts; files that differ, modules that were left as they are."""
     curves = [
         curve("train.py:61"),
@@ -205,7 +224,7 @@ def gan() -> Result:
     )
 
 
-def parted() -> Result:
+def parted() -> Result[Port]:
     """A port whose gradients part from the original's in step 2; the loss shows it later."""
     rows = [
         made.difference(2, "gradient", "module.encoder.layers.11.attention.output.dense.LayerNorm.weight"),
@@ -227,7 +246,7 @@ def parted() -> Result:
     )
 
 
-def blind() -> Result:
+def blind() -> Result[Port]:
     """A comparison that did not notice one of the faults, and could not be given another."""
     rows = [
         made.control("update", made.noticed("change", error=5e-2)),
@@ -240,12 +259,12 @@ def blind() -> Result:
     return port(verdict="undecided", reason=reason, comparison=comparison(controls=controls))
 
 
-def without_power() -> Result:
+def without_power() -> Result[Port]:
     """A port that holds with --no-control."""
     return port(comparison=comparison(controls=made.without_power(), yardstick=None))
 
 
-def forced() -> Result:
+def forced() -> Result[Port]:
     """A chaotic training, its steps compared one by one from the original's own state, on a device with roundings and
     random numbers of its own."""
     measured = made.yardstick(chaotic=6, declared=[made.HF32])
@@ -256,14 +275,7 @@ def forced() -> Result:
     )
 
 
-def old() -> Result:
-    """A result of the time before anything but losses was compared."""
-    row = {name: value for name, value in curve().items() if name not in ("allowed", "noise")}
-    data = {name: value for name, value in comparison(curve()).items() if name not in made.evidence()}
-    return port(comparison=data | {"curves": [row]})
-
-
-def unused() -> Result:
+def unused() -> Result[Port]:
     """A port that never touched the NPU."""
     used = {
         "launches": 0,
@@ -276,9 +288,9 @@ def unused() -> Result:
     )
 
 
-def crashed() -> Result:
+def crashed() -> Result[Port]:
     """An original that fails by itself."""
-    skipped = {"status": None, "skipped": True, "steps": 0, "seconds": 0.0, "device": ""}
+    skipped = run(status=None, skipped=True, steps=0, seconds=0.0, device="", evidence=None)
     return port(
         (CRASHED,),
         verdict="undecided",
@@ -289,7 +301,7 @@ def crashed() -> Result:
     )
 
 
-def odd() -> dict[str, Result]:
+def odd() -> dict[str, Result[Port]]:
     """Shapes that a report has to live with, by name."""
     nan = [1.0, math.nan, "inf", 2.0, "nan"]
     window = {"start": 0, "end": 10, "reference": 1.0, "port": 1.5, "allowed": 0.1, "holds": False}
@@ -330,16 +342,14 @@ def odd() -> dict[str, Result]:
             * 2,
             script="训练.py",
         ),
-        "bare": Result("port", (), {"verdict": "undecided", "script": "train.py"}),
-        "bare comparison": port(comparison={"curves": [{"reference": [1.0], "port": [1.0]}]}),
+        "no runs": port(comparison=None, runs={}),
         "bare evidence": port(
             comparison=comparison(
-                quantities=[{}, {"kind": "loss", "compared": 1}],
-                first=[{"step": 1}],
-                controls={"measured": True, "rows": [{}, {"noticed": [{}]}]},
-                yardstick={"steps": 1},
+                quantities=[{"kind": "", "compared": 0}, {"kind": "loss", "compared": 1}],
+                first=[made.difference(1, "", "", None)],
+                controls={"measured": True},
+                yardstick={"steps": 1, "noise": "", "spread": {}},
                 forced={"steps": 1},
-                draws=[{}],
             )
         ),
         "many curves": port(comparison=comparison(*(curve(f"train.py:{line}") for line in range(8)))),
@@ -351,7 +361,6 @@ def odd() -> dict[str, Result]:
         "blind": blind(),
         "without power": without_power(),
         "forced": forced(),
-        "old": old(),
         "unused": unused(),
         "crashed": crashed(),
         "holds": port(),

@@ -8,11 +8,11 @@ import subprocess
 from importlib import resources
 from pathlib import Path
 
+import port_results
 import pytest
 
 from torchport.compare.culprit import Culprit
 from torchport.compare.replay import Replay, Row
-from torchport.findings import Result
 from torchport.report.html.culprit import culprit
 
 ROWS = 100_000
@@ -34,7 +34,7 @@ def test_a_hundred_thousand_calls_are_filtered_and_sorted(tmp_path):
     ]
     data = Culprit([], Replay(rows, [0]), (1, 1)).to_json()
     page = tmp_path / "page.html"
-    page.write_text(culprit(Result("compare", data={"culprit": data})))
+    page.write_text(culprit(port_results.compare(culprit=data)))
     script = resources.files("torchport.report.html").joinpath("page.js")
     ended = subprocess.run(
         ["node", str(PROGRAM), str(page), str(script)], capture_output=True, text=True, check=False

@@ -52,7 +52,7 @@ def codes(result):
 )
 def test_step_by_step_bounds(record, port, holds):
     result = compare(record(CURVE), record(port))
-    assert (result.data["verdict"] == "holds") is holds
+    assert (result.data.verdict == "holds") is holds
     assert codes(result) == ([] if holds else ["TP301"])
 
 
@@ -77,7 +77,7 @@ def test_the_first_differing_step_is_named(record):
 def test_half_precision_is_held_at_first_and_statistically(record, dtype, factor, start, holds):
     used = {"kind": "precision", "dtype": dtype}
     result = compare(record(CURVE, used), record(scaled(factor, start), used))
-    assert (result.data["verdict"] == "holds") is holds
+    assert (result.data.verdict == "holds") is holds
     assert render_comparison(result.data)
 
 
@@ -85,7 +85,7 @@ def test_nan_in_the_port_alone(record):
     result = compare(record(CURVE), record([*CURVE[:9], math.nan, *CURVE[10:]]))
     assert codes(result) == ["TP302"]
     assert "NaN at step 9" in result.findings[0].message
-    assert result.data["verdict"] == "does not hold"
+    assert result.data.verdict == "does not hold"
     assert "!" in render_comparison(result.data)
     json.loads(result.text())
 
@@ -93,7 +93,7 @@ def test_nan_in_the_port_alone(record):
 def test_nan_in_both_is_the_originals_problem(record):
     curve = [*CURVE[:9], math.nan, math.nan]
     result = compare(record(curve), record(curve))
-    assert result.data["verdict"] == "holds"
+    assert result.data.verdict == "holds"
     assert "original's own loss" in result.findings[0].message
 
 
@@ -104,11 +104,11 @@ def test_what_is_not_finite_in_both_is_compared_up_to_there_or_not_said_to_agree
     curve = [*CURVE[:first], *[math.nan] * 20]
     result = compare(record(curve, *events), record(curve, *events))
     enough = first > 0 if not random else first == 60
-    assert result.data["verdict"] == ("holds" if enough else "undecided")
+    assert result.data.verdict == ("holds" if enough else "undecided")
     assert ("TP304" in codes(result)) is not enough
     assert "TP302" in codes(result)
     wrong = [2 * loss for loss in curve]
-    assert compare(record(curve, *events), record(wrong, *events)).data["verdict"] != "holds"
+    assert compare(record(curve, *events), record(wrong, *events)).data.verdict != "holds"
 
 
 def test_numbers_of_steps(record):
@@ -119,7 +119,7 @@ def test_weights_that_could_not_be_made_equal_are_a_warning(record):
     event = {"kind": "weights", "name": "module-0", "action": "mismatch", "detail": "shapes differ"}
     result = compare(record(CURVE), record(CURVE, event))
     assert codes(result) == ["TP305"]
-    assert result.data["verdict"] == "holds"
+    assert result.data.verdict == "holds"
 
 
 def noisy(seed, scale=1.0, noise=0.15):
@@ -133,9 +133,9 @@ DROPOUT = {"kind": "random", "detail": "dropout"}
 @pytest.mark.parametrize("seed", range(20))
 def test_chance_is_not_a_difference(record, seed):
     result = compare(record(noisy(seed), DROPOUT), record(noisy(seed + 1000), DROPOUT))
-    assert result.data["method"] == "statistically"
+    assert result.data.method == "statistically"
     assert codes(result) == ["TP320"]
-    assert result.data["verdict"] == "holds"
+    assert result.data.verdict == "holds"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -153,7 +153,7 @@ def test_too_few_steps_for_statistics(record):
 def test_other_seeds_make_it_statistical(record):
     seeds = ({"kind": "seed", "of": "torch", "value": value} for value in "12")
     result = compare(*(record(CURVE, seed) for seed in seeds))
-    assert result.data["method"] == "statistically"
+    assert result.data.method == "statistically"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_other_seeds_make_it_statistical(record):
 )
 def test_final_metrics(record, reference, port, holds):
     result = compare(record(CURVE, output=reference), record(CURVE, output=port))
-    assert (result.data["verdict"] == "holds") is holds
+    assert (result.data.verdict == "holds") is holds
     assert codes(result) == ([] if holds else ["TP306"])
 
 

@@ -11,11 +11,12 @@ from counting import grows_with
 from torchport.compare.judge import compare
 from torchport.compare.metrics import compare_metrics
 from torchport.compare.printed import printed_metrics
+from torchport.results.comparison import MetricRow
 
 POINTS = 0.5
 
 
-def one(reference: str, port: str, relative: float | None, points: float = POINTS) -> dict:
+def one(reference: str, port: str, relative: float | None, points: float = POINTS) -> MetricRow:
     """The only row."""
     (row,) = compare_metrics(reference, port, points, relative)
     return row
@@ -64,9 +65,9 @@ REFUSED = [
 @pytest.mark.parametrize(("unit", "reference", "port", "relative"), REFUSED)
 def test_refused(unit, reference, port, relative):
     row = one(reference, port, relative)
-    assert row["unit"] == unit
-    assert not row["holds"]
-    assert not one(port, reference, relative)["holds"]
+    assert row.unit == unit
+    assert not row.holds
+    assert not one(port, reference, relative).holds
 
 
 PASSES = [
@@ -97,14 +98,14 @@ PASSES = [
 @pytest.mark.parametrize(("unit", "reference", "port", "relative"), PASSES)
 def test_passes(unit, reference, port, relative):
     row = one(reference, port, relative)
-    assert row["unit"] == unit
-    assert row["holds"]
-    assert one(port, reference, relative)["holds"]
+    assert row.unit == unit
+    assert row.holds
+    assert one(port, reference, relative).holds
 
 
 def test_what_is_allowed_of_a_share_follows_the_losses():
     allowed = [
-        one("Accuracy: 9513/10000", "Accuracy: 9513/10000", relative)["allowed"]
+        one("Accuracy: 9513/10000", "Accuracy: 9513/10000", relative).allowed
         for relative in (None, 1.0, 1e-2, 5e-3, 1e-3, 1e-6, 0.0)
     ]
     assert allowed == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.05, 0.01, 0.01])
@@ -112,12 +113,12 @@ def test_what_is_allowed_of_a_share_follows_the_losses():
 
 def test_what_is_allowed_of_a_perplexity_is_what_is_allowed_of_its_logarithm():
     row = one("ppl 54.598150", "ppl 54.598150", 1e-3)
-    assert math.log(54.598150 + row["allowed"]) == pytest.approx(4.0 * 1.001, abs=1e-6)
+    assert math.log(54.598150 + row.allowed) == pytest.approx(4.0 * 1.001, abs=1e-6)
 
 
 def test_rows_have_what_reports_show():
     rows = compare_metrics("acc: 3/4 loss: 0.5", "acc: 3/4 loss: 0.5", POINTS, 1e-2)
-    assert [(row["name"], row["reference"], row["port"], row["percent"], row["total"]) for row in rows] == [
+    assert [(row.name, row.reference, row.port, row.percent, row.total) for row in rows] == [
         ("acc", 75.0, 75.0, True, 4),
         ("loss", 0.5, 0.5, False, None),
     ]
@@ -223,5 +224,5 @@ def test_long_lines_end():
 @pytest.mark.parametrize("line", ["loss: 0", "accuracy 0/0", "loss 0.0", "acc: 0 %"])
 def test_nothing_is_a_number_too(line):
     (row,) = compare_metrics(line, line, 0.5, 1e-4)
-    assert row["holds"]
-    assert row["reference"] == 0
+    assert row.holds
+    assert row.reference == 0

@@ -189,8 +189,8 @@ for layer in (torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(9, 5), torch.nn.Conv2d(3
 
 def test_formats_have_names_and_sources():
     rows = roundoff.rows({"convolution": "hf32", "matmul": "float32"})
-    assert [(row["name"], row["roundoff"]) for row in rows] == [("HF32 convolution", 2**-12)]
-    assert "hiascend" in rows[0]["source"]
+    assert [(row.name, row.roundoff) for row in rows] == [("HF32 convolution", 2**-12)]
+    assert "hiascend" in rows[0].source
 
 
 def test_what_a_run_declared(tmp_path):

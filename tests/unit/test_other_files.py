@@ -92,7 +92,7 @@ def test_the_user_may_say_what_unknown_libraries_make(tmp_path: Path) -> None:
     )
     _, result = converted(folder, "train.py")
     assert [finding.evidence.get("offer") for finding in result.findings] == ["npu"]
-    assert result.data["summary"]["decisions"] == 1
+    assert result.data["summary"].decisions == 1
     text, result = converted(folder, "train.py", Extras(assume_modules=True))
     assert "net = unknownlib.Net().npu()" in text
     assert left(result) == []

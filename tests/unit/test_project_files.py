@@ -227,8 +227,8 @@ def test_notes_that_are_the_same_everywhere_are_said_once(tmp_path: Path) -> Non
     (note,) = [one for one in for_people(result.findings) if one.code == "TP604"]
     assert note.message.endswith("(and in 2 more files)")
     # Neither an image nor DataParallel is in the way of a run on one NPU.
-    assert result.data["summary"]["blockers"] == 0
-    assert result.data["summary"]["decisions"] == 4
+    assert result.data["summary"].blockers == 0
+    assert result.data["summary"].decisions == 4
 
 
 def test_what_needs_a_person_is_said_everywhere(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_excluded_files_are_left_as_they_are(project: Path, pattern: str) -> Non
 
 def test_paths_are_seen_from_the_folder_of_the_settings(project: Path) -> None:
     settings(project, "exclude = ['third_party/*']")
-    assert preview_tree(project / "third_party").data["summary"]["files"] == 0
+    assert preview_tree(project / "third_party").data["summary"].files == 0
     assert preview_tree(project / "third_party/deep/kernel.py").findings == ()
 
 

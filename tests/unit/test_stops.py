@@ -89,7 +89,7 @@ def test_convert_reports_what_stops(tmp_path: Path) -> None:
     (tmp_path / "b.py").write_text("import torch\ny = torch.sparse.mm(a, b)\nu = torch.linalg.eigh(x)\n")
     result = preview_tree(tmp_path)
     assert sorted(one.code for one in result.findings) == ["TP702", "TP723", "TP724"]
-    assert result.data["summary"]["decisions"] == 2 and result.data["summary"]["blockers"] == 1
+    assert result.data["summary"].decisions == 2 and result.data["summary"].blockers == 1
     assert "TP701" in {one.code for one in analyze_tree(tmp_path).findings}
 
 

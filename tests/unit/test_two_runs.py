@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy
+import port_results
 import pytest
 from test_pairs import Recorded
 
@@ -22,6 +23,7 @@ from torchport.record.operators.reading import Operators
 from torchport.record.recording import Recording
 from torchport.report.html.culprit import culprit as section
 from torchport.report.html.layers import layers as layers_section
+from torchport.results.codec import to_json
 
 BATCH = numpy.arange(12, dtype=numpy.float32).reshape(4, 3)
 
@@ -147,24 +149,24 @@ def rows_of(tmp_path, factor):
 
 def test_layers_that_drift_come_first(tmp_path):
     rows = rows_of(tmp_path, 1.25)
-    assert [(row["layer"], row["kind"]) for row in rows[:2]] == [("second", "gradient"), ("second", "change")]
-    assert (rows[0]["drift"], rows[0]["step"]) == (pytest.approx(0.2), 2)
-    first = next(row for row in rows if (row["layer"], row["kind"]) == ("first", "gradient"))
-    assert (first["drift"], first["parameters"]) == (0.0, 2)
-    assert first["reference"] == [5.0] * 6
-    text = layers_section(Result("compare", data={"layers": rows}))
+    assert [(row.layer, row.kind) for row in rows[:2]] == [("second", "gradient"), ("second", "change")]
+    assert (rows[0].drift, rows[0].step) == (pytest.approx(0.2), 2)
+    first = next(row for row in rows if (row.layer, row.kind) == ("first", "gradient"))
+    assert (first.drift, first.parameters) == (0.0, 2)
+    assert first.reference == (5.0,) * 6
+    text = layers_section(port_results.compare(layers=to_json(rows)))
     assert text.index("second") < text.index("first")
     assert text.count("<svg") == 4
 
 
 def test_layers_that_do_not_drift_have_no_drift(tmp_path):
-    assert {row["drift"] for row in rows_of(tmp_path, 1.0)} == {0.0}
-    assert layers_section(Result("compare", data={})) == ""
+    assert {row.drift for row in rows_of(tmp_path, 1.0)} == {0.0}
+    assert layers_section(port_results.compare(layers=[])) == ""
 
 
 def test_a_layer_that_is_no_number_drifts_as_far_as_can_be(tmp_path):
     row = rows_of(tmp_path, "nan")[0]
-    assert (row["layer"], row["drift"], row["port"][2]) == ("second", 1e9, None)
+    assert (row.layer, row.drift, row.port[2]) == ("second", 1e9, None)
 
 
 def test_the_table_of_all_calls_is_text_for_the_page_alone(tmp_path):
@@ -173,7 +175,7 @@ def test_the_table_of_all_calls_is_text_for_the_page_alone(tmp_path):
         for number in range(20_000)
     ]
     data = culprits.Culprit([], Replay(rows, [0]), (1, 1)).to_json()
-    text = section(Result("compare", data={"culprit": data}))
+    text = section(port_results.compare(culprit=data))
     stored = text.partition("<pre id=calls hidden>")[2].partition("</pre>")[0]
     assert "<b>" not in text
     table = json.loads(stored.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))

@@ -8,6 +8,8 @@ from recordings import SITE, calls, losses, write
 from torchport.compare import compare
 from torchport.compare.causes import cause, virtual_gap
 from torchport.report import render_comparison
+from torchport.results.codec import from_json, to_json
+from torchport.results.comparison import Comparison
 
 CURVE = [2.3 * 0.97**step for step in range(20)]
 
@@ -31,7 +33,7 @@ def judge(tmp_path):
             for folder, processes, ending in zip(folders, (reference, port), (theirs, ours), strict=True)
         ]
         result = compare(*runs, on_npu=True)
-        return result.data | {"codes": [finding.code for finding in result.findings]}
+        return to_json(result.data) | {"codes": [finding.code for finding in result.findings]}
 
     return make
 
@@ -458,7 +460,7 @@ def judge_with_noise(tmp_path):
         runs = (original(), list(losses(port)), original(noisy))
         recordings = [write(folder, events) for folder, events in zip(folders, runs, strict=True)]
         result = compare(*recordings[:2], on_npu=True, control=recordings[2])
-        return result.data | {"codes": [finding.code for finding in result.findings]}
+        return to_json(result.data) | {"codes": [finding.code for finding in result.findings]}
 
     return make
 
@@ -481,7 +483,7 @@ def test_a_port_that_goes_another_way_together_with_the_noise(judge_with_noise):
     (curve,) = data["curves"]
     assert curve["allowed"][:2] == [1e-5, pytest.approx(2e-5)]
     assert curve["allowed"][5:7] == [pytest.approx(0.2), math.inf]
-    text = " ".join(render_comparison(data).split())
+    text = " ".join(render_comparison(from_json(Comparison, data)).split())
     assert "differs" not in text and "steps 6 to 19 by means" in text
 
 

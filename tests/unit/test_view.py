@@ -15,7 +15,8 @@ from torchport.errors import TorchportError
 from torchport.port import mirror
 from torchport.port.lock import locked
 from torchport.port.mirror import Budget
-from torchport.port.view import View, Written
+from torchport.port.view import View
+from torchport.results.port import WrittenFile
 
 
 def user_folder(root: Path) -> Path:
@@ -71,11 +72,11 @@ def test_what_a_run_does_stays_in_its_view(tmp_path: Path) -> None:
     (view.place / "__pycache__" / "a.pyc").write_bytes(b"")
     (view.place / "newest").symlink_to(view.place / "runs" / "1")
     assert view.written() == [
-        Written("ckpt.pt", "changed", 3),
-        Written("data/a.txt", "changed", 2),
-        Written("go.sh", "removed"),
-        Written("newest", "created"),
-        Written("runs/1/log.txt", "created", 1),
+        WrittenFile("ckpt.pt", "changed", 3),
+        WrittenFile("data/a.txt", "changed", 2),
+        WrittenFile("go.sh", "removed"),
+        WrittenFile("newest", "created"),
+        WrittenFile("runs/1/log.txt", "created", 1),
     ]
     files = folder / "torchport-out" / "run" / "files"
     view.keep(files)
@@ -152,7 +153,7 @@ def test_odd_things_in_a_folder(tmp_path: Path) -> None:
     assert Path(os.fsdecode(os.fsencode(view.place) + b"/caf\xe9 \n.txt")).read_text() == "bytes"
     assert os.path.lexists(view.place / "secret")
     (view.place / "closed" / "new").write_text("")  # a read-only folder of the user's is not so in the view
-    assert view.written() == [Written("closed/new", "created")]
+    assert view.written() == [WrittenFile("closed/new", "created")]
     (view.place / "closed").chmod(0o500)
     view.keep(tmp_path / "files")
     assert not view.place.exists()
@@ -322,7 +323,7 @@ def test_git_answers_in_a_view_and_writes_only_there(tmp_path: Path, worktree: b
     git(view.place, "commit", "-qam", "second")
     assert git(view.place, "rev-parse", "HEAD~1") == head == git(folder, "rev-parse", "HEAD")
     assert git(folder, "count-objects").startswith("4 objects")
-    assert view.written() == [Written("train.py", "changed", 7)]
+    assert view.written() == [WrittenFile("train.py", "changed", 7)]
 
 
 names = st.text("ab é.", min_size=1, max_size=3).filter(lambda name: name.strip(".") and name != ".")

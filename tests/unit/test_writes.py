@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from torchport.port.mirror import Budget
-from torchport.port.view import View, Written
+from torchport.port.view import View
 from torchport.record import links
 from torchport.record.writes import read_report
+from torchport.results.port import WrittenFile
 
 PRELUDE = """
 import json, os, sys
@@ -70,54 +71,54 @@ def run(view: View, code: str, **environment: str) -> str:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("open('a.dat', 'w').write('new!')", [Written("a.dat", "changed", 4)]),
-        ("open('a.dat', 'a').write('!')", [Written("a.dat", "changed", 4)]),
-        ("open('a.dat', 'r+').write('N')", [Written("a.dat", "changed", 3)]),
-        ("open(b'a.dat', 'ab').write(b'!')", [Written("a.dat", "changed", 4)]),
+        ("open('a.dat', 'w').write('new!')", [WrittenFile("a.dat", "changed", 4)]),
+        ("open('a.dat', 'a').write('!')", [WrittenFile("a.dat", "changed", 4)]),
+        ("open('a.dat', 'r+').write('N')", [WrittenFile("a.dat", "changed", 3)]),
+        ("open(b'a.dat', 'ab').write(b'!')", [WrittenFile("a.dat", "changed", 4)]),
         ("open('a.dat', 'r+')", []),
         ("assert open('a.dat').read() == 'old'", []),
-        ("os.truncate('a.dat', 1)", [Written("a.dat", "changed", 1)]),
+        ("os.truncate('a.dat', 1)", [WrittenFile("a.dat", "changed", 1)]),
         ("os.chmod('a.dat', 0o600)", []),
-        ("os.remove('a.dat')", [Written("a.dat", "removed")]),
-        ("os.rename('a.dat', 'z')", [Written("a.dat", "removed"), Written("z", "created")]),
-        ("Path('t').write_text('new!'); os.replace('t', 'a.dat')", [Written("a.dat", "changed", 4)]),
+        ("os.remove('a.dat')", [WrittenFile("a.dat", "removed")]),
+        ("os.rename('a.dat', 'z')", [WrittenFile("a.dat", "removed"), WrittenFile("z", "created")]),
+        ("Path('t').write_text('new!'); os.replace('t', 'a.dat')", [WrittenFile("a.dat", "changed", 4)]),
         ("os.link('a.dat', 'z'); open('z', 'w').write('n')", None),
-        ("open('data/c.dat', 'w').write('new!')", [Written("data/c.dat", "changed", 4)]),
-        ("open('data/deep/d.dat', 'a').write('!')", [Written("data/deep/d.dat", "changed", 4)]),
-        ("open('data/new', 'x').write('!')", [Written("data/new", "created", 1)]),
+        ("open('data/c.dat', 'w').write('new!')", [WrittenFile("data/c.dat", "changed", 4)]),
+        ("open('data/deep/d.dat', 'a').write('!')", [WrittenFile("data/deep/d.dat", "changed", 4)]),
+        ("open('data/new', 'x').write('!')", [WrittenFile("data/new", "created", 1)]),
         ("os.makedirs('data/deep', exist_ok=True)", []),
-        ("os.makedirs('data/m/n'); open('data/m/n/o', 'w')", [Written("data/m/n/o", "created")]),
-        ("os.remove('data/c.dat')", [Written("data/c.dat", "removed")]),
+        ("os.makedirs('data/m/n'); open('data/m/n/o', 'w')", [WrittenFile("data/m/n/o", "created")]),
+        ("os.remove('data/c.dat')", [WrittenFile("data/c.dat", "removed")]),
         (
             "import shutil; shutil.rmtree('data')",
-            [Written("data", "removed")],
+            [WrittenFile("data", "removed")],
         ),
-        ("open('users/e.dat', 'w').write('new!')", [Written("users/e.dat", "changed", 4)]),
-        ("open('users/resume.pt', 'w').write('new!')", [Written("users/resume.pt", "created", 4)]),
-        ("open(os.path.abspath('data/c.dat'), 'w')", [Written("data/c.dat", "changed")]),
+        ("open('users/e.dat', 'w').write('new!')", [WrittenFile("users/e.dat", "changed", 4)]),
+        ("open('users/resume.pt', 'w').write('new!')", [WrittenFile("users/resume.pt", "created", 4)]),
+        ("open(os.path.abspath('data/c.dat'), 'w')", [WrittenFile("data/c.dat", "changed")]),
         (
             "f = os.open('.', os.O_RDONLY); os.remove('a.dat', dir_fd=f)",
-            [Written("a.dat", "removed")],
+            [WrittenFile("a.dat", "removed")],
         ),
         (
             "d = os.fork()\nif not d: open('b.dat', 'w').write('child'); os._exit(0)\nos.waitpid(d, 0)",
-            [Written("b.dat", "changed", 5)],
+            [WrittenFile("b.dat", "changed", 5)],
         ),
-        ("open('data/../made', 'w').write('x')", [Written("made", "created", 1)]),
-        ("open('data/deep/../../a.dat', 'w')", [Written("a.dat", "changed")]),
-        ("os.chdir('data/deep'); open('d.dat', 'w')", [Written("data/deep/d.dat", "changed")]),
+        ("open('data/../made', 'w').write('x')", [WrittenFile("made", "created", 1)]),
+        ("open('data/deep/../../a.dat', 'w')", [WrittenFile("a.dat", "changed")]),
+        ("os.chdir('data/deep'); open('d.dat', 'w')", [WrittenFile("data/deep/d.dat", "changed")]),
         (
             "import subprocess; subprocess.run('echo x > new', shell=True, cwd='data')",
-            [Written("data/new", "created", 2)],
+            [WrittenFile("data/new", "created", 2)],
         ),
         (
             "os.symlink('..', '../alias'); open('../alias/out/view/data/c.dat', 'w')",
-            [Written("data/c.dat", "changed")],
+            [WrittenFile("data/c.dat", "changed")],
         ),
         ("import sqlite3; sqlite3.connect('data/x.db').execute('create table t(a)')", None),
     ],
 )
-def test_nothing_goes_through_a_link(view: View, code: str, expected: list[Written] | None) -> None:
+def test_nothing_goes_through_a_link(view: View, code: str, expected: list[WrittenFile] | None) -> None:
     before = originals(view)
     run(view, code)
     assert originals(view) == before

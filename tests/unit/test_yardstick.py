@@ -6,6 +6,7 @@ import pytest
 from recordings import SITE, write
 
 from torchport.compare import compare
+from torchport.results.codec import to_json
 
 STEPS = 20
 LOSSES = [2.3 * 0.97**step for step in range(STEPS)]
@@ -77,7 +78,7 @@ def judge(tmp_path):
         result = compare(
             recordings["reference"], recordings["npu"], on_npu=True, control=recordings["control"], **more
         )
-        return result.data | {"codes": [finding.code for finding in result.findings]}
+        return to_json(result.data) | {"codes": [finding.code for finding in result.findings]}
 
     return make
 

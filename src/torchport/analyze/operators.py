@@ -62,7 +62,7 @@ def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
     findings = (*static.findings, *found)
     data = {
         **static.data,
-        "summary": summary(findings, static.data["summary"]["files"]),
+        "summary": summary(findings, static.data["summary"].files),
         "operators": {
             "steps": seen["steps"],
             "precision": seen["precision"],

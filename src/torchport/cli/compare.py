@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(result.text(), end="")
     elif not arguments.quiet:
         print(render_compare(result), end="")
-    return EXIT.get(result.data["verdict"], UNDECIDED)
+    return EXIT.get(result.data.verdict, UNDECIDED)
 
 
 def _modules(arguments: argparse.Namespace) -> int:

@@ -39,6 +39,7 @@ from torchport.findings import Finding, Result, write_atomically
 from torchport.report import render
 from torchport.report.html import page
 from torchport.report.tables import tables
+from torchport.results.conversion import Summary
 from torchport.rules import Style
 from torchport.rules.custom import CustomRules
 from torchport.source.project import require
@@ -215,8 +216,8 @@ def exit_code(result: Result) -> int:
     """3 for a bug of ours, 1 where something is left to do, else 0."""
     if any(finding.code == "TP903" for finding in result.findings):
         return 3
-    summary = result.data["summary"]
-    return 1 if summary["decisions"] or summary["blockers"] else 0
+    summary: Summary = result.data["summary"]
+    return 1 if summary.left else 0
 
 
 def _said(result: Result, arguments: argparse.Namespace) -> tuple[Finding, ...]:
@@ -224,12 +225,12 @@ def _said(result: Result, arguments: argparse.Namespace) -> tuple[Finding, ...]:
 
 
 def _text(result: Result, arguments: argparse.Namespace) -> str:
-    summary = result.data["summary"]
+    summary: Summary = result.data["summary"]
     changed = result.data["changed"]
     where = f" in {arguments.output}" if arguments.output else " (nothing written)" if arguments.diff else ""
     return (
         render(_said(result, arguments))
-        + f"{len(changed)} of {counted(summary['files'], 'file')} changed{where}: "
-        + f"{counted(summary['automatic'], 'safe change')}, {summary['review']} to review, "
-        + f"{counted(summary['decisions'], 'decision')} left, {counted(summary['blockers'], 'blocker')}\n"
+        + f"{len(changed)} of {counted(summary.files, 'file')} changed{where}: "
+        + f"{counted(summary.automatic, 'safe change')}, {summary.review} to review, "
+        + f"{counted(summary.decisions, 'decision')} left, {counted(summary.blockers, 'blocker')}\n"
     )

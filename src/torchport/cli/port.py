@@ -130,8 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:
-        print(render_port(result, report=str(out / REPORT), port=result.data["port"]), end="")
-    return EXIT[result.data["verdict"]]
+        print(render_port(result, report=str(out / REPORT), port=result.data.port), end="")
+    return EXIT[result.data.verdict]
 
 
 def _stdin_file(arguments: argparse.Namespace) -> Path | None:

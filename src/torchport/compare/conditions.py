@@ -12,6 +12,8 @@ from torchport.compare import causes
 from torchport.diagnose import diagnose_text
 from torchport.findings import Finding, Location, Safety, Severity
 from torchport.record.recording import OPTIMIZER, Process, Recording
+from torchport.results.codec import to_json
+from torchport.results.comparison import Evidence
 
 _OF_THE_DEVICE = re.compile(r"error code(?: is|:) ?507\d{3}")
 
@@ -122,28 +124,28 @@ def use_of_npu(reference: Recording, port: Recording) -> Iterator[Finding]:
         if failed(port) and process.step_kind != theirs.step_kind:
             continue
         used = evidence(process)
-        if used["steps_with"] is not None and used["steps_with"] < len(process.steps):
-            without = len(process.steps) - used["steps_with"]
+        if used.steps_with is not None and used.steps_with < len(process.steps):
+            without = len(process.steps) - used.steps_with
             where = "" if process.rank is None else f" of rank {process.rank}"
             yield _unused(f"{without} of {len(process.steps)} steps{where} launched no operator there", used)
         elif _on_host(used):
             yield _unused("loss, gradients and parameters are on the CPU", used)
 
 
-def evidence(process: Process) -> dict[str, Any]:
+def evidence(process: Process) -> Evidence:
     """What shows where a process computed: operators launched in all, in how many of its steps (None where nothing
     counts them), and the devices of loss, parameters, gradients and outputs."""
-    used: dict[str, Any] = {"launches": None, "steps_with": None}
     losses, updates, called = process.of_kind("loss"), process.of_kind("step"), process.of_kind("call")
-    used["loss"] = _device(losses, "device")
-    used["parameters"] = _device(updates, "device")
-    used["gradients"] = _device(updates, "gradient")
-    used["outputs"] = _device(called, "device")
     counts = [event["launches"] for event in process.events if "launches" in event]
-    if counts and None not in counts:
-        used["launches"] = counts[-1]
-        used["steps_with"] = _steps_with(process)
-    return used
+    counted = bool(counts) and None not in counts
+    return Evidence(
+        launches=counts[-1] if counted else None,
+        steps_with=_steps_with(process) if counted else None,
+        loss=_device(losses, "device"),
+        parameters=_device(updates, "device"),
+        gradients=_device(updates, "gradient"),
+        outputs=_device(called, "device"),
+    )
 
 
 def _steps_with(process: Process) -> int:
@@ -172,17 +174,17 @@ def _device(events: list[Any], field: str) -> str:
     return "npu" if found == {"npu"} else "mixed" if "npu" in found else next(iter(sorted(found)), "")
 
 
-def _on_host(used: dict[str, Any]) -> bool:
-    known = [used[name] for name in ("loss", "parameters", "gradients", "outputs") if used[name]]
+def _on_host(used: Evidence) -> bool:
+    known = list(filter(None, (used.loss, used.parameters, used.gradients, used.outputs)))
     return bool(known) and all(device == "cpu" for device in known)
 
 
-def _unused(detail: str, used: dict[str, Any]) -> Finding:
+def _unused(detail: str, used: Evidence) -> Finding:
     return error(
         "TP345",
         f"the port did not use the NPU: {detail}",
         "Look for a device that is chosen in a module which was not converted, or by an argument (--device).",
-        **used,
+        **to_json(used),
     )
 
 

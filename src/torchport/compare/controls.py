@@ -16,6 +16,7 @@ from torchport.compare.series import CHANGE, GRADIENT, Key, Series
 from torchport.compare.yardstick import Yardstick
 from torchport.findings import Finding
 from torchport.record.recording import CALL, OPTIMIZER, Process
+from torchport.results.comparison import ControlRow, Noticed
 
 UPDATE, LAYER, SAMPLE = NAMES = ("update", "gradient", "sample")
 WORDS = {
@@ -75,44 +76,39 @@ def table(
     kind: str,
     *,
     chance: bool,
-) -> list[dict[str, Any]]:
+) -> list[ControlRow]:
     """For each fault of `NAMES` what noticed it. `worst` is how far the port itself is from the original in each
     quantity; `kind` is the run's kind of step; with `chance` only means are compared, which notice none."""
     by_name = {fault.name: fault for fault in made}
     rows = []
     for name in NAMES:
         fault = by_name.get(name)
-        row: dict[str, Any] = {
-            "name": name, "words": WORDS[name], "step": None, "where": "", "possible": fault is not None, "why": "",
-            "noticed": [],
-        }  # fmt: skip
         if fault is None:
-            row["why"] = _why_not(name, kind)
+            rows.append(ControlRow(name, WORDS[name], possible=False, why=_why_not(name, kind)))
         else:
-            row["step"] = fault.step
-            row["where"] = _where(fault, reference)
-            row["noticed"] = [] if chance else _noticed(fault, reference, control, yardstick, worst)
-        rows.append(row)
+            noticed = [] if chance else _noticed(fault, reference, control, yardstick, worst)
+            where = _where(fault, reference)
+            rows.append(ControlRow(name, WORDS[name], fault.step, where, noticed=tuple(noticed)))
     return rows
 
 
-def findings(rows: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def findings(rows: Iterable[ControlRow]) -> Iterator[Finding]:
     """What went unnoticed leaves the question open."""
     for row in rows:
-        if row["possible"] and not row["noticed"]:
-            where = f" ({row['where']}, step {row['step']})" if row["where"] else f" (step {row['step']})"
+        if row.possible and not row.noticed:
+            where = f" ({row.where}, step {row.step})" if row.where else f" (step {row.step})"
             yield open_finding(
                 "TP356",
-                f"this comparison would not notice {row['words']}{where}",
+                f"this comparison would not notice {row.words}{where}",
                 "Give the script arguments with which it rounds less or draws nothing of its own: float32, a larger "
                 "batch, a smaller learning rate; --no-control says what was compared all the same.",
-                step=row["step"],
+                step=row.step,
             )
 
 
-def smallest(rows: Iterable[Mapping[str, Any]]) -> str:
+def smallest(rows: Iterable[ControlRow]) -> str:
     """The smallest changes that were noticed, as a part of a sentence; "" where none was."""
-    words = [row["words"] + (f" ({row['where']})" if row["where"] else "") for row in rows if row["noticed"]]
+    words = [row.words + (f" ({row.where})" if row.where else "") for row in rows if row.noticed]
     if not words:
         return ""
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
@@ -124,8 +120,8 @@ def _noticed(
     control: dict[Key, Series],
     yardstick: Yardstick,
     worst: Mapping[Key, float],
-) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+) -> list[Noticed]:
+    found: list[Noticed] = []
     for key, step in fault.touched(reference):
         if key not in control:
             continue
@@ -134,11 +130,9 @@ def _noticed(
             if reference[key].at[place] == step:
                 bound = min(allowed, _closer(fault, key, error, pair.noise, place, yardstick, worst))
                 if error > bound or bound < allowed:
-                    found.append(
-                        {"kind": key[0], "name": reference[key].name, "error": error, "allowed": bound}
-                    )
+                    found.append(Noticed(key[0], reference[key].name, error, bound))
                 break
-    found.sort(key=lambda row: row["allowed"] / row["error"])
+    found.sort(key=lambda row: row.allowed / row.error)
     return found[:SHOWN]
 
 

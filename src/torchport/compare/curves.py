@@ -6,10 +6,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from torchport.compare.tolerance import Statistical
 from torchport.compare.yardstick import Pair
+from torchport.results import comparison
+from torchport.results.comparison import Window
 
 # How much a difference grows in one step at most. Noise of 1e-7 in the weights of pytorch/examples' mnist grows on the
 # CPU by 94 in one step; between the CPU and the NPU its differences, 1e-7 at first, grow by up to 430.
@@ -70,37 +71,18 @@ class Curve:
         """How far, up to each step, the control run is from the original; None without one."""
         return self.pair.noise
 
-    def to_json(self) -> dict[str, Any]:
-        """The curve as plain values."""
-        return {
-            "name": self.name,
-            "what": self.what,
-            "reference": self.reference,
-            "port": self.port,
-            "errors": self.errors,
-            "noise": self.noise,
-            "allowed": self.allowed,
-            "windows": [
-                {name: getattr(span, name) for name in Window.__slots__} | {"holds": span.holds}
-                for span in self.windows
-            ],
-        }
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Window:
-    """Mean losses over the steps [start, end), and the difference that chance explains."""
-
-    start: int
-    end: int
-    reference: float
-    port: float
-    allowed: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the difference is within what chance explains."""
-        return abs(self.port - self.reference) <= self.allowed
+    def row(self) -> comparison.Curve:
+        """The curve for reports."""
+        return comparison.Curve(
+            self.name,
+            self.what,
+            tuple(self.reference),
+            tuple(self.port),
+            tuple(self.errors),
+            None if self.noise is None else tuple(self.noise),
+            tuple(self.allowed),
+            tuple(self.windows),
+        )
 
 
 def windows(reference: Sequence[float], port: Sequence[float], bounds: Statistical) -> list[Window]:
@@ -117,7 +99,8 @@ def windows(reference: Sequence[float], port: Sequence[float], bounds: Statistic
         # Twice the reference's: what the port scatters must not widen its own bound.
         error = math.sqrt(2 * max(_noise(theirs), whole) / len(theirs))
         allowed = bounds.sigmas * error + bounds.relative * abs(mean)
-        result.append(Window(start, end, mean, sum(ours) / len(ours), allowed))
+        other = sum(ours) / len(ours)
+        result.append(Window(start, end, mean, other, allowed, holds=abs(other - mean) <= allowed))
     return result
 
 

@@ -11,6 +11,7 @@ from torchport.compare import causes
 from torchport.compare.conditions import error, open_finding
 from torchport.findings import Finding, Severity
 from torchport.record.recording import Recording
+from torchport.results.comparison import Draw
 
 # A right device is refused once in 10^8 (Gauss's tail beyond 6, both sides: 2e-9; Bernstein's bound, which holds for
 # every law with a range: exp(-18) = 1.5e-8).
@@ -57,18 +58,25 @@ def drawn_conditions(port: Recording) -> Iterator[Finding]:
 _INSTEAD = "Both runs were given the same numbers, so losses do not show it; without torchport the port draws its own."
 
 
-def rows(port: Recording) -> list[dict[str, Any]]:
-    """Each draw of the device's own: `operator`, `site`, `dtype`, `count`, `mean`, `expected_mean`, `variance`,
-    `expected_variance`, `holds`, and `why` it does not ("" where it does)."""
+def rows(port: Recording) -> list[Draw]:
+    """Each draw of the device's own, with the reason why it does not hold ("" if it does)."""
     found = []
     for event in port.of_kind("drawn"):
         why = event.get("error", "") or _fault(event)
-        moments = {
-            name: _finite(event.get(name))
-            for name in ("mean", "expected_mean", "variance", "expected_variance")
-        }
-        kept = {name: event[name] for name in ("operator", "site", "dtype", "count")}
-        found.append(kept | moments | {"holds": not why, "why": why})
+        found.append(
+            Draw(
+                event["operator"],
+                event["site"],
+                event["dtype"],
+                event["count"],
+                mean=_finite(event.get("mean")),
+                expected_mean=_finite(event.get("expected_mean")),
+                variance=_finite(event.get("variance")),
+                expected_variance=_finite(event.get("expected_variance")),
+                holds=not why,
+                why=why,
+            )
+        )
     return found
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchport.compare import conditions, controls, drawn, layers, quantities, settings
 from torchport.compare.conditions import error
@@ -20,6 +20,16 @@ from torchport.compare.verdict import Verdict
 from torchport.findings import Finding, Result, Safety, Severity
 from torchport.record import roundoff
 from torchport.record.recording import CALL, OPTIMIZER, Process, Recording
+from torchport.results.comparison import (
+    Comparison,
+    Controls,
+    ForcedSteps,
+    MetricRow,
+    Seconds,
+    Steps,
+    Worst,
+    Yardstick,
+)
 
 if TYPE_CHECKING:
     from torchport.compare.culprit import Culprit  # which needs numpy
@@ -52,21 +62,16 @@ def compare(
     forced: Forced | None = None,
     given: float | None = None,
     operators: Culprit | None = None,
-) -> Result:
+) -> Result[Comparison]:
     """Judge `port` against `reference`; with `on_npu` the second has to have run on an NPU.
 
     `control` is the control run: the original with rounding noise and faults, the yardstick (without it, the bounds of
     `tolerance`). `longer` is one of more steps without faults, which a finding TP349 asks for. `forced` is compared
-    where the training is chaotic (`data["yardstick"]["chaotic"]`). `given` is a relative tolerance for all quantities.
-    `operators` is what was found of the operators of both, where they were recorded: it comes first, in
-    `data["culprit"]`.
+    if the training is chaotic (`Yardstick.chaotic`). `given` is a relative tolerance for all quantities. `operators` is
+    what was found of the operators of both, if they were recorded: its findings come first.
 
-    `data["verdict"]`, `data["reason"]` and `data["decide"]` are the verdict (`verdict.Verdict`). What it rests on:
-    `data["curves"]`, a list with the losses of both sides, their errors and windows for each call site and rank;
-    `data["errors"]`, the worst error of each step; `data["quantities"]`, what else was compared, `data["first"]`, where
-    the runs part; `data["controls"]`, which faults were noticed; `data["metrics"]`, `data["evidence"]`,
-    `data["tolerance"]`, and `data["method"]`, how the bounds were applied: STEPWISE, STATISTICALLY where the runs draw
-    random numbers of their own, or MIXED where the first steps are compared one by one.
+    The method of the comparison is STEPWISE, STATISTICALLY if the runs draw random numbers of their own, or MIXED if
+    only the first steps are compared one by one.
     """
     tolerance = _tolerance(reference)
     chance = _chance(reference, port)
@@ -101,37 +106,37 @@ def compare(
         *(_information(reason, tolerance) for reason in chance),
         *differences(pairs, both, apart, method, chaotic),
         *_other_sites(reference, port),
-        *(_metric_finding(row) for row in metrics if not row["holds"] and ended_well),
-        *(controls.findings(table["rows"]) if reference.steps and port.steps else ()),
+        *(_metric_finding(row) for row in metrics if not row.holds and ended_well),
+        *(controls.findings(table.rows) if reference.steps and port.steps else ()),
     ]
     number = min(reference.steps, port.steps)
     kind = reference.trained[0].step_kind if reference.trained else OPTIMIZER
     grounds = _grounds(number, kind, method, tolerance, given, chaotic, apart, table)
     verdict = Verdict.of(findings, grounds)
-    data = {
-        "verdict": str(verdict.word),
-        "reason": verdict.reason,
-        "decide": list(verdict.decide),
-        "method": method,
-        "chance": chance,
-        "tolerance": dataclasses.asdict(tolerance) | {"given": given},
-        "statistical": dataclasses.asdict(STATISTICAL),
-        "steps": {"kind": kind, "reference": reference.steps, "port": port.steps},
-        "worst": _worst(pairs, tolerance),
-        "seconds": {"reference": _median_seconds(reference), "port": _median_seconds(port)},
-        "curves": [curve.to_json() for curve in pairs],
-        "errors": _by_step(pairs),
-        "quantities": [] if chance else list(quantities.rows(judged)),
-        "culprit": operators.to_json() if operators else None,
-        "layers": [] if chance else layers.rows(both),
-        "first": [] if chance else quantities.first([*both, *apart]),
-        "controls": table,
-        "yardstick": _yardstick(judged, control, longer, chaotic),
-        "forced": {"steps": forced.port.steps, "bytes": forced.bytes} if forced and apart else None,
-        "draws": drawn.rows(port),
-        "metrics": metrics,
-        "evidence": [conditions.evidence(process) for process in port.trained],
-    }
+    data = Comparison(
+        verdict=str(verdict.word),
+        reason=verdict.reason,
+        decide=verdict.decide,
+        method=method,
+        chance=tuple(chance),
+        tolerance=dataclasses.asdict(tolerance) | {"given": given},
+        statistical=dataclasses.asdict(STATISTICAL),
+        steps=Steps(kind, reference.steps, port.steps),
+        worst=_worst(pairs, tolerance),
+        seconds=Seconds(_median_seconds(reference), _median_seconds(port)),
+        curves=tuple(curve.row() for curve in pairs),
+        errors=tuple(_by_step(pairs)),
+        quantities=() if chance else tuple(quantities.rows(judged)),
+        culprit=operators.to_json() if operators else None,
+        layers=() if chance else tuple(layers.rows(both)),
+        first=() if chance else tuple(quantities.first([*both, *apart])),
+        controls=table,
+        yardstick=_yardstick(judged, control, longer, chaotic),
+        forced=ForcedSteps(forced.port.steps, forced.bytes) if forced and apart else None,
+        draws=tuple(drawn.rows(port)),
+        metrics=tuple(metrics),
+        evidence=tuple(conditions.evidence(process) for process in port.trained),
+    )
     return Result("compare", tuple(findings), data)
 
 
@@ -158,7 +163,7 @@ def _grounds(
     given: float | None,
     chaotic: int | None,
     apart: Sequence[Compared],
-    table: dict[str, Any],
+    table: Controls,
 ) -> str:
     """What a verdict rests on, as words that follow it in brackets."""
     words = [f"{_count(number, kind)} compared {method}, {tolerance.dtype}"]
@@ -177,8 +182,8 @@ def _grounds(
         )
     words.append(
         f"would have noticed {seen}"
-        if (seen := controls.smallest(table["rows"]))
-        else f"power not measured: {table['why']}"
+        if (seen := controls.smallest(table.rows))
+        else f"power not measured: {table.why}"
     )
     return "; ".join(words)
 
@@ -187,25 +192,20 @@ def _steps(both: Sequence[Compared]) -> int:
     return max((len(curve.errors) for curve in curves_of(both)), default=0)
 
 
-def _controls(judged: Sequence[Compared], chance: list[str]) -> dict[str, Any]:
+def _controls(judged: Sequence[Compared], chance: list[str]) -> Controls:
     """The faults of the control run, and what noticed them."""
     one = next((one for one in judged if one.control is not None), None)
     if one is None or one.control is None:
-        return {"measured": False, "why": "there is no control run", "rows": [], "smallest": ""}
+        return Controls(False, "there is no control run")
     if not one.faults:
-        return {"measured": False, "why": "no fault was put into the control run", "rows": [], "smallest": ""}
+        return Controls(False, "no fault was put into the control run")
     kind = one.reference.process.step_kind
     worst = {pair.key: max(pair.errors) for pair in one.pairs if pair.errors}
     rows = controls.table(
         one.reference.series, one.control.series, one.faults, one.yardstick, worst, kind, chance=bool(chance)
     )
     seen = controls.smallest(rows)
-    return {
-        "measured": True,
-        "why": "",
-        "rows": rows,
-        "smallest": f"this comparison noticed {seen}" * bool(seen),
-    }
+    return Controls(True, "", tuple(rows), f"this comparison noticed {seen}" * bool(seen))
 
 
 def _yardstick(
@@ -213,19 +213,19 @@ def _yardstick(
     control: Recording | None,
     longer: Recording | None,
     chaotic: int | None,
-) -> dict[str, Any] | None:
+) -> Yardstick | None:
     """What the control run showed of rounding."""
     measured = next((one.yardstick for one in judged if one.yardstick.measured), None)
     if control is None or measured is None:
         return None
     formats = [event["settings"] for event in control.of_kind("device")]
-    return {
-        "steps": (longer or control).steps,
-        "noise": "one unit in the last place of the weights and of what modules give, one thread",
-        "spread": {kind: measured.last(kind) for kind in (LOSS, OUTPUT, GRADIENT, CHANGE)},
-        "chaotic": chaotic,
-        "declared": roundoff.rows(formats[0]) if formats else [],
-    }
+    return Yardstick(
+        steps=(longer or control).steps,
+        noise="one unit in the last place of the weights and of what modules give, one thread",
+        spread={kind: measured.last(kind) for kind in (LOSS, OUTPUT, GRADIENT, CHANGE)},
+        chaotic=chaotic,
+        declared=tuple(roundoff.rows(formats[0])) if formats else (),
+    )
 
 
 def _printed(
@@ -304,24 +304,23 @@ def _weights(port: Recording) -> Iterator[Finding]:
             )
 
 
-def _metric_finding(row: dict[str, Any]) -> Finding:
-    unit = " %" if row["percent"] else ""
-    if row["total"] != row["port_total"]:
-        one, other = (f"{row[name] or 'no'} samples" for name in ("port_total", "total"))
-        return error("TP306", f"the last {row['name']} is one of {one}, the original's of {other}")
+def _metric_finding(row: MetricRow) -> Finding:
+    unit = " %" if row.percent else ""
+    if row.total != row.port_total:
+        ours, theirs = (f"{total or 'no'} samples" for total in (row.port_total, row.total))
+        return error("TP306", f"the last {row.name} is one of {ours}, the original's of {theirs}")
     return error(
         "TP306",
-        f"the last {row['name']} differs: {row['port']:g}{unit} against {row['reference']:g}{unit}, "
-        f"where {row['allowed']:.2g} is allowed",
+        f"the last {row.name} differs: {row.port:g}{unit} against {row.reference:g}{unit}, "
+        f"where {row.allowed:.2g} is allowed",
     )
 
 
-def _worst(pairs: list[Curve], tolerance: Tolerance) -> dict[str, float | None]:
+def _worst(pairs: list[Curve], tolerance: Tolerance) -> Worst:
     first = [error for curve in pairs for error in curve.errors[: tolerance.first_steps]]
-    return {
-        "first": max(first, default=None),
-        "run": max((error for curve in pairs for error in curve.errors), default=None),
-    }
+    return Worst(
+        max(first, default=None), max((error for curve in pairs for error in curve.errors), default=None)
+    )
 
 
 def _by_step(pairs: list[Curve]) -> list[float]:

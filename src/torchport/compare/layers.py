@@ -9,24 +9,25 @@ from typing import Any
 from torchport.compare.quantities import Compared
 from torchport.compare.series import CHANGE, GRADIENT
 from torchport.compare.yardstick import Pair
+from torchport.results.comparison import LayerRow
 
 MOST = 60  # layers, those that have drifted furthest
 POINTS = 200  # of a curve
 
 
-def rows(both: Sequence[Compared]) -> list[dict[str, Any]]:
+def rows(both: Sequence[Compared]) -> list[LayerRow]:
     """For each layer and quantity the norms of both runs at `at` (steps), and `drift`: the largest relative difference,
     with the step where it is. The layers that have drifted furthest come first."""
     found = [row for one in both for row in _layers(one)]
     order: dict[str, float] = {}
     for row in found:
-        order[row["layer"]] = max(order.get(row["layer"], 0.0), row["drift"])
-    found.sort(key=lambda row: -order[row["layer"]])
-    chosen = list(dict.fromkeys(row["layer"] for row in found))[:MOST]
-    return [row for row in found if row["layer"] in chosen]
+        order[row.layer] = max(order.get(row.layer, 0.0), row.drift)
+    found.sort(key=lambda row: -order[row.layer])
+    chosen = list(dict.fromkeys(row.layer for row in found))[:MOST]
+    return [row for row in found if row.layer in chosen]
 
 
-def _layers(one: Compared) -> Iterator[dict[str, Any]]:
+def _layers(one: Compared) -> Iterator[LayerRow]:
     groups: dict[tuple[str, str], list[Pair]] = {}
     for pair in one.of(GRADIENT, CHANGE):
         if not pair.key[1].endswith(", all"):
@@ -41,11 +42,16 @@ def _layers(one: Compared) -> Iterator[dict[str, Any]]:
         # What is not finite on one side only is as far apart as can be.
         worst = max(range(len(at)), key=apart.__getitem__)
         shown = _thinned(at, apart)
-        yield {
-            "layer": layer, "kind": kind, "parameters": len(pairs), "drift": min(apart[worst], 1e9), "step": at[worst],
-            "at": shown, "reference": [_plain(sides[0][step]) for step in shown],
-            "port": [_plain(sides[1][step]) for step in shown],
-        }  # fmt: skip
+        yield LayerRow(
+            layer,
+            kind,
+            len(pairs),
+            drift=min(apart[worst], 1e9),
+            step=at[worst],
+            at=tuple(shown),
+            reference=tuple(_plain(sides[0][step]) for step in shown),
+            port=tuple(_plain(sides[1][step]) for step in shown),
+        )
 
 
 def _reference(pair: Pair) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torchport.compare.printed import Kind, Metric, printed_metrics
+from torchport.results.comparison import MetricRow
 
 # A share may differ by all of its points where the losses may differ by this (relative) or more, and by
 # proportionally fewer below: a sample changes sides where its margin is smaller than the error of the outputs, and
@@ -18,7 +18,7 @@ FLOOR = 1e-3
 _QUOTIENT, _ROUNDING, _MOST_SAMPLES = 1e-7, 6e-8, 10_000
 
 
-def compare_metrics(reference: str, port: str, points: float, relative: float | None) -> list[dict[str, Any]]:
+def compare_metrics(reference: str, port: str, points: float, relative: float | None) -> list[MetricRow]:
     """The metrics that both outputs have, by the last value of each, and whether they agree.
 
     `relative` is what the comparison of the steps allows the loss at the end (relative error); None where steps could
@@ -37,7 +37,7 @@ def compare_metrics(reference: str, port: str, points: float, relative: float | 
     return [_row(theirs[name], ours[name], points, relative) for name in theirs if name in ours]
 
 
-def _row(theirs: list[Metric], ours: list[Metric], points: float, relative: float | None) -> dict[str, Any]:
+def _row(theirs: list[Metric], ours: list[Metric], points: float, relative: float | None) -> MetricRow:
     reference, port = theirs[-1], ours[-1]
     values = reference.value, port.value
     unit = _unit(theirs, ours)
@@ -46,17 +46,17 @@ def _row(theirs: list[Metric], ours: list[Metric], points: float, relative: floa
         holds = allowed is None or abs(values[1] - values[0]) <= allowed * (1 + 1e-9)
     else:
         allowed, holds = 0.0, str(values[0]) == str(values[1])  # as text: nan too is its own equal
-    return {
-        "name": reference.name,
-        "unit": unit,
-        "reference": values[0],
-        "port": values[1],
-        "total": reference.total,
-        "port_total": port.total,
-        "percent": reference.percent,
-        "allowed": allowed,
-        "holds": holds and reference.total == port.total,
-    }
+    return MetricRow(
+        name=reference.name,
+        unit=unit,
+        reference=values[0],
+        port=values[1],
+        total=reference.total,
+        port_total=port.total,
+        percent=reference.percent,
+        allowed=allowed,
+        holds=holds and reference.total == port.total,
+    )
 
 
 def _unit(theirs: list[Metric], ours: list[Metric]) -> str:

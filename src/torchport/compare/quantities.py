@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from torchport.compare.conditions import error
 from torchport.compare.controls import Fault, faults
@@ -14,6 +13,7 @@ from torchport.compare.tolerance import Tolerance
 from torchport.compare.yardstick import Pair, Yardstick
 from torchport.findings import Finding
 from torchport.record.recording import Process, Recording
+from torchport.results.comparison import Difference, Place, Quantity
 
 MOST_FIRST = 20
 # The first of several that differ in the same step is what explains the others.
@@ -138,7 +138,7 @@ def _values(pair: Pair, place: int) -> str:
     return f"{ours:.6g} against {theirs:.6g}, {pair.errors[place]:.1e} relative where {bound:.1e} is allowed"
 
 
-def rows(both: Sequence[Compared]) -> Iterator[dict[str, Any]]:
+def rows(both: Sequence[Compared]) -> Iterator[Quantity]:
     """What was compared: for each kind of quantity how many values, and the worst against its bound."""
     for kind in ORDER:
         pairs = [(one, pair) for one in both for pair in one.of(kind)]
@@ -152,20 +152,20 @@ def rows(both: Sequence[Compared]) -> Iterator[dict[str, Any]]:
             continue
         worst = max(judged, key=lambda row: row[0] / row[1] if row[1] else row[0])
         value, bound, one, pair, place = worst
-        yield {
-            "kind": kind,
-            "compared": len(judged),
-            "steps": max(sum(math.isfinite(bound) for bound in pair.allowed) for _, pair in pairs),
-            "worst": value if math.isfinite(value) else None,
-            "at": {"step": pair.reference.at[place], "name": one.prefix + pair.reference.name},
-            "allowed": bound,
-            "noise": None if not pair.noise or place >= len(pair.noise) else pair.noise[place],
-        }
+        yield Quantity(
+            kind,
+            len(judged),
+            steps=max(sum(math.isfinite(bound) for bound in pair.allowed) for _, pair in pairs),
+            worst=value if math.isfinite(value) else None,
+            at=Place(pair.reference.at[place], one.prefix + pair.reference.name),
+            allowed=bound,
+            noise=None if not pair.noise or place >= len(pair.noise) else pair.noise[place],
+        )
 
 
-def first(both: Sequence[Compared]) -> list[dict[str, Any]]:
+def first(both: Sequence[Compared]) -> list[Difference]:
     """Where the runs part: the first difference of each quantity, the earliest step first."""
-    found: list[dict[str, Any]] = []
+    found: list[Difference] = []
     for one in both:
         for pair in one.pairs:
             place = pair.first
@@ -173,16 +173,16 @@ def first(both: Sequence[Compared]) -> list[dict[str, Any]]:
                 continue
             value = pair.errors[place]
             found.append(
-                {
-                    "step": pair.reference.at[place],
-                    "kind": pair.key[0],
-                    "name": one.prefix + pair.reference.name,
-                    "reference": pair.reference.values[place],
-                    "port": pair.port.values[place],
-                    "error": value if math.isfinite(value) else None,
-                    "noise": None if not pair.noise or place >= len(pair.noise) else pair.noise[place],
-                    "allowed": pair.allowed[place],
-                }
+                Difference(
+                    step=pair.reference.at[place],
+                    kind=pair.key[0],
+                    name=one.prefix + pair.reference.name,
+                    reference=pair.reference.values[place],
+                    port=pair.port.values[place],
+                    error=value if math.isfinite(value) else None,
+                    noise=None if not pair.noise or place >= len(pair.noise) else pair.noise[place],
+                    allowed=pair.allowed[place],
+                )
             )
-    found.sort(key=lambda row: (row["step"], ORDER.index(row["kind"]), -(row["error"] or math.inf)))
+    found.sort(key=lambda row: (row.step, ORDER.index(row.kind), -(row.error or math.inf)))
     return found[:MOST_FIRST]

@@ -37,7 +37,7 @@ def with_audit(result: Result, events: Iterable[Event], root: Path) -> Result:
         if finding.code not in settings.ignore
     ]
     findings = (*result.findings, *found)
-    data = {**result.data, "summary": summary(findings, result.data["summary"]["files"])}
+    data = {**result.data, "summary": summary(findings, result.data["summary"].files)}
     return dataclasses.replace(result, findings=findings, data=data)
 
 

@@ -6,9 +6,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from torchport.findings import Finding, Safety, Severity
+from torchport.results.conversion import Summary
 from torchport.source.kinds import kind_of
 from torchport.source.project import display_name, files, is_foreign, is_python
 from torchport.source.settings import Settings
@@ -35,7 +35,7 @@ def sources(root: Path, settings: Settings, apart_from: Path | None = None) -> l
 _HOURS = {"review": (0.05, 0.1), "decisions": (0.2, 0.5), "blockers": (2.0, 16.0)}
 
 
-def summary(findings: Iterable[Finding], file_count: int) -> dict[str, Any]:
+def summary(findings: Iterable[Finding], file_count: int) -> Summary:
     """Counts for people and for the next step, and an estimate of the work that is left."""
     found = list(findings)
     left = {
@@ -44,15 +44,17 @@ def summary(findings: Iterable[Finding], file_count: int) -> dict[str, Any]:
         "blockers": [finding for finding in found if not finding.fix and finding.severity is Severity.ERROR],
     }
     pieces = {kind: len({(one.code, one.message) for one in some}) for kind, some in left.items()}
-    return {
-        "files": file_count,
-        "automatic": sum(1 for finding in found if finding.fix and finding.safety is Safety.SAFE),
-        **{kind: len(some) for kind, some in left.items()},
-        "effort_hours": [
+    return Summary(
+        files=file_count,
+        automatic=sum(1 for finding in found if finding.fix and finding.safety is Safety.SAFE),
+        review=len(left["review"]),
+        decisions=len(left["decisions"]),
+        blockers=len(left["blockers"]),
+        effort_hours=tuple(
             round(sum(_HOURS[kind][end] * pieces[kind] for kind in pieces), 1) for end in (0, 1)
-        ],
-        "rules": dict(sorted(Counter(finding.code for finding in found).items())),
-    }
+        ),
+        rules=dict(sorted(Counter(finding.code for finding in found).items())),
+    )
 
 
 # Notes for those who ask for everything: words that are no devices.

@@ -16,7 +16,6 @@ from typing import Any
 from torchport import vnpu
 from torchport.compare import Forced
 from torchport.errors import TorchportError
-from torchport.findings import Result
 from torchport.launch.host_memory import free_memory
 from torchport.launch.keeper import Ended
 from torchport.port.plan import CONTROL, NPU, REFERENCE, RESULT, Plan, step_result
@@ -25,6 +24,7 @@ from torchport.port.runs import VIEW, batches_of, options_of, run, steps_of, vie
 from torchport.port.watch import Watch
 from torchport.record import recording, roundoff, states
 from torchport.record.recording import Recording
+from torchport.results.port import ControlRun
 
 MOST_STEPS = 20  # of the control run
 MOST_NOISY = 200  # of the run that measures rounding where a training amplifies it
@@ -43,39 +43,45 @@ def control(
     progress: Progress,
     formats: Mapping[str, str] | None = None,
     stopped: threading.Event | None = None,
-) -> Result:
+) -> ControlRun:
     """Run the original once more in the folder `aside`, with noise and, where the plan has it so, with faults, for at
     most `MOST_STEPS` steps.
 
     `formats` are those in which an NPU computes (`roundoff`), None for those of its defaults. Setting `stopped` ends
-    the run and raises StoppedError. A run that fails is no failure of the port: `data["why"]` says why, "" where it did
-    its steps; `data["messages"]` are its last words.
+    the run and raises StoppedError. A run that fails is no failure of the port: `why` says why.
     """
     reference = Recording.read(plan.kept_in(REFERENCE))
     steps = min(reference.steps, MOST_STEPS)
     formats = assumed() if formats is None else formats
-    data: dict[str, Any] = {
-        "status": None, "steps": 0, "seconds": 0.0, "why": "the original did not reach a step", "messages": [],
-        "formats": dict(formats), "faults": plan.control,
-    }  # fmt: skip
+    data = ControlRun(
+        plan.command,
+        None,
+        0,
+        0.0,
+        "the original did not reach a step",
+        (),
+        dict(formats),
+        faults=plan.control,
+    )
     if steps:
         watch = _stoppable(Watch(aside, plan.timeout, progress), stopped)
         changes = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "steps": steps}
         try:
             found, ended = again(plan, REFERENCE, aside, watch, changes)
         except (OSError, TorchportError) as error:
-            data["why"] = f"it could not be run: {error}"
+            data = dataclasses.replace(data, why=f"it could not be run: {error}")
         else:
-            data |= {
-                "status": ended.status,
-                "steps": _steps(found, reference),
-                "seconds": ended.seconds,
-                "why": _why(_steps(found, reference), ended, steps),
-                "messages": found.last_messages,
-            }
-    result = step_result(CONTROL, plan, data)
-    result.write(aside / RESULT)
-    return result
+            done = _steps(found, reference)
+            data = dataclasses.replace(
+                data,
+                status=ended.status,
+                steps=done,
+                seconds=ended.seconds,
+                why=_why(done, ended, steps),
+                messages=tuple(found.last_messages),
+            )
+    step_result(CONTROL, plan, data).write(aside / RESULT)
+    return data
 
 
 def assumed() -> dict[str, str]:
@@ -83,9 +89,9 @@ def assumed() -> dict[str, str]:
     return {} if vnpu.detect().kind is vnpu.Kind.VNPU else dict(roundoff.DEFAULTS)
 
 
-def recorded(folder: Path) -> Recording | None:
-    """What the control run of `folder` recorded; None where it reached no step."""
-    return Recording.read(folder) if Result.read(folder / RESULT).data["steps"] else None
+def recorded(run: ControlRun, folder: Path) -> Recording | None:
+    """The recording of a control run in `folder`; None if it reached no step."""
+    return Recording.read(folder) if run.steps else None
 
 
 def has_room(plan: Plan) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from torchport import vnpu
 from torchport.compare import Verdict, compare
@@ -17,7 +15,7 @@ from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
 from torchport.launch.keeper import signals_unwind
 from torchport.port import controls, given, judging, runs
-from torchport.port.left import FileRow, compare_files
+from torchport.port.left import compare_files
 from torchport.port.lock import locked
 from torchport.port.modules import link_data
 from torchport.port.plan import (
@@ -37,6 +35,9 @@ from torchport.port.progress import Progress
 from torchport.port.unconverted import unconverted
 from torchport.record.recording import CALL, Recording
 from torchport.report.html import page
+from torchport.results.comparison import Comparison
+from torchport.results.conversion import Summary
+from torchport.results.port import ControlRun, Conversion, FileRow, Judged, Port, PortRuns, Run
 
 NOT_RUN = Finding(
     "TP312",
@@ -48,71 +49,223 @@ NOT_RUN = Finding(
 )
 
 
-def port(plan: Plan, progress: Progress) -> Result:
+def port(plan: Plan, progress: Progress) -> Result[Port]:
     """Do the steps of `plan` that are due, write OUT/result.json and OUT/report.html, and return the result.
 
-    `data["verdict"]` is the word, `data["reason"]` why, `data["decide"]` what would decide it; `data["diff"]` what was
-    rewritten, `data["comparison"]` the data of the comparison (None where a run is missing), `data["runs"]` how each
-    run ended, `data["files"]` what they left, `data["modules"]` which of the user's modules were not converted.
     Raises TorchportError for a missing or broken script, missing files of an earlier step, no NPU to run on, or
     another port that works in OUT.
     """
     check(plan)
-    for step in STEPS[: STEPS.index(plan.start)]:
-        plan.kept(step)
+    steps = _Steps(plan, progress)
     if plan.reference is not None:
         given.check(plan)
-        _refuse_other_reference(plan)
+        _refuse_other_reference(plan, steps.runs)
     if NPU in plan.due():
         vnpu.environment()  # raises where there is nothing to run the port on: better now than after the first run
     try:
         with signals_unwind(), locked(plan.out):
-            steps = iter(plan.due())
-            for step in steps:
-                if step == CONTROL and controls.has_room(plan):
-                    _run_both(plan, progress)
-                    next(steps)  # NPU, which follows
-                else:
-                    _DO[step](plan, progress)
-            return _collect(plan)
+            return steps.walk()
     finally:
         progress.stop()
 
 
-def _refuse_other_reference(plan: Plan) -> None:
-    """Raise TorchportError where the step `reference` is kept from another recording than is given now."""
-    if REFERENCE not in plan.due() and plan.kept(REFERENCE).data.get("given") != str(plan.reference):
+def _refuse_other_reference(plan: Plan, kept: Mapping[str, Run]) -> None:
+    """Raise TorchportError if the step `reference` is kept from another recording than is given now."""
+    if REFERENCE in kept and kept[REFERENCE].given != str(plan.reference):
         raise TorchportError(
             f"{plan.kept_in(REFERENCE)} was not made from {plan.reference}",
             hint=f"--from {REFERENCE} takes the recording, leaving --reference out keeps what is there.",
         )
 
 
-def _convert(plan: Plan, progress: Progress) -> None:
-    _refuse_edited(plan)
-    progress.start(CONVERT, "")
-    files = plan.belonging()
-    summary: dict[str, Any] = {}
-    findings: list[Finding] = []
-    diff = ""
-    with plan.work(CONVERT) as folder:
-        for number, place in enumerate(plan.places()):
-            source, tree = (folder / runs.part(name, number) for name in ("source", "tree"))
-            source.mkdir()
-            _copy([path for path in files if path.is_relative_to(place)], place, source)
-            converted = convert_tree(source, tree)
-            link_data(place, tree, plan.out.resolve())
-            findings += converted.findings
-            diff += converted.data["diff"]
-            summary = _added(summary, converted.data["summary"])
-        data = {"diff": diff, "summary": summary, "files": list(map(str, files))}
-        once = tuple(for_people(findings))
-        result = dataclasses.replace(step_result(CONVERT, plan, data), findings=once)
-        result.write(folder / RESULT)
-    progress.done(
-        f"{_count(summary['files'], 'file')}, {_count(summary['automatic'] + summary['review'], 'change')}, "
-        f"{_count(summary['decisions'] + summary['blockers'], 'open question')}"
-    )
+class _Steps:
+    """The steps of one port. Each hands its result on to the next, and leaves it in its folder for a later port.
+
+    The results of steps that are not due are read from their folders.
+    """
+
+    conversion: Result[Conversion]
+    control: ControlRun
+    judged: Result[Judged]
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self.plan = plan
+        self.progress = progress
+        self.runs: dict[str, Run] = {}
+        kept = STEPS[: STEPS.index(plan.start)]
+        if CONVERT in kept:
+            self.conversion = plan.kept(CONVERT, Conversion)
+        self.runs |= {step: plan.kept(step, Run).data for step in (REFERENCE, NPU) if step in kept}
+        if CONTROL in kept:
+            self.control = plan.kept(CONTROL, ControlRun).data
+
+    def walk(self) -> Result[Port]:
+        """Do the steps that are due, and collect the results of all."""
+        due = self.plan.due()
+        if CONVERT in due:
+            self._convert()
+        if REFERENCE in due:
+            self._run(REFERENCE)
+        if CONTROL in due and controls.has_room(self.plan):
+            self._run_both()
+        else:
+            if CONTROL in due:
+                self._run_control()
+            if NPU in due:
+                self._run(NPU)
+        self._compare()
+        return self._collect()
+
+    def _convert(self) -> None:
+        plan = self.plan
+        _refuse_edited(plan)
+        self.progress.start(CONVERT, "")
+        files = plan.belonging()
+        summary = Summary()
+        findings: list[Finding] = []
+        diff = ""
+        with plan.work(CONVERT) as folder:
+            for number, place in enumerate(plan.places()):
+                source, tree = (folder / runs.part(name, number) for name in ("source", "tree"))
+                source.mkdir()
+                _copy([path for path in files if path.is_relative_to(place)], place, source)
+                converted = convert_tree(source, tree)
+                link_data(place, tree, plan.out.resolve())
+                findings += converted.findings
+                diff += converted.data["diff"]
+                summary += converted.data["summary"]
+            result = step_result(
+                CONVERT, plan, Conversion(plan.command, diff, summary, tuple(map(str, files)))
+            )
+            self.conversion = dataclasses.replace(result, findings=for_people(findings))
+            self.conversion.write(folder / RESULT)
+        self.progress.done(
+            f"{_count(summary.files, 'file')}, {_count(summary.changes, 'change')}, "
+            f"{_count(summary.left, 'open question')}"
+        )
+
+    def _run(self, step: str) -> None:
+        plan, progress = self.plan, self.progress
+        if step == NPU and not self.runs[REFERENCE].steps:
+            progress.start(step, "")
+            with plan.work(step) as folder:
+                run = Run(plan.command, None, 0, 0.0, "", "", files=(), modules=(), notes=(), skipped=True)
+                step_result(step, plan, run).write(folder / RESULT)
+            words = "not run: the original did not reach a step"
+        elif step == REFERENCE and plan.reference is not None:
+            progress.start(step, "")
+            with plan.work(step) as folder:
+                run = given.place(plan, folder)
+                step_result(step, plan, run).write(folder / RESULT)
+            words = f"{_count(run.steps, 'step')} on {run.device}, recorded before"
+        else:
+            progress.start(step, "starting")
+            with plan.work(step) as folder:
+                run = runs.record(plan, step, folder, progress)
+            words = _came_of(run)
+        self.runs[step] = run
+        progress.done(words)
+
+    def _run_control(self) -> None:
+        self.progress.start(CONTROL, "starting")
+        with self.plan.work(CONTROL) as folder:
+            self.control = controls.control(self.plan, folder, self.progress)
+        self.progress.done(_came_of_control(self.control))
+
+    def _run_both(self) -> None:
+        """Run the control run and the port at the same time: neither is written for the other, and a machine has
+        several cores."""
+        plan, progress = self.plan, self.progress
+        stopped = threading.Event()
+        beside = progress.beside()
+        failures: list[BaseException] = []
+
+        def control() -> None:
+            try:
+                beside.start(CONTROL, "")
+                self.control = controls.control(plan, aside, beside, stopped=stopped)
+                beside.done(_came_of_control(self.control))
+            except controls.StoppedError:
+                pass
+            except BaseException as failure:
+                failures.append(failure)
+
+        # The control run's folder is finished first: doing so takes away what later steps have left.
+        with plan.work(NPU) as folder, plan.work(CONTROL) as aside:
+            thread = threading.Thread(target=control)
+            progress.start(NPU, "starting")
+            thread.start()
+            try:
+                self.runs[NPU] = runs.record(plan, NPU, folder, progress)
+                seconds = progress.seconds()
+                while thread.is_alive():
+                    progress.update("done; the control run goes on")
+                    thread.join(0.1)
+            finally:
+                stopped.set()
+                thread.join()
+            for failure in failures:
+                raise failure
+        progress.add(beside)
+        progress.done(_came_of(self.runs[NPU]), seconds)
+
+    def _compare(self) -> None:
+        plan = self.plan
+        self.progress.start(COMPARE, "")
+        folders = (plan.kept_in(REFERENCE), plan.kept_in(NPU))
+        with plan.work(COMPARE) as folder:
+            reference = Recording.read(folders[0])
+            comparison: Comparison | None = None
+            rows: list[FileRow] = []
+            if self.runs[NPU].skipped:
+                findings = [*compare(reference, reference).findings, NOT_RUN]
+            else:
+                port = Recording.read(folders[1])
+                result = judging.judged(plan, folder, reference, port, self.control, self.progress)
+                comparison = result.data
+                if self.runs[REFERENCE].given is None:  # else only the port's files are known
+                    rows = compare_files(folders[0] / runs.FILES, folders[1] / runs.FILES)
+                findings = [*result.findings, *_files_findings(rows, comparison)]
+            imported = {Path(path) for step in (REFERENCE, NPU) for path in self.runs[step].modules}
+            mentions = unconverted(sorted(imported), set(map(Path, self.conversion.data.files)))
+            if mentions:
+                findings.append(runs.unconverted_finding(mentions))
+            verdict = Verdict.of(findings, "" if comparison is None else comparison.reason)
+            word, reason, decide = str(verdict.word), verdict.reason, verdict.decide
+            if comparison is not None:
+                comparison = dataclasses.replace(comparison, verdict=word, reason=reason, decide=decide)
+            data = Judged(plan.command, comparison, word, reason, decide, tuple(rows), tuple(mentions))
+            placed = runs.original_places(tuple(findings), *folders)
+            self.judged = dataclasses.replace(step_result(COMPARE, plan, data), findings=placed)
+            self.judged.write(folder / RESULT)
+        self.progress.done(f"{comparison.method}: {verdict.word}" if comparison else str(verdict.word))
+
+    def _collect(self) -> Result[Port]:
+        plan, judged = self.plan, self.judged.data
+        npu = self.runs[NPU]
+        if judged.comparison is not None and judged.comparison.evidence:
+            npu = dataclasses.replace(npu, evidence=judged.comparison.evidence[0])
+        data = Port(
+            verdict=judged.verdict,
+            reason=judged.reason,
+            decide=judged.decide,
+            files=judged.files,
+            modules=judged.modules,
+            comparison=judged.comparison,
+            script=plan.name,
+            command=plan.command,
+            folder=str(plan.folder),
+            port=_port_path(plan),
+            backend=_backend(),
+            summary=self.conversion.data.summary,
+            diff=self.conversion.data.diff,
+            runs=PortRuns(self.runs[REFERENCE], self.control, npu),
+            notes=tuple(_notes(plan, self.runs, self.control)),
+        )
+        result = Result("port", (*self.conversion.findings, *self.judged.findings), data, plan.inputs())
+        result.write(plan.out / RESULT)
+        write_atomically(plan.out / REPORT, page(result).encode("utf-8", "backslashreplace"))
+        return result
 
 
 def _refuse_edited(plan: Plan) -> None:
@@ -132,146 +285,25 @@ def _copy(files: list[Path], place: Path, target: Path) -> None:
         copy_file(path, copy)
 
 
-def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two summaries of conversions as one."""
-    if not one:
-        return dict(other)
-    return {
-        key: [sum(pair) for pair in zip(one[key], value, strict=True)]
-        if isinstance(value, list)
-        else one[key] + value
-        if isinstance(value, (int, float))
-        else value
-        for key, value in other.items()
-    }
-
-
-def _run(plan: Plan, progress: Progress, step: str) -> None:
-    if step == NPU and not plan.kept(REFERENCE).data["steps"]:
-        progress.start(step, "")
-        with plan.work(step) as folder:
-            skipped: dict[str, object] = {
-                "status": None, "skipped": True, "steps": 0, "seconds": 0.0, "device": "", "ended": "", "files": [],
-                "modules": [], "outside": [], "notes": [],
-            }  # fmt: skip
-            step_result(step, plan, skipped).write(folder / RESULT)
-        progress.done("not run: the original did not reach a step")
-        return
-    if step == REFERENCE and plan.reference is not None:
-        progress.start(step, "")
-        with plan.work(step) as folder:
-            placed = given.place(plan, folder)
-            step_result(step, plan, placed).write(folder / RESULT)
-        progress.done(f"{_count(placed['steps'], 'step')} on {placed['device']}, recorded before")
-        return
-    progress.start(step, "starting")
-    with plan.work(step) as folder:
-        data = runs.record(plan, step, folder, progress).data
-    progress.done(_came_of(data))
-
-
-def _came_of(data: Mapping[str, Any]) -> str:
+def _came_of(run: Run) -> str:
     """A run in a few words."""
     why = {
-        "timeout": "stopped: --timeout", "memory": "stopped: the machine's memory is used up",
-        "steps": "ended after --steps", "enough": "ended: enough to compare",
-    }.get(data["ended"], f"exit status {data['status']}" if data["status"] else "")  # fmt: skip
-    return f"{_count(data['steps'], 'step')} on {data['device']}{', ' * bool(why)}{why}"
+        "timeout": "stopped: --timeout",
+        "memory": "stopped: the machine's memory is used up",
+        "steps": "ended after --steps",
+        "enough": "ended: enough to compare",
+    }.get(run.ended, f"exit status {run.status}" if run.status else "")
+    return f"{_count(run.steps, 'step')} on {run.device}{', ' * bool(why)}{why}"
 
 
-def _control(plan: Plan, progress: Progress) -> None:
-    progress.start(CONTROL, "starting")
-    with plan.work(CONTROL) as folder:
-        data = controls.control(plan, folder, progress).data
-    progress.done(_came_of_control(data))
+def _came_of_control(run: ControlRun) -> str:
+    what = "noise and faults" if run.faults else "noise"
+    return run.why or f"{_count(run.steps, 'step')} of the original with {what}"
 
 
-def _came_of_control(data: Mapping[str, Any]) -> str:
-    what = "noise and faults" if data["faults"] else "noise"
-    return data["why"] or f"{_count(data['steps'], 'step')} of the original with {what}"
-
-
-def _run_both(plan: Plan, progress: Progress) -> None:
-    """The control run and the port at the same time: neither is written for the other, and a machine has several
-    cores."""
-    stopped = threading.Event()
-    beside = progress.beside()
-    failures: list[BaseException] = []
-
-    def control() -> None:
-        try:
-            beside.start(CONTROL, "")
-            data = controls.control(plan, aside, beside, stopped=stopped).data
-            beside.done(_came_of_control(data))
-        except controls.StoppedError:
-            pass
-        except BaseException as failure:
-            failures.append(failure)
-
-    # The control run's folder is finished first: doing so takes away what later steps have left.
-    with plan.work(NPU) as folder, plan.work(CONTROL) as aside:
-        thread = threading.Thread(target=control)
-        progress.start(NPU, "starting")
-        thread.start()
-        try:
-            data = runs.record(plan, NPU, folder, progress).data
-            seconds = progress.seconds()
-            while thread.is_alive():
-                progress.update("done; the control run goes on")
-                thread.join(0.1)
-        finally:
-            stopped.set()
-            thread.join()
-        for failure in failures:
-            raise failure
-    progress.add(beside)
-    progress.done(_came_of(data), seconds)
-
-
-def _compare(plan: Plan, progress: Progress) -> None:
-    progress.start(COMPARE, "")
-    with plan.work(COMPARE) as folder:
-        reference = Recording.read(plan.kept_in(REFERENCE))
-        comparison: dict[str, Any] | None = None
-        rows: list[FileRow] = []
-        if plan.kept(NPU).data["skipped"]:
-            findings = [*compare(reference, reference).findings, NOT_RUN]
-        else:
-            port = Recording.read(plan.kept_in(NPU))
-            result = judging.judged(plan, folder, reference, port, progress)
-            comparison = dict(result.data)
-            if "given" not in plan.kept(REFERENCE).data:  # else only the port's files are known
-                rows = compare_files(plan.kept_in(REFERENCE) / runs.FILES, plan.kept_in(NPU) / runs.FILES)
-            findings = [*result.findings, *_files_findings(rows, comparison)]
-        imported = [Path(path) for step in (REFERENCE, NPU) for path in plan.kept(step).data["modules"]]
-        mentions = unconverted(sorted(set(imported)), set(map(Path, plan.kept(CONVERT).data["files"])))
-        if mentions:
-            findings.append(runs.unconverted_finding(mentions))
-        grounds = "" if comparison is None else str(comparison["reason"])
-        verdict = Verdict.of(findings, grounds)
-        if comparison is not None:
-            comparison |= {
-                "verdict": str(verdict.word),
-                "reason": verdict.reason,
-                "decide": list(verdict.decide),
-            }
-        data = {
-            "comparison": comparison,
-            "verdict": str(verdict.word),
-            "reason": verdict.reason,
-            "decide": list(verdict.decide),
-            "files": [dataclasses.asdict(row) for row in rows],
-            "modules": [dataclasses.asdict(row) | {"path": str(row.path)} for row in mentions],
-        }
-        folders = (plan.kept_in(REFERENCE), plan.kept_in(NPU))
-        placed = runs.original_places(tuple(findings), *folders)
-        dataclasses.replace(step_result(COMPARE, plan, data), findings=placed).write(folder / RESULT)
-    progress.done(f"{comparison['method']}: {verdict.word}" if comparison else str(verdict.word))
-
-
-def _files_findings(rows: list[FileRow], comparison: dict[str, Any]) -> Iterator[Finding]:
+def _files_findings(rows: list[FileRow], comparison: Comparison) -> Iterator[Finding]:
     """Files that differ: evidence against a port that leaves nothing else to judge, else something to know."""
-    alone = comparison["steps"]["kind"] == CALL
+    alone = comparison.steps.kind == CALL
     for row in rows:
         if row.equal is False:
             yield Finding(
@@ -284,44 +316,19 @@ def _files_findings(rows: list[FileRow], comparison: dict[str, Any]) -> Iterator
             )
 
 
-def _collect(plan: Plan) -> Result:
-    kept = {step: plan.kept(step) for step in STEPS}
-    judged = kept[COMPARE].data
-    comparison = judged["comparison"]
-    data: dict[str, Any] = {
-        **{name: judged[name] for name in ("verdict", "reason", "decide", "files", "modules", "comparison")},
-        "script": plan.name,
-        "command": list(plan.launch.command),
-        "folder": str(plan.folder),
-        "port": _port_path(plan),
-        "backend": _backend(),
-        "summary": kept[CONVERT].data["summary"],
-        "diff": kept[CONVERT].data["diff"],
-        "runs": {step: dict(kept[step].data) for step in (REFERENCE, CONTROL, NPU)},
-        "notes": list(_notes(plan, kept)),
-    }
-    for evidence in (comparison or {}).get("evidence", [])[:1]:
-        data["runs"][NPU]["evidence"] = evidence
-    result = Result("port", (*kept[CONVERT].findings, *kept[COMPARE].findings), data, plan.inputs())
-    result.write(plan.out / RESULT)
-    write_atomically(plan.out / REPORT, page(result).encode("utf-8", "backslashreplace"))
-    return result
-
-
-def _notes(plan: Plan, kept: dict[str, Result]) -> Iterator[str]:
-    if kept[REFERENCE].data["ended"] == "enough":
+def _notes(plan: Plan, kept: Mapping[str, Run], control: ControlRun) -> Iterator[str]:
+    original, port = kept[REFERENCE], kept[NPU]
+    if original.ended == "enough":
         steps, seconds = runs.ENOUGH
         yield (
-            f"both runs were ended after {kept[REFERENCE].data['steps']} steps: every curve had {steps} and "
+            f"both runs were ended after {original.steps} steps: every curve had {steps} and "
             f"{seconds:.0f} s had passed; --steps N runs N"
         )
-    if kept[REFERENCE].data["ended"] == "steps" == kept[NPU].data["ended"]:
+    if original.ended == "steps" == port.ended:
         yield f"both runs were ended after {plan.steps} steps (--steps): what the script does at its end was not run"
-    for step in (REFERENCE, NPU):
-        yield from kept[step].data["notes"]
-    why = kept[CONTROL].data["why"]
-    if why and kept[REFERENCE].data["steps"]:
-        yield f"the control run, which measures what rounding does, failed: {why}"
+    yield from (*original.notes, *port.notes)
+    if control.why and original.steps:
+        yield f"the control run, which measures what rounding does, failed: {control.why}"
 
 
 def _backend() -> str:
@@ -341,12 +348,3 @@ def _port_path(plan: Plan) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-_DO: dict[str, Callable[[Plan, Progress], None]] = {
-    CONVERT: _convert,
-    REFERENCE: functools.partial(_run, step=REFERENCE),
-    CONTROL: _control,
-    NPU: functools.partial(_run, step=NPU),
-    COMPARE: _compare,
-}

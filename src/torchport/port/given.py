@@ -15,6 +15,7 @@ from torchport.findings import copy_file
 from torchport.port.plan import Plan
 from torchport.record import recording
 from torchport.record.recording import Recording
+from torchport.results.port import Run
 
 _AGAIN = "Record it again: `torchport run --record DIR`, with the same script and words as here."
 _TENSORS = (recording.WEIGHTS, recording.BATCHES)
@@ -51,8 +52,8 @@ def check(plan: Plan) -> Recording:
     return given
 
 
-def place(plan: Plan, folder: Path) -> dict[str, Any]:
-    """Put the given recording, checked, into the step's `folder`; what the step's result says of it."""
+def place(plan: Plan, folder: Path) -> Run:
+    """Put the given recording, checked, into the step's `folder`, in place of a run."""
     given = check(plan)
     shutil.copytree(given.path, folder, copy_function=_linked, dirs_exist_ok=True)
     end = given.end
@@ -60,24 +61,22 @@ def place(plan: Plan, folder: Path) -> dict[str, Any]:
     # Where it computed, which is not where it was meant to where CUDA is missing.
     on_cpu = given.trained[0].steps[0].get("device", "cpu") == "cpu"
     device = "the CPU" if on_cpu else str(given.head.get("device", ""))
-    return {
-        "status": end.status,
-        "skipped": False,
-        "timed_out": False,
-        "ended": given.stopped,
-        "seconds": end.seconds,
-        "steps": given.steps,
-        "device": device,
-        "ranks": len(given.trained),
-        "files": [],
-        "outside": [],
-        "modules": [],
-        "given": str(given.path),
-        "notes": [
+    return Run(
+        command=plan.command,
+        status=end.status,
+        ended=given.stopped,
+        seconds=end.seconds,
+        steps=given.steps,
+        device=device,
+        ranks=len(given.trained),
+        files=(),
+        modules=(),
+        given=str(given.path),
+        notes=(
             f"the reference was recorded before, on {device}: {given.path}",
             *dict.fromkeys(str(event["text"]) for event in given.of_kind("note")),
-        ],
-    }
+        ),
+    )
 
 
 def _differing(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from torchport.port.texts import (
     read_text,
 )
 from torchport.port.view import is_byproduct
+from torchport.results.port import FileRow
 
 # Relative: what the whole run of a float32 port is held to (compare.tolerance).
 TOLERANCE = 1e-2
@@ -53,23 +54,6 @@ NAMED_BY_CHANCE = re.compile(
     r"\d{4}-?\d\d-?\d\d|\d\d[-:]\d\d[-:]\d\d|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[\w.-]+|(?<!\d)\d{6}(?!\d)|\d{9,}"
     r"|(?<=tfevents\.).*|(?<![0-9a-z])[0-9a-f]{8,}(?![0-9a-z])|(?<=-)[0-9a-z]{8}(?=$|/)"
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FileRow:
-    """One file: `reference` and `port` say what each run left (empty for nothing).
-
-    `equal` is None where the contents are not comparable; `difference` is the largest relative one of numbers,
-    of norms for tensors.
-    """
-
-    name: str
-    kind: str
-    reference: str
-    port: str
-    equal: bool | None
-    difference: float | None
-    note: str
 
 
 def compare_files(reference: Path, port: Path, tolerance: float = TOLERANCE) -> list[FileRow]:

@@ -20,15 +20,16 @@ import dataclasses
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torchport.convert.project import sources
 from torchport.errors import TorchportError
 from torchport.findings import Result, hash_bytes
 from torchport.launch import Launch
 from torchport.port.modules import belonging
+from torchport.results.port import Command, ControlRun, Conversion, Judged, Run
 from torchport.source.project import project_root
 from torchport.source.settings import settings_of
 
@@ -36,32 +37,7 @@ CONVERT, REFERENCE, CONTROL, NPU, COMPARE = STEPS = ("convert", "reference", "co
 RESULT = "result.json"
 REPORT = "report.html"
 UNFINISHED = ".unfinished"
-# What later steps read of a step's data.
-_RUN: dict[str, Any] = {
-    "status": int | None, "seconds": int | float, "steps": int, "device": str, "ended": str, "files": list,
-    "modules": list, "notes": list,
-}  # fmt: skip
-DATA: dict[str, dict[str, Any]] = {
-    CONVERT: {"diff": str, "summary": dict, "files": list},
-    REFERENCE: _RUN,
-    CONTROL: {
-        "status": int | None,
-        "steps": int,
-        "seconds": int | float,
-        "why": str,
-        "messages": list,
-        "formats": dict,
-    },
-    NPU: _RUN,
-    COMPARE: {
-        "comparison": dict | None,
-        "verdict": str,
-        "reason": str,
-        "decide": list,
-        "files": list,
-        "modules": list,
-    },
-}
+_T = TypeVar("_T", bound=Conversion | Run | ControlRun | Judged)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,6 +76,11 @@ class Plan:
     def name(self) -> str:
         """What the port is called in messages."""
         return self.script.name if self.script is not None else " ".join(self.launch.command[:2])
+
+    @property
+    def command(self) -> Command:
+        """The command of the launch."""
+        return tuple(self.launch.command)
 
     @property
     def path(self) -> list[str]:
@@ -169,24 +150,24 @@ class Plan:
         """The steps to do."""
         return STEPS[STEPS.index(self.start) :]
 
-    def kept(self, step: str) -> Result:
-        """What an earlier run left for `step`. Raises TorchportError unless it fits this plan."""
+    def kept(self, step: str, kind: type[_T]) -> Result[_T]:
+        """The result that an earlier run left for `step`. Raises TorchportError unless it fits this plan."""
         path = self.kept_in(step) / RESULT
         again = "Leave --from out to do all steps."
         if not path.exists():
             raise TorchportError(
                 f"--from {self.start} needs the step {step}, and there is no {path}", hint=again
             )
-        result = Result.read(path)
-        for name, kind in DATA[step].items():
-            if name not in result.data or not isinstance(result.data[name], kind):
-                raise TorchportError(f"{path} is damaged: it has no {name} that fits", hint=again)
+        try:
+            result = Result.read(path).typed(kind)
+        except TypeError as error:
+            raise TorchportError(f"{path} is damaged: {error}", hint=again) from error
         now = self.inputs()
         changed = sorted(name for name in {*now, *result.inputs} if now.get(name) != result.inputs.get(name))
         if changed:
             raise TorchportError(f"changed since {path} was made: {', '.join(changed)}", hint=again)
-        command = result.data.get("command", list(self.launch.command))
-        if step in (REFERENCE, CONTROL, NPU) and command != list(self.launch.command):
+        command = result.data.command
+        if step in (REFERENCE, CONTROL, NPU) and command != self.command:
             raise TorchportError(f"{path} was made by another command: {shlex.join(command)}", hint=again)
         return result
 
@@ -248,6 +229,6 @@ def _check_script(script: Path) -> None:
         raise TorchportError(f"{script} is not Python source: {error}") from error
 
 
-def step_result(step: str, plan: Plan, data: Mapping[str, object]) -> Result:
+def step_result(step: str, plan: Plan, data: _T) -> Result[_T]:
     """The result that a step leaves for the next."""
-    return Result(step, (), {"command": list(plan.launch.command), **data}, plan.inputs())
+    return Result(step, (), data, plan.inputs())

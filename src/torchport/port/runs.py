@@ -13,12 +13,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from torchport import startup, vnpu
-from torchport.findings import Finding, Location, Result, Safety, Severity
+from torchport.findings import Finding, Location, Safety, Severity
 from torchport.launch import keeper, notebook
 from torchport.port import surroundings
 from torchport.port.plan import CONVERT, NPU, REFERENCE, RESULT, Plan, step_result
@@ -28,6 +27,7 @@ from torchport.port.watch import Watch
 from torchport.record import port_side, recording, reference, session
 from torchport.record.recording import End, Recording
 from torchport.record.writes import read_report
+from torchport.results.port import Run, UnconvertedModule
 
 VIEW, FILES, LINES = "view", "files", "lines.json"
 DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
@@ -36,26 +36,26 @@ ABOVE = 3  # how many folders above the user's are there for `../data`
 MOST_BESIDE = 500  # entries of such a folder
 
 
-def record(plan: Plan, step: str, aside: Path, progress: Progress) -> Result:
+def record(plan: Plan, step: str, aside: Path, progress: Progress) -> Run:
     """Run one side and leave its recording in the folder `aside`; the script's own failure is part of the
     recording."""
     with viewed(plan, step, aside) as views:
         watch = Watch(aside, plan.timeout, progress)
         recorded, ended = run(plan, step, aside, views, options_of(plan, step, aside, views), watch)
-        data = {
-            "status": ended.status,
-            "skipped": False,
-            "timed_out": ended.stopped == "timeout",
-            "ended": _ended(plan, step, recorded),
-            "seconds": ended.seconds,
-            "steps": recorded.steps,
-            "device": device(step),
-            "ranks": len(recorded.trained),
-            "files": [dataclasses.asdict(row) for view in views for row in view.written()],
-            "outside": _outside(recorded, views),
-            "modules": _modules(recorded, views),
-            "notes": [*watch.notes, *dict.fromkeys(event["text"] for event in recorded.of_kind("note"))],
-        }
+        data = Run(
+            command=plan.command,
+            status=ended.status,
+            timed_out=ended.stopped == "timeout",
+            ended=_ended(plan, step, recorded),
+            seconds=ended.seconds,
+            steps=recorded.steps,
+            device=device(step),
+            ranks=len(recorded.trained),
+            files=tuple(row for view in views for row in view.written()),
+            outside=tuple(_outside(recorded, views)),
+            modules=tuple(_modules(recorded, views)),
+            notes=(*watch.notes, *dict.fromkeys(event["text"] for event in recorded.of_kind("note"))),
+        )
         for number, view in enumerate(views):
             view.keep(aside / part(FILES, number))
             shutil.rmtree(aside / f"{VIEW}-{number + 1}")
@@ -63,9 +63,8 @@ def record(plan: Plan, step: str, aside: Path, progress: Progress) -> Result:
             text = (aside / name).read_text("utf-8", "replace")
             (aside / name).write_text(originally(views, text), "utf-8")
         (aside / "paths.json").write_text(json.dumps({str(view.place): str(view.folder) for view in views}))
-        result = step_result(step, plan, data)
-        result.write(aside / RESULT)
-    return result
+        step_result(step, plan, data).write(aside / RESULT)
+    return data
 
 
 def run(
@@ -351,7 +350,7 @@ def _where(aside: Path) -> tuple[str, int]:
     return "", 0
 
 
-def unconverted_finding(rows: list[Any]) -> Finding:
+def unconverted_finding(rows: Sequence[UnconvertedModule]) -> Finding:
     """What is said of imported modules that were not converted."""
     first = rows[0]
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
@@ -359,8 +358,8 @@ def unconverted_finding(rows: list[Any]) -> Finding:
         "TP347",
         Severity.WARNING,
         Safety.REPORT,
-        Location(str(first.path), first.line, 1, first.line, 1),
+        Location(first.path, first.line, 1, first.line, 1),
         f"a module of yours that names CUDA was imported and not converted: {first.path}{more}",
         "torchport port PROJECT --main SCRIPT converts a whole folder; or install a converted copy of it.",
-        {"files": [str(row.path) for row in rows]},
+        {"files": [row.path for row in rows]},
     )

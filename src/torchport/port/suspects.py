@@ -18,6 +18,7 @@ from torchport.port.plan import COMPARE, NPU, REFERENCE, Plan
 from torchport.port.progress import Progress
 from torchport.port.watch import Watch
 from torchport.record.operators.wanted import DROP, Wanted
+from torchport.results.comparison import Comparison
 
 # What parts of itself: losses, gradients, updates, and what is not finite.
 PARTED = ("TP301", "TP302", "TP354")
@@ -35,11 +36,11 @@ def parted(findings: tuple[Finding, ...]) -> int | None:
     return min(steps, default=None)
 
 
-def named(plan: Plan, folder: Path, result: Result, progress: Progress) -> Result:
+def named(plan: Plan, folder: Path, result: Result[Comparison], progress: Progress) -> Result[Comparison]:
     """`result` with what was found of the operators of the step in which the runs part, and of the one before it; as it
     is where they do not part, or that cannot be looked into (a note says why). The recordings stay in `folder`."""
     step = parted(result.findings)
-    if step is None or result.data["chance"]:
+    if step is None or result.data.chance:
         return result
     if importlib.util.find_spec("h5py") is None:
         progress.note("which operator is wrong first is not known: recording operators needs h5py")
@@ -75,5 +76,5 @@ def named(plan: Plan, folder: Path, result: Result, progress: Progress) -> Resul
         return result
     # The step's folder gets its name when it is done.
     found = dataclasses.replace(found, port=plan.kept_in(COMPARE) / folder.name / NPU)
-    data = {**result.data, "culprit": found.to_json()}
+    data = dataclasses.replace(result.data, culprit=found.to_json())
     return dataclasses.replace(result, findings=(*found.findings, *result.findings), data=data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import sysconfig
 from collections.abc import Iterable
@@ -13,25 +12,13 @@ from torchport.convert import convert_source
 from torchport.convert.inspection import LARGEST
 from torchport.convert.residue import Meaning, residue
 from torchport.findings import Finding
+from torchport.results.port import UnconvertedModule
 from torchport.source.project import INSTALLED
 
 _OWN = Path(torchport.__file__).resolve().parent
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mention:
-    """The first place in a file that speaks of CUDA; `line` counts from 1.
-
-    `changes` tells whether converting the file would change it; where not, it names CUDA and a person has to look.
-    """
-
-    path: Path
-    line: int
-    why: str
-    changes: bool
-
-
-def unconverted(files: Iterable[Path], converted: set[Path]) -> list[Mention]:
+def unconverted(files: Iterable[Path], converted: set[Path]) -> list[UnconvertedModule]:
     """Those of the imported `files` that are the user's, not in `converted`, and speak of CUDA; by path.
 
     Not the user's are Python's own library, what lies in `site-packages`, `dist-packages` or a folder that pip has
@@ -49,7 +36,7 @@ def unconverted(files: Iterable[Path], converted: set[Path]) -> list[Mention]:
     return found
 
 
-def _mention(path: Path) -> Mention | None:
+def _mention(path: Path) -> UnconvertedModule | None:
     try:
         if path.stat().st_size > LARGEST:
             return None
@@ -60,10 +47,10 @@ def _mention(path: Path) -> Mention | None:
     changing = [finding for finding in conversion.findings if finding.fix and finding.code != "TP001"]
     if conversion.edits and changing:
         first = min(changing, key=_line)
-        return Mention(path, _line(first), first.message, changes=True)
+        return UnconvertedModule(str(path), _line(first), first.message, changes=True)
     for word in residue(data, path.name, conversion.findings):
         if word.meaning is not Meaning.PROSE:
-            return Mention(path, word.line, f"it names {word.word}", changes=False)
+            return UnconvertedModule(str(path), word.line, f"it names {word.word}", changes=False)
     return None
 
 

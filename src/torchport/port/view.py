@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shutil
@@ -13,6 +12,7 @@ from types import MappingProxyType
 
 from torchport.errors import TorchportError
 from torchport.port.mirror import Budget, Entry, Kind, Mirror, copy_file, signature
+from torchport.results.port import WrittenFile
 
 NOTHING: Mapping[Path, Path] = MappingProxyType({})
 # What Python, editors and tools leave in passing, nobody's result.
@@ -20,15 +20,6 @@ BYPRODUCTS = frozenset(
     ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git", ".DS_Store")
 )
 MOST_LOOKED_AT = 200_000  # entries of linked folders, in looking for changes
-
-
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Written:
-    """A file that a run left: `path` relative to the folder, `change` created, changed or removed, `size` in bytes."""
-
-    path: str
-    change: str
-    size: int = 0
 
 
 class View:
@@ -108,14 +99,14 @@ class View:
         names = "|".join(sorted((re.escape(name) for name in spellings), key=len, reverse=True))
         return re.sub(rf"(?:{names})(?![\w-]|\.\w)", lambda match: str(self.folder), text)
 
-    def written(self) -> list[Written]:
+    def written(self) -> list[WrittenFile]:
         """Files that the run created, changed or removed, by path; not folders, and not byproducts such as *.pyc."""
-        found: dict[str, Written | None] = {}
+        found: dict[str, WrittenFile | None] = {}
         self._look("", None, found)
         for path, entry in self._entries.items():
             # A folder that went away is told by its files.
             if entry.kind is not Kind.FOLDER and path not in found:
-                found[path] = Written(path, "removed")
+                found[path] = WrittenFile(path, "removed")
         return sorted(row for row in found.values() if row is not None and not is_byproduct(row.path))
 
     def keep(self, place: Path) -> None:
@@ -161,7 +152,7 @@ class View:
     def _users(self, path: str) -> str:
         return os.path.join(self.folder, os.path.relpath(path, self._real))
 
-    def _look(self, relative: str, beside: str | None, found: dict[str, Written | None]) -> None:
+    def _look(self, relative: str, beside: str | None, found: dict[str, WrittenFile | None]) -> None:
         """Compare one folder of the view with what was made; `beside` is the original of one that was a link."""
         names = set()
         with os.scandir(self.place / relative) as entries:
@@ -180,14 +171,14 @@ class View:
                     said = os.readlink(entry.path)
                     same = said == known.text if known is not None and known.text else said == was
                     new = known is None and was is None
-                    found[path] = None if same else Written(path, "created" if new else "changed")
+                    found[path] = None if same else WrittenFile(path, "created" if new else "changed")
                 elif entry.is_file(follow_symlinks=False):
                     found[path] = _compared(path, entry.stat(), known, was)
         if beside:
             for name in os.listdir(beside):
                 if name not in names:
                     path = os.path.join(relative, name)
-                    found[path] = Written(path, "removed")
+                    found[path] = WrittenFile(path, "removed")
 
     def _move_link(self, source: Path, target: Path, place: Path) -> None:
         """A link that the run made, leading to what the run kept or else to the user's."""
@@ -236,7 +227,7 @@ def _put(relative: str, file: str, source: str, target: str, entries: dict[str, 
     entries[relative] = Entry(Kind.COPY, signature=copied)
 
 
-def _compared(path: str, state: os.stat_result, known: Entry | None, was: str | None) -> Written | None:
+def _compared(path: str, state: os.stat_result, known: Entry | None, was: str | None) -> WrittenFile | None:
     if known is not None and known.kind is Kind.COPY:
         same = signature(state) == known.signature
     else:
@@ -246,9 +237,9 @@ def _compared(path: str, state: os.stat_result, known: Entry | None, was: str | 
         except OSError:
             before = None
         if before is None:
-            return Written(path, "created", state.st_size)
+            return WrittenFile(path, "created", state.st_size)
         same = signature(state)[:2] == signature(before)[:2]
-    return None if same else Written(path, "changed", state.st_size)
+    return None if same else WrittenFile(path, "changed", state.st_size)
 
 
 def _changed_below(folder: str, since: int) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from torchport import vnpu
 from torchport.record.part import Part
 from torchport.record.recording import Journal, Recording
+from torchport.results.comparison import Roundoff
 
 CONVOLUTION, MATMUL = KINDS = ("convolution", "matmul")
 FLOAT32 = "float32"
@@ -91,14 +92,10 @@ def declared(recording: Recording) -> dict[str, str]:
     return found
 
 
-def rows(formats: Mapping[str, str]) -> list[dict[str, Any]]:
-    """`formats` (a format's name by kind) for people and programs: name, roundoff and source of each."""
+def rows(formats: Mapping[str, str]) -> list[Roundoff]:
+    """`formats` (a format's name by kind) for people and programs."""
     return [
-        {
-            "name": f"{FORMATS[name].words} {kind}",
-            "roundoff": FORMATS[name].roundoff,
-            "source": FORMATS[name].source,
-        }
+        Roundoff(f"{FORMATS[name].words} {kind}", FORMATS[name].roundoff, FORMATS[name].source)
         for kind, name in _known(formats)
     ]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from torchport.report import wording
 from torchport.report.columns import columns, hanging, shortened
-from torchport.report.curves import Curve, bad_windows, finite, is_stepwise, read_curves
+from torchport.report.curves import bad_windows, curves_of, finite, floats_of
 from torchport.report.evidence import compared, controls, differences, draws, yardstick
+from torchport.results.comparison import Comparison, Curve, MetricRow
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-~=+*#"  # for a stdout that cannot print the others
@@ -22,8 +22,8 @@ LABEL = 18  # columns of what stands before a line's text
 NAME = 30  # columns that the name of a curve may take
 
 
-def render_comparison(data: Mapping[str, Any], *, width: int = 80) -> str:
-    """Text for the `data` of a comparison: the curves of both runs, what was compared and how it was measured, the
+def render_comparison(data: Comparison, *, width: int = 80) -> str:
+    """Text for a comparison: the curves of both runs, what was compared and how it was measured, the
     first differences, what the comparison was seen to notice, and what both print last. Empty where nothing was
     recorded: the findings say why.
     """
@@ -59,9 +59,9 @@ def _printable_bars() -> str:
     return BARS
 
 
-def _curves(data: Mapping[str, Any], width: int) -> Iterator[str]:
+def _curves(data: Comparison, width: int) -> Iterator[str]:
     """Two lines for each curve: the original's and the port's, with the first and the last value."""
-    curves = read_curves(data)
+    curves = curves_of(data)
     names = [_name(curve) for curve in curves[:CURVES]]
     indent = max(map(columns, names), default=0)
     for name, curve in zip(names, curves, strict=False):
@@ -79,44 +79,42 @@ def _name(curve: Curve) -> str:
 def _curve(head: str, curve: Curve, width: int) -> Iterator[str]:
     shown = finite((*curve.reference, *curve.port))
     low, high = min(shown, default=0.0), max(shown, default=1.0)
-    ends = [f"{side[0]:.4g} -> {side[-1]:.4g}" if side else "none" for side in (curve.reference, curve.port)]
+    sides = floats_of(curve.reference), floats_of(curve.port)
+    ends = [f"{side[0]:.4g} -> {side[-1]:.4g}" if side else "none" for side in sides]
     room = width - columns(head) - len("  original    ") - max(map(len, ends))
     if room < NARROW:  # the name on a line of its own
         yield head.rstrip()
         room, head = room + columns(head) - 2, "  "
-    for name, side, values in (("original", curve.reference, ends[0]), ("port", curve.port, ends[1])):
+    for name, side, values in zip(("original", "port"), sides, ends, strict=True):
         bars = sparkline(side, low, high, min(max(room, 8), 60))
         yield f"{head}  {name:<8}  {bars}{'  ' if bars else ''}{values}"
         head = " " * columns(head)
 
 
-def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _rows(data: Comparison) -> Iterator[tuple[str, str]]:
     """Labels and texts: what was compared, how far the runs are apart, and what that would have shown."""
     yield from compared(data)
     yield from yardstick(data)
     yield from differences(data)
-    if not is_stepwise(data):
-        spans = [(curve, span) for curve in read_curves(data) for span in bad_windows(curve)]
+    if not data.is_stepwise:
+        spans = [(curve, span) for curve in curves_of(data) for span in bad_windows(curve)]
         for curve, span in spans[:WINDOWS]:
             yield (
-                f"differs {span['start']}-{int(span['end']) - 1}",
-                f"{curve.title}: mean {float(span['port']):.6g} against "
-                f"{float(span['reference']):.6g}, {float(span['allowed']):.1e} allowed",
+                f"differs {span.start}-{span.end - 1}",
+                f"{curve.title}: mean {span.port:.6g} against {span.reference:.6g}, {span.allowed:.1e} allowed",
             )
     yield from draws(data)
     yield from controls(data)
-    metrics = data.get("metrics") or ()
+    metrics = data.metrics
     if metrics:
         left = f", and {len(metrics) - METRICS} more" if len(metrics) > METRICS else ""
-        worst_first = sorted(metrics, key=lambda row: bool(row.get("holds", True)))
+        worst_first = sorted(metrics, key=lambda row: row.holds)
         yield "printed last", ", ".join(map(_metric, worst_first[:METRICS])) + left
 
 
-def _metric(row: Mapping[str, Any]) -> str:
-    unit = " %" if row.get("percent") else ""
-    name, values = str(row.get("name")), (float(row["reference"]), float(row["port"]))
-    text = f"{name} {values[0]:g}{unit} -> {values[1]:g}{unit}"
-    if row.get("holds", True):
+def _metric(row: MetricRow) -> str:
+    unit = " %" if row.percent else ""
+    text = f"{row.name} {row.reference:g}{unit} -> {row.port:g}{unit}"
+    if row.holds:
         return text
-    allowed = row.get("allowed")
-    return f"{text} (differs{'' if allowed is None else f', {float(allowed):.2g} allowed'})"
+    return f"{text} (differs{'' if row.allowed is None else f', {row.allowed:.2g} allowed'})"

@@ -7,12 +7,12 @@ Each function yields labels and texts, nothing where a result does not have what
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from torchport.report import wording
 from torchport.report.columns import shortened
-from torchport.report.curves import is_stepwise, judged, read_curves
+from torchport.report.curves import curves_of, judged
+from torchport.results.comparison import Comparison, ControlRow, Difference, Noticed
 
 DIFFERENCES = 3  # that are listed; the HTML report has more
 NAME = 44  # columns that the name of a quantity may take
@@ -21,45 +21,41 @@ VALUE = 14  # columns of a value that is text, such as a checksum
 Line = tuple[str, str]
 
 
-def compared(data: Mapping[str, Any]) -> Iterator[Line]:
+def compared(data: Comparison) -> Iterator[Line]:
     """How many steps were compared and how, then each quantity with its worst difference."""
-    if read_curves(data):
+    if curves_of(data):
         found = ", ".join(_quantities(data))
         yield "compared", f"{_steps(data)}{': ' if found else ''}{found}"
 
 
-def _steps(data: Mapping[str, Any]) -> str:
-    steps = data.get("steps") or {}
+def _steps(data: Comparison) -> str:
     noun = wording.step_kind(data)
-    reference, port = int(steps.get("reference") or 0), int(steps.get("port") or 0)
+    reference, port = data.steps.reference, data.steps.port
     text = wording.count(port, noun)
     if reference != port:
         text = f"{wording.count(reference, noun)} of the original, {port:,} of the port"
-    if not is_stepwise(data):
-        reasons = map(str, data.get("chance") or ())
-        return "; ".join([f"{text}, compared {data.get('method') or 'statistically'}", *reasons])
-    dtype = str((data.get("tolerance") or {}).get("dtype") or "")
+    if not data.is_stepwise:
+        return "; ".join([f"{text}, compared {data.method}", *data.chance])
+    dtype = str(data.tolerance.get("dtype", ""))
     means = [
         f"steps {end} to {len(curve.errors) - 1} by means"
-        for curve in read_curves(data)
+        for curve in curves_of(data)
         if (end := judged(curve)) < len(curve.errors) and curve.allowed
     ]
-    method = (
-        str(data.get("method") or "").partition(" at first")[0] if means else str(data.get("method") or "")
-    )
+    method = data.method.partition(" at first")[0] if means else data.method
     return ", ".join(filter(None, (text, method, *dict.fromkeys(means), dtype)))
 
 
-def _quantities(data: Mapping[str, Any]) -> Iterator[str]:
+def _quantities(data: Comparison) -> Iterator[str]:
     """Those with a size first, then those that differ, then those that are equal."""
-    rows = [row for row in data.get("quantities") or () if row.get("compared")]
-    sized = [row for row in rows if row.get("worst") and row.get("allowed") is not None]
+    rows = [row for row in data.quantities if row.compared]
+    sized = [row for row in rows if row.worst and row.allowed is not None]
     word = " allowed"  # said once
     for row in sized:
-        finite = math.isfinite(float(row["worst"]))
-        worst = f"{'within ' if finite else ''}{wording.error(row['worst'])}"
-        is_judged = math.isfinite(float(row["allowed"]))
-        yield f"{wording.values(row)} {worst} ({wording.bound(row['allowed'])}{word if is_judged else ''})"
+        size, allowed = float(row.worst or 0.0), float(row.allowed or 0.0)
+        worst = f"{'within ' if math.isfinite(size) else ''}{wording.error(size)}"
+        is_judged = math.isfinite(allowed)
+        yield f"{wording.values(row)} {worst} ({wording.bound(allowed)}{word if is_judged else ''})"
         word = "" if is_judged else word
     others = [row for row in rows if row not in sized]
     yield from (f"{wording.values(row)} (not all equal)" for row in others if wording.is_off(row))
@@ -68,30 +64,30 @@ def _quantities(data: Mapping[str, Any]) -> Iterator[str]:
         yield f"{wording.listed(equal)} equal"
 
 
-def yardstick(data: Mapping[str, Any]) -> Iterator[Line]:
+def yardstick(data: Comparison) -> Iterator[Line]:
     """What the bounds rest on, and how the device says that it rounds."""
     clauses = wording.yardstick(data)
-    clauses += map(wording.declared, (data.get("yardstick") or {}).get("declared") or ())
+    clauses += map(wording.declared, data.yardstick.declared if data.yardstick else ())
     if clauses:
         yield "yardstick", "; ".join(clauses)
 
 
-def differences(data: Mapping[str, Any]) -> Iterator[Line]:
+def differences(data: Comparison) -> Iterator[Line]:
     """The first values that differ by more than is allowed."""
-    rows = data.get("first") or ()
+    rows = data.first
     for row in rows[:DIFFERENCES]:
-        sides = [_side(row.get(side)) for side in ("port", "reference")]
+        sides = [_side(row.port), _side(row.reference)]
         apart = wording.apart(row)
         text = f"{_name(row)}: {sides[0]} against {sides[1]}{', ' if apart else ''}{apart}"
-        yield f"differs at {row.get('step')}", text
+        yield f"differs at {row.step}", text
     if len(rows) > DIFFERENCES:
         yield "", f"and {wording.count(len(rows) - DIFFERENCES, 'more difference')} in the report"
 
 
-def draws(data: Mapping[str, Any]) -> Iterator[Line]:
+def draws(data: Comparison) -> Iterator[Line]:
     """The random numbers that the device draws by itself: whether they are distributed as they should be."""
-    rows = list(data.get("draws") or ())
-    bad = [row for row in rows if not row.get("holds", True)]
+    rows = data.draws
+    bad = [row for row in rows if not row.holds]
     if bad:
         yield "drawn", "; ".join(map(wording.drawn, bad[:DIFFERENCES]))
     elif rows:
@@ -101,38 +97,35 @@ def draws(data: Mapping[str, Any]) -> Iterator[Line]:
         )
 
 
-def controls(data: Mapping[str, Any]) -> Iterator[Line]:
+def controls(data: Comparison) -> Iterator[Line]:
     """The faults that were put into the original on purpose, and which the comparison noticed.
 
     Where the runs differ, faults that were noticed are only counted: that the comparison notices something is seen.
     """
-    measured = data.get("controls") or {}
-    if not measured:
-        return
-    if unmeasured := wording.unmeasured(measured):
+    if unmeasured := wording.unmeasured(data.controls):
         yield "control", unmeasured
         return
-    rows = list(measured.get("rows") or ())
-    is_counted = bool(data.get("first")) and any(wording.outcome(row) == "noticed" for row in rows)
+    rows = data.controls.rows
+    is_counted = bool(data.first) and any(wording.outcome(row) == "noticed" for row in rows)
     if is_counted:
         yield "control", wording.faults(rows)
     for row in rows:
         outcome = wording.outcome(row)
         if not (is_counted and outcome == "noticed"):
-            yield outcome, f"{row.get('words')}{_seen(row, outcome)}"
+            yield outcome, f"{row.words}{_seen(row, outcome)}"
 
 
-def _seen(row: Mapping[str, Any], outcome: str) -> str:
+def _seen(row: ControlRow, outcome: str) -> str:
     """What showed a fault; where it was put, if nothing did."""
     if outcome == "noticed":
-        best = row["noticed"][0]
+        best = row.noticed[0]
         apart = wording.apart(best)
         return f", by {_name(best)}{f' {apart}' if apart else ''}"
     place = wording.place(row) if outcome == "NOT noticed" else ""
     return f" ({place})" if place else ""
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def _name(row: Difference | Noticed) -> str:
     return shortened(wording.quantity(row), NAME)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
-from typing import Any
 
 from torchport.findings import Finding, Result, Severity
 from torchport.report import wording
@@ -14,6 +13,8 @@ from torchport.report.columns import hanging, shortened
 from torchport.report.comparison import labelled, render_comparison
 from torchport.report.terminal import Painter, render, use_color
 from torchport.report.wording import printable
+from torchport.results.comparison import Comparison
+from torchport.results.port import FileRow, Port, Run
 
 LISTED = 5  # files and modules that are named; the report has all
 MESSAGE_LINES = 8  # of what a failing run wrote to stderr
@@ -23,7 +24,7 @@ _FILE = "TP348"  # a file of the runs differs
 
 
 def render_port(
-    result: Result,
+    result: Result[Port],
     width: int | None = None,
     colour: bool | None = None,
     *,
@@ -44,14 +45,14 @@ def render_port(
         _messages(result.findings, columns),
     ]
     place = [f"  {printable(report)}"] * bool(report)
-    if port and data.get("verdict") == "holds":
+    if port and data.verdict == "holds":
         place.append(f"  {printable(port)} is the port")
-    name = PurePath(str(data.get("script") or "")).name or "the port"
+    name = PurePath(data.script).name or "the port"
     closing = "\n".join([*_verdict(name, data, columns, paint), *place])
     return "\n" + "\n".join(f"{part.rstrip()}\n" for part in (*parts, closing) if part.strip())
 
 
-def render_compare(result: Result, width: int | None = None, colour: bool | None = None) -> str:
+def render_compare(result: Result[Comparison], width: int | None = None, colour: bool | None = None) -> str:
     """The text of `torchport compare`: curves, differences, findings, and the verdict in the same three words."""
     columns, paint = _stage(width, colour)
     parts = [
@@ -76,83 +77,73 @@ def _stage(width: int | None, colour: bool | None) -> tuple[int, Painter]:
     return columns, Painter(use_color(sys.stdout) if colour is None else colour)
 
 
-def _verdict(name: str, data: Mapping[str, Any], width: int, paint: Painter) -> Iterator[str]:
+def _verdict(name: str, data: Port | Comparison, width: int, paint: Painter) -> Iterator[str]:
     """The word, why it is that one, and what would decide where nothing is decided."""
-    word = str(data.get("verdict") or "undecided")
+    word = data.verdict
     kind = wording.kind(word)
-    reason = " ".join(printable(str(data.get("reason") or "")).split())
+    reason = " ".join(printable(data.reason).split())
     text = f"{word} ({reason})" if reason and kind == "good" else f"{word}: {reason}" if reason else word
     head = f"{printable(name)}: " if name else ""
     first, *rest = hanging("", f"{head}{text}", width - 2)
     yield first.replace(word, paint(word, f"1;{_COLOUR[kind]}"), 1) if word in first else first
     yield from (f"  {line}" for line in rest)
-    for step in data.get("decide") or ():
-        yield from hanging("  to decide: ", printable(str(step)), width)
+    for step in data.decide:
+        yield from hanging("  to decide: ", printable(step), width)
 
 
-def _lines(data: Mapping[str, Any], width: int) -> Iterator[str]:
-    comparison = data.get("comparison")
-    if comparison:
-        yield from render_comparison(comparison, width=width).splitlines()
+def _lines(data: Port, width: int) -> Iterator[str]:
+    if data.comparison is not None:
+        yield from render_comparison(data.comparison, width=width).splitlines()
     for label, text in _rows(data):
         yield from labelled(label, printable(text), width)
 
 
-def _rows(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    runs = data.get("runs") or {}
-    port = runs.get("npu") or {}
-    if used := _used(port):
+def _rows(data: Port) -> Iterator[tuple[str, str]]:
+    both = (("original", data.runs.reference), ("port", data.runs.npu))
+    shown = [(name, run) for name, run in both if run is not None]
+    if data.runs.npu is not None and (used := _used(data.runs.npu)):
         yield "NPU use", used
-    shown = [(name, runs.get(step) or {}) for step, name in (("reference", "original"), ("npu", "port"))]
-    if any(run for _, run in shown):
-        yield "runs", "; ".join(f"{name} {_run(run)}" for name, run in shown if run)
+    if shown:
+        yield "runs", "; ".join(f"{name} {_run(run)}" for name, run in shown)
     for name, run in shown:
-        if outside := run.get("outside"):
-            yield "", f"the {name} wrote outside its folder: {_some(list(map(str, outside)))}"
-    files = data.get("files") or ()
-    if files:
-        yield "files", _files(files)
-    modules = [f"{row.get('path')}:{row.get('line')} ({row.get('why')})" for row in data.get("modules") or ()]
-    if modules:
-        yield "not converted", _some(modules, "; ")
-    for note in data.get("notes") or ():
-        yield "note", str(note)
+        if run.outside:
+            yield "", f"the {name} wrote outside its folder: {_some(run.outside)}"
+    if data.files:
+        yield "files", _files(data.files)
+    if data.modules:
+        yield "not converted", _some([f"{row.path}:{row.line} ({row.why})" for row in data.modules], "; ")
+    for note in data.notes:
+        yield "note", note
 
 
-def _used(port: Mapping[str, Any]) -> str:
+def _used(port: Run) -> str:
     where = [f"{wording.listed(parts)} on {device}" for device, parts in wording.places(port)]
     return "; ".join(filter(None, (wording.launched(port), *where)))
 
 
-def _run(run: Mapping[str, Any]) -> str:
-    if run.get("skipped"):
+def _run(run: Run) -> str:
+    if run.skipped:
         return "not run"
-    ranks = int(run.get("ranks") or 1)
     words = [
         f"on {wording.device(run)}" if wording.device(run) else "",
-        wording.count(ranks, "rank") if ranks > 1 else "",
-        wording.elapsed(float(run["seconds"])) if run.get("seconds") is not None else "",
+        wording.count(run.ranks, "rank") if run.ranks > 1 else "",
+        wording.elapsed(run.seconds),
         wording.ended(run),
     ]
     return ", ".join(filter(None, words))
 
 
-def _files(files: Iterable[Mapping[str, Any]]) -> str:
-    rows = list(files)
-    equal = sum(row.get("equal") is True for row in rows)
-    unknown = sum(row.get("equal") is None for row in rows)
+def _files(rows: Sequence[FileRow]) -> str:
+    equal = sum(row.equal is True for row in rows)
+    unknown = sum(row.equal is None for row in rows)
     words = [f"{equal} equal" if equal else "", f"{unknown} not compared" if unknown else ""]
-    different = [
-        f"{row.get('name')}{f' ({note})' if (note := str(row.get('note') or '')) else ''}"
-        for row in rows
-        if row.get("equal") is False
-    ]
+    different = [f"{row.name}{f' ({row.note})' if row.note else ''}" for row in rows if row.equal is False]
     if different:
         words.append(f"{len(different)} {'differs' if len(different) == 1 else 'differ'}: {_some(different)}")
     return ", ".join(filter(None, words))
 
 
-def _some(words: list[str], between: str = ", ") -> str:
+def _some(words: Sequence[str], between: str = ", ") -> str:
     left = len(words) - LISTED
     return between.join(words[:LISTED]) + (f"{between}and {left} more" if left > 0 else "")
 

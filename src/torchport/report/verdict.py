@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
 from torchport.findings import Result, Severity
 from torchport.report.diagnosis import answer
 from torchport.report.wording import count, kind, sentence
+from torchport.results.comparison import Comparison
+from torchport.results.conversion import Summary
+from torchport.results.port import Port
 
 _PYTHON = re.compile(r"python[\d.]*")
 _SCRIPTS = (".py", ".ipynb")
@@ -19,13 +22,13 @@ _SCRIPTS = (".py", ".ipynb")
 
 def render_verdict(result: Result) -> str:
     """The answer for a terminal: what is automatic, what blocks, how much work is left, what to do next."""
-    summary = result.data["summary"]
-    done, left = summary["automatic"] + summary["review"], summary["decisions"] + summary["blockers"]
+    summary: Summary = result.data["summary"]
+    done, left = summary.changes, summary.left
     _, text, _ = judge(result)
     lines = [
-        f"{count(summary['files'], 'file')}: {_are(summary['automatic'], 'change')} automatic, {summary['review']} "
-        f"automatic but to be reviewed, {_are(summary['decisions'], '')} for you to decide, {summary['blockers']} "
-        f"{'blocks' if summary['blockers'] == 1 else 'block'} the port",
+        f"{count(summary.files, 'file')}: {_are(summary.automatic, 'change')} automatic, {summary.review} "
+        f"automatic but to be reviewed, {_are(summary.decisions, '')} for you to decide, {summary.blockers} "
+        f"{'blocks' if summary.blockers == 1 else 'block'} the port",
         f"{text}."
         + (f" {100 * done // (done + left)} % of the places are automatic." if done + left else ""),
     ]
@@ -34,33 +37,29 @@ def render_verdict(result: Result) -> str:
     )
     if blocking:
         lines.append("blocks: " + ", ".join(f"{code} ({times})" for code, times in blocking.most_common()))
-    if left or summary["review"]:
+    if left or summary.review:
         lines.append(f"work left, as an order of magnitude: {effort(summary)}")
     lines += [f"next: {step}" for step in steps(result)]
     return "\n".join(lines) + "\n"
 
 
-def judge(result: Result) -> tuple[str, str, str]:
+def judge(result: Result[Any]) -> tuple[str, str, str]:
     """ "good", "open" or "bad", one sentence that answers the question, and one that says on what grounds."""
     if result.command == "diagnose":
         return answer(result)
-    return _run(result) if is_run(result) else _static(result.data.get("summary", {}))
+    data = result.data
+    return _run(data) if isinstance(data, Port | Comparison) else _static(data.get("summary", Summary()))
 
 
-def is_run(result: Result) -> bool:
-    """Whether the result judges two runs, so that its verdict is one of the three words."""
-    return result.command in ("port", "compare")
-
-
-def effort(summary: Mapping[str, Any]) -> str:
+def effort(summary: Summary) -> str:
     """The estimate of the work that is left, as hours from and to."""
     # One digit each: it is an order of magnitude.
-    words = [f"{float(f'{float(hours):.1g}'):g}" for hours in summary["effort_hours"]]
-    return f"{'–'.join(dict.fromkeys(words))} h" if float(summary["effort_hours"][1]) else "none"
+    words = [f"{float(f'{hours:.1g}'):g}" for hours in summary.effort_hours]
+    return f"{'–'.join(dict.fromkeys(words))} h" if summary.effort_hours[1] else "none"
 
 
-def _static(summary: dict[str, Any]) -> tuple[str, str, str]:
-    blockers, decisions = summary.get("blockers", 0), summary.get("decisions", 0)
+def _static(summary: Summary) -> tuple[str, str, str]:
+    blockers, decisions = summary.blockers, summary.decisions
     left = (
         f"{count(decisions, 'place')} more {'needs' if decisions == 1 else 'need'} a decision."
         if decisions
@@ -77,20 +76,19 @@ def _static(summary: dict[str, Any]) -> tuple[str, str, str]:
     return "good", "Nothing blocks the port, and nothing needs a decision", ""
 
 
-def _run(result: Result) -> tuple[str, str, str]:
-    word = str(result.data.get("verdict") or "undecided")
-    if result.command != "port":
+def _run(data: Port | Comparison) -> tuple[str, str, str]:
+    word = data.verdict
+    if isinstance(data, Comparison):
         text = f"{word[:1].upper()}{word[1:]}"
     elif word in ("holds", "does not hold"):
         text = f"The port {word}"
     else:
         text = "Undecided whether the port holds"
-    return kind(word), text, sentence(str(result.data.get("reason") or ""))
+    return kind(word), text, sentence(data.reason)
 
 
-def steps(result: Result) -> Iterator[str]:
+def steps(result: Result[Any]) -> Iterator[str]:
     """The commands that come next."""
-    data = result.data
     open_ = [
         finding for finding in result.findings if not finding.fix and finding.severity is not Severity.INFO
     ]
@@ -98,20 +96,19 @@ def steps(result: Result) -> Iterator[str]:
     rows = [str(finding.evidence.get("row", finding.code)) for finding in blockers_first]
     for code in list(dict.fromkeys(rows))[:2]:
         yield f"torchport explain {code}" if re.fullmatch(r"[\w.-]+", code) else "torchport explain"
-    root = shlex.quote(str(data.get("root", "")))
     if result.command == "analyze":
-        yield f"torchport convert {root} --diff"
-        is_script = str(data.get("root", "")).endswith(".py")
-        yield f"torchport port {root}" if is_script else f"torchport convert {root} -o {_beside(data)}"
+        root = str(result.data.get("root", ""))
+        yield f"torchport convert {shlex.quote(root)} --diff"
+        whole = f"torchport convert {shlex.quote(root)} -o {_beside(Path(root))}"
+        yield f"torchport port {shlex.quote(root)}" if root.endswith(".py") else whole
     elif result.command == "convert":
         yield "torchport port SCRIPT -- ARGUMENTS   (with which it trains for a minute)"
-    elif result.command == "port" and data.get("verdict") == "does not hold":
-        yield again(data)
+    elif isinstance(result.data, Port) and result.data.verdict == "does not hold":
+        yield again(result.data)
 
 
-def _beside(data: Mapping[str, Any]) -> str:
+def _beside(root: Path) -> str:
     """A folder beside what was looked at; of `.`, whose name says nothing, beside the folder that it is."""
-    root = Path(str(data.get("root", "")))
     here = root.name in ("", "..")
     name = root.resolve().name if here else root.stem if root.suffix in (".py", ".ipynb") else root.name
     return shlex.quote(str((root / ".." if here else root.parent) / f"{name}_npu"))
@@ -121,9 +118,9 @@ def _are(number: int, noun: str) -> str:
     return f"{count(number, noun) if noun else number} {'is' if number == 1 else 'are'}"
 
 
-def again(data: Mapping[str, Any]) -> str:
+def again(data: Port) -> str:
     """The command that runs the port once more, after somebody has edited it."""
-    words = [str(word) for word in data.get("command") or (data.get("script") or "SCRIPT",)]
+    words = list(data.command or (data.script or "SCRIPT",))
     if words[0] == "--":
         words = words[1:]
     if _PYTHON.fullmatch(PurePath(words[0]).name):

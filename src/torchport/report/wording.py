@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from torchport.results.comparison import (
+    Comparison,
+    ControlRow,
+    Controls,
+    Difference,
+    Draw,
+    Evidence,
+    Noticed,
+    Quantity,
+    Roundoff,
+)
+from torchport.results.port import FileRow, Run
 
 # The verdict's words, and the kind that gives each its colour and its mark.
 KINDS = {"holds": "good", "does not hold": "bad", "undecided": "open"}
@@ -49,9 +61,9 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith("s") else f"{noun}s"
 
 
-def step_kind(comparison: Mapping[str, Any]) -> str:
-    """What a step of a comparison is: "optimizer step", "backward pass", "module call"."""
-    name = str((comparison.get("steps") or {}).get("kind") or "step")
+def step_kind(comparison: Comparison) -> str:
+    """The name of a step of a comparison: "optimizer step", "backward pass", "module call"."""
+    name = comparison.steps.kind or "step"
     return {"backward": "backward pass", "call": "module call"}.get(name, name)
 
 
@@ -105,24 +117,23 @@ def size(number: float) -> str:
     return f"{number / 1000**power:.3g} {units[power]}"
 
 
-def kind_of(row: Mapping[str, Any]) -> str:
-    """What one value of a row is called: "gradient", "update", "loss scale"."""
-    kind = str(row.get("kind") or "value")
-    return QUANTITIES.get(kind, (kind, ""))[0]
+def kind_of(row: Quantity | Difference | Noticed) -> str:
+    """The name of one value of a row: "gradient", "update", "loss scale"."""
+    return QUANTITIES.get(row.kind, (row.kind or "value", ""))[0]
 
 
-def quantity(row: Mapping[str, Any]) -> str:
-    """Which quantity a row is about: "gradient of fc1.weight", "loss at train.py:20", "setting lr"."""
-    what, name = kind_of(row), str(row.get("name") or "")
-    link = QUANTITIES.get(str(row.get("kind")), ("", "of"))[1]
+def quantity(row: Difference | Noticed) -> str:
+    """The quantity of a row: "gradient of fc1.weight", "loss at train.py:20", "setting lr"."""
+    what, name = kind_of(row), row.name
+    link = QUANTITIES.get(row.kind, ("", "of"))[1]
     if not name or name == what or name.startswith(f"{what} "):
         return name or what
     return " ".join(filter(None, (what, link, name)))
 
 
-def values(row: Mapping[str, Any]) -> str:
+def values(row: Quantity) -> str:
     """How many values of a quantity were compared: "200 gradients"."""
-    return count(int(row.get("compared") or 0), kind_of(row))
+    return count(row.compared, kind_of(row))
 
 
 def value(one: object) -> str:
@@ -132,100 +143,97 @@ def value(one: object) -> str:
     return f"{float(one):.6g}" if isinstance(one, int | float) else str(one)
 
 
-def is_off(row: Mapping[str, Any]) -> bool:
+def is_off(row: Quantity) -> bool:
     """Whether the worst difference of a quantity is more than is allowed. One without a bound has to be equal."""
-    worst, allowed = row.get("worst"), row.get("allowed")
-    if worst is None:
-        return bool(row.get("at"))
-    return not float(worst) <= float(allowed or 0.0)
+    if row.worst is None:
+        return row.at is not None
+    return not row.worst <= (row.allowed or 0.0)
 
 
-def outcome(row: Mapping[str, Any]) -> str:
+def outcome(row: ControlRow) -> str:
     """ "noticed", "NOT noticed", or "not possible" for a fault that this script has no place for."""
-    if not row.get("possible", True):
+    if not row.possible:
         return "not possible"
-    return "noticed" if row.get("noticed") else "NOT noticed"
+    return "noticed" if row.noticed else "NOT noticed"
 
 
-def faults(rows: Sequence[Mapping[str, Any]]) -> str:
+def faults(rows: Sequence[ControlRow]) -> str:
     """How many of the faults that were possible were noticed: "3 of 3 small faults noticed"; empty for none."""
     outcomes = [found for row in rows if (found := outcome(row)) != "not possible"]
     return f"{outcomes.count('noticed')} of {len(outcomes)} small faults noticed" if outcomes else ""
 
 
-def apart(row: Mapping[str, Any]) -> str:
+def apart(row: Difference | Noticed) -> str:
     """A difference beside what explains it: "1.0e-02 (noise 1.5e-07, 3e-06 allowed)"; empty for what has no size, and
     is equal or not."""
-    if row.get("error") is None:
+    if row.error is None:
         return ""
+    noise = row.noise if isinstance(row, Difference) else None
     known = [
-        f"noise {error(row['noise'])}" if row.get("noise") is not None else "",
-        f"{bound(row['allowed'])} allowed" if row.get("allowed") is not None else "",
+        f"noise {error(noise)}" if noise is not None else "",
+        f"{bound(row.allowed)} allowed" if row.allowed is not None else "",
     ]
     beside = ", ".join(filter(None, known))
-    return f"{error(row['error'])} ({beside})" if beside else error(row["error"])
+    return f"{error(row.error)} ({beside})" if beside else error(row.error)
 
 
-def unmeasured(controls: Mapping[str, Any]) -> str:
-    """That nobody knows what the comparison would notice, and why; empty where it is known."""
-    if controls.get("measured"):
+def unmeasured(controls: Controls) -> str:
+    """That nobody knows what the comparison would notice, and why; empty if it is known."""
+    if controls.measured:
         return ""
-    why = str(controls.get("why") or "")
-    return f"power not measured: {why}" if why else "power not measured"
+    return f"power not measured: {controls.why}" if controls.why else "power not measured"
 
 
-def yardstick(comparison: Mapping[str, Any]) -> list[str]:
-    """What the bounds of a comparison rest on, in clauses; none where the original did not run with noise."""
-    measured = comparison.get("yardstick") or {}
+def yardstick(comparison: Comparison) -> list[str]:
+    """The grounds of the bounds of a comparison, in clauses; none if the original did not run with noise."""
+    measured, forced = comparison.yardstick, comparison.forced
     clauses = []
-    if measured:
-        spread = measured.get("spread") or {}
+    if measured is not None:
         near = [
-            f"{what} within {error(spread[kind])}"
+            f"{what} within {error(spread)}"
             for kind, what in (("loss", "loss"), ("gradient", "gradients"), ("change", "updates"))
-            if spread.get(kind) is not None
+            if (spread := measured.spread.get(kind)) is not None
         ]
-        steps = count(int(measured.get("steps") or 0), "step")
-        noise = str(measured.get("noise") or "noise in the last digit")
+        steps = count(measured.steps, "step")
+        noise = measured.noise or "noise in the last digit"
         clauses.append(f"{steps} of the original with {noise}" + (f": {', '.join(near)}" if near else ""))
-    if measured.get("chaotic") is not None:
+        if measured.chaotic is not None:
+            clauses.append(
+                f"from step {measured.chaotic} on rounding alone decides what the original computes"
+            )
+    if forced is not None:
         clauses.append(
-            f"from step {int(measured['chaotic'])} on rounding alone decides what the original computes"
-        )
-    if forced := comparison.get("forced"):
-        clauses.append(
-            f"{count(int(forced.get('steps') or 0), 'step')} compared one by one, each from the original's own state "
-            f"({size(float(forced.get('bytes') or 0))})"
+            f"{count(forced.steps, 'step')} compared one by one, each from the original's own state "
+            f"({size(forced.bytes)})"
         )
     return clauses
 
 
-def drawn(row: Mapping[str, Any]) -> str:
+def drawn(row: Draw) -> str:
     """What a random operator of the device gave: "normal_ at train.py:12: mean 0.1, where 0 is expected"."""
     return (
-        f"{row.get('operator')} at {row.get('site')}: mean {value(row.get('mean'))}, where "
-        f"{value(row.get('expected_mean'))} is expected"
+        f"{row.operator} at {row.site}: mean {value(row.mean)}, where {value(row.expected_mean)} is expected"
     )
 
 
-def place(row: Mapping[str, Any]) -> str:
+def place(row: ControlRow) -> str:
     """Where a fault was put: "step 19, fc1.weight"."""
-    step = "" if row.get("step") is None else f"step {row['step']}"
-    return ", ".join(filter(None, (step, str(row.get("where") or ""))))
+    step = "" if row.step is None else f"step {row.step}"
+    return ", ".join(filter(None, (step, row.where)))
 
 
-def declared(row: Mapping[str, Any]) -> str:
+def declared(row: Roundoff) -> str:
     """A rounding that the device declares: "HF32 convolution rounds to 4.9e-04"."""
-    return f"{row.get('name')} rounds to {error(row['roundoff'])}"
+    return f"{row.name} rounds to {error(row.roundoff)}"
 
 
-def ended(run: Mapping[str, Any]) -> str:
+def ended(run: Run) -> str:
     """How a run came to its end."""
-    status, how = run.get("status"), run.get("ended") or ""
-    steps = count(int(run.get("steps") or 0), "step")
-    if run.get("skipped"):
+    status, how = run.status, run.ended
+    steps = count(run.steps, "step")
+    if run.skipped:
         return "not run"
-    if run.get("timed_out") or how == "timeout":
+    if run.timed_out or how == "timeout":
         return f"stopped after {steps}: --timeout"
     if how == "memory":
         return f"stopped after {steps}: this machine's memory was used up"
@@ -247,36 +255,34 @@ def _signal(number: int) -> str:
         return str(number)
 
 
-def launched(run: Mapping[str, Any]) -> str:
-    """How many operators a run launched on the NPU, and in how many of its steps; empty where nobody counted."""
-    evidence = run.get("evidence") or {}
-    launches, steps_with, steps = evidence.get("launches"), evidence.get("steps_with"), run.get("steps")
+def launched(run: Run) -> str:
+    """How many operators a run launched on the NPU, and in how many of its steps; empty if nobody counted."""
+    evidence = run.evidence or Evidence()
     words = []
-    if launches is not None:
-        words.append(f"{count(int(launches), 'operator') if launches else 'no operator'} launched on the NPU")
-    if steps_with is not None and steps and launches != 0:
-        words.append(f"in {int(steps_with):,} of {count(int(steps), 'step')}")
+    if evidence.launches is not None:
+        number = count(evidence.launches, "operator") if evidence.launches else "no operator"
+        words.append(f"{number} launched on the NPU")
+    if evidence.steps_with is not None and run.steps and evidence.launches != 0:
+        words.append(f"in {evidence.steps_with:,} of {count(run.steps, 'step')}")
     return ", ".join(words)
 
 
-def device(run: Mapping[str, Any]) -> str:
+def device(run: Run) -> str:
     """The device that a run was given; one that it did not use is called so; empty for a run that was left out."""
-    name = "" if run.get("skipped") else str(run.get("device") or "")
-    unused = (run.get("evidence") or {}).get("launches") == 0
+    name = "" if run.skipped else run.device
+    unused = run.evidence is not None and run.evidence.launches == 0
     return f"{name}, not used" if name and unused else name
 
 
-def places(run: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def places(run: Run) -> list[tuple[str, list[str]]]:
     """Where the loss, the gradients, the parameters and the outputs of a run lived: each device with those on it."""
-    evidence = run.get("evidence") or {}
     found: dict[str, list[str]] = {}
     for part in PARTS:
-        if evidence.get(part):
-            found.setdefault(str(evidence[part]), []).append(part)
+        if run.evidence is not None and (where := getattr(run.evidence, part)):
+            found.setdefault(where, []).append(part)
     return [(DEVICES.get(device, device), parts) for device, parts in found.items()]
 
 
-def differs(row: Mapping[str, Any]) -> str:
-    """What is to be said of a file that the runs left: equal, differs, not compared."""
-    equal = row.get("equal")
-    return "not compared" if equal is None else "equal" if equal else "differs"
+def differs(row: FileRow) -> str:
+    """The word for a file that the runs left: equal, differs, not compared."""
+    return "not compared" if row.equal is None else "equal" if row.equal else "differs"

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable
 from html import escape
 from importlib import resources
+from typing import Any
 
 from torchport import __version__
 from torchport.findings import Result
@@ -29,13 +30,13 @@ from torchport.report.html.verdict import heading, next_steps, numbers, verdict
 from torchport.report.wording import count
 
 # Each gives a section, or nothing where the result does not have what it shows.
-_SECTIONS: tuple[Callable[[Result], str], ...] = (
+_SECTIONS: tuple[Callable[[Result[Any]], str], ...] = (
     verdict, culprit, diagnosis, numbers, next_steps, differences, comparison, layers, quantities, power,
     runs, modules, files, findings, operators, residue, changes,
 )  # fmt: skip
 
 
-def page(result: Result) -> str:
+def page(result: Result[Any]) -> str:
     """The page for what analyze, convert, port, compare or diagnose left."""
     label, title = heading(result)
     body = "\n".join(filter(None, (section(result) for section in _SECTIONS)))

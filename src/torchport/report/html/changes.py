@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
+from typing import Any
 
 from torchport.findings import Result
+from torchport.results.port import Port
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _WORD = re.compile(r"\w+|\s+|.")
@@ -15,9 +17,16 @@ LONGEST = 1000  # characters of a line in which single words are marked
 NEIGHBOURS = 20  # lines among which the one that is most alike is looked for
 
 
-def changes(result: Result) -> str:
-    """One folded block for each file of the unified diff `data["diff"]`; open where there are few."""
-    diff = str(result.data.get("diff", ""))
+def changes(result: Result[Any]) -> str:
+    """One folded block for each file of the unified diff of a port or conversion; open if there are few."""
+    data = result.data
+    diff = (
+        data.diff
+        if isinstance(data, Port)
+        else str(data.get("diff", ""))
+        if isinstance(data, Mapping)
+        else ""
+    )
     files = re.split(r"^(?=--- )", diff, flags=re.MULTILINE)
     blocks = [_file(text.split("\n")) for text in files if text.startswith("--- ")]
     if not blocks:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from torchport.findings import Result
 from torchport.report import wording
-from torchport.report.curves import Curve, is_stepwise, read_curves
+from torchport.report.curves import curves_of, floats_of
 from torchport.report.html.curve import chart
 from torchport.report.html.tables import figures
+from torchport.results.comparison import Comparison, Curve, MetricRow, Window
+from torchport.results.port import Port
 
 ROWS = 12  # of the table of losses
 OPEN = 3  # curves that are not folded away
 
 
-def comparison(result: Result) -> str:
+def comparison(result: Result[Any]) -> str:
     """The section of a port or comparison; empty for other results, and where nothing was recorded."""
     data = compared(result)
-    curves = read_curves(data)
+    if data is None:
+        return ""
+    curves = curves_of(data)
     parts = [
         *_curves(data, curves),
         *(_values(data, curve) for curve in curves),
@@ -30,13 +34,13 @@ def comparison(result: Result) -> str:
     return f"<section><h2>Original and port</h2>{body}</section>" if body else ""
 
 
-def compared(result: Result) -> Mapping[str, Any]:
-    """The comparison that a result has: of `compare` the whole data, of `port` a part; empty for none."""
-    data = result.data.get("comparison") if result.command == "port" else result.data
-    return data if isinstance(data, Mapping) and result.command in ("port", "compare") else {}
+def compared(result: Result[Any]) -> Comparison | None:
+    """The comparison of a result of `compare` or `port`; None for other results, and if a run is missing."""
+    data = result.data.comparison if isinstance(result.data, Port) else result.data
+    return data if isinstance(data, Comparison) else None
 
 
-def _curves(data: Mapping[str, Any], curves: Sequence[Curve]) -> list[str]:
+def _curves(data: Comparison, curves: Sequence[Curve]) -> list[str]:
     shown = [_figures(data, curve) for curve in curves]
     more = "".join(shown[OPEN:])
     if more:
@@ -47,16 +51,13 @@ def _curves(data: Mapping[str, Any], curves: Sequence[Curve]) -> list[str]:
     return shown
 
 
-def _figures(data: Mapping[str, Any], curve: Curve) -> str:
-    parts = [
-        chart(
-            f"{curve.title[:1].upper()}{curve.title[1:]}", {"original": curve.reference, "port": curve.port}
-        )
-    ]
-    if curve.errors and is_stepwise(data):
+def _figures(data: Comparison, curve: Curve) -> str:
+    sides = {"original": floats_of(curve.reference), "port": floats_of(curve.port)}
+    parts = [chart(f"{curve.title[:1].upper()}{curve.title[1:]}", sides)]
+    if curve.errors and data.is_stepwise:
         if any(curve.errors):
             title = "Relative difference" if parts[0] else f"Relative difference, {curve.title}"
-            bounds = {"noise": curve.noise, "allowed": curve.allowed}
+            bounds = {"noise": curve.noise or (), "allowed": curve.allowed}
             parts.append(chart(title, {"difference": curve.errors}, bounds, logarithmic=True))
         else:
             equal = f"Equal in every digit, in {wording.count(len(curve.errors), 'step')}."
@@ -65,21 +66,23 @@ def _figures(data: Mapping[str, Any], curve: Curve) -> str:
     return f"<div class=pair>{body}</div>" if len(list(filter(None, parts))) > 1 else body
 
 
-def _values(data: Mapping[str, Any], curve: Curve) -> str:
-    if not is_stepwise(data) and curve.windows:
+def _values(data: Comparison, curve: Curve) -> str:
+    if not data.is_stepwise and curve.windows:
         return _means(curve)
     count = min(len(curve.errors), len(curve.reference), len(curve.port))
     if not count:
         return ""
     picked = sorted({round(index * (count - 1) / (ROWS - 1)) for index in range(ROWS)})
+    noise = curve.noise or ()
+    theirs, ours = floats_of(curve.reference), floats_of(curve.port)
     limits = [curve.allowed[step] if step < len(curve.allowed) else math.inf for step in picked]
     rows = [
         (
             step,
-            f"{curve.reference[step]:.6g}",
-            f"{curve.port[step]:.6g}",
+            f"{theirs[step]:.6g}",
+            f"{ours[step]:.6g}",
             wording.error(curve.errors[step]),
-            wording.error(curve.noise[step]) if step < len(curve.noise) else "",
+            wording.error(noise[step]) if step < len(noise) else "",
             wording.bound(limit) if math.isfinite(limit) else "",
         )
         for step, limit in zip(picked, limits, strict=True)
@@ -92,41 +95,39 @@ def _values(data: Mapping[str, Any], curve: Curve) -> str:
 def _means(curve: Curve) -> str:
     head = ("Steps", "Mean, original", "Mean, port", "Difference", "Allowed")
     rows = [_window(span) for span in curve.windows]
-    holds = [bool(span.get("holds", True)) for span in curve.windows]
+    holds = [span.holds for span in curve.windows]
     return _folded(f"Means of {curve.title}", figures(head, rows, holds), not all(holds))
 
 
-def _window(span: Mapping[str, Any]) -> tuple[str, ...]:
-    theirs, ours = float(span["reference"]), float(span["port"])
+def _window(span: Window) -> tuple[str, ...]:
     return (
-        f"{int(span['start'])} to {int(span['end']) - 1}",
-        f"{theirs:.6g}",
-        f"{ours:.6g}",
-        f"{abs(ours - theirs):.1e}",
-        f"{float(span['allowed']):.1e}",
+        f"{span.start} to {span.end - 1}",
+        f"{span.reference:.6g}",
+        f"{span.port:.6g}",
+        f"{abs(span.port - span.reference):.1e}",
+        f"{span.allowed:.1e}",
     )
 
 
-def _metrics(data: Mapping[str, Any]) -> str:
-    metrics = data.get("metrics") or ()
-    if not metrics:
+def _metrics(data: Comparison) -> str:
+    if not data.metrics:
         return ""
     rows = [
         (
-            str(row.get("name")),
-            _value(row, "reference"),
-            _value(row, "port"),
-            "" if row.get("allowed") is None else f"{float(row['allowed']):.2g}",
+            row.name,
+            _value(row.reference, row),
+            _value(row.port, row),
+            "" if row.allowed is None else f"{row.allowed:.2g}",
         )
-        for row in metrics
+        for row in data.metrics
     ]
-    holds = [bool(row.get("holds", True)) for row in metrics]
+    holds = [row.holds for row in data.metrics]
     head = ("Metric", "Original", "Port", "Allowed difference")
     return f"<h3>What both print last</h3>{figures(head, rows, holds)}"
 
 
-def _value(row: Mapping[str, Any], side: str) -> str:
-    return f"{float(row[side]):g}{' %' if row.get('percent') else ''}"
+def _value(value: float, row: MetricRow) -> str:
+    return f"{value:g}{' %' if row.percent else ''}"
 
 
 def _folded(title: str, table: str, opened: bool) -> str:

@@ -18,11 +18,12 @@ SHOWN = 40  # healthy calls of the table
 HEAD = ("Step", "Operator", "Pass", "Module", "Score", "Error", "Explained", "Source")
 
 
-def culprit(result: Result) -> str:
+def culprit(result: Result[Any]) -> str:
     """The section of a comparison whose operators were recorded; empty for others."""
-    data = compared(result).get("culprit")
-    if not isinstance(data, Mapping):
+    comparison = compared(result)
+    if comparison is None or comparison.culprit is None:
         return ""
+    data = comparison.culprit
     body = [
         _said(data), _profile(data), _calls(data), _all(data), _causes(data), _regions(data), _unjudged(data),
     ]  # fmt: skip

@@ -2,157 +2,147 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
 from torchport.findings import Result
 from torchport.report import wording
-from torchport.report.curves import bad_windows, read_curves
+from torchport.report.curves import bad_windows, curves_of
 from torchport.report.html.comparison import compared
 from torchport.report.html.tables import figures, records
+from torchport.results.comparison import Comparison, ControlRow, Controls, Difference, Draw, Quantity
 
 _PILLS = {"noticed": "done", "NOT noticed": "error", "not possible": "info"}
 
 
-def differences(result: Result) -> str:
-    """The first values that differ by more than is allowed; that there are none where that was looked at."""
+def differences(result: Result[Any]) -> str:
+    """The first values that differ by more than is allowed, or that there are none."""
     data = compared(result)
-    rows = data.get("first")
-    if rows is None:
+    if data is None:
         return ""
-    if not rows:
-        text = escape(_none(data))
-        return f"<section><h2>First differences</h2><p>{text}</p></section>" if text else ""
+    if not data.first:
+        return f"<section><h2>First differences</h2><p>{escape(_none(data))}</p></section>"
     head = ("Step", "Quantity", "Where", "Original", "Port", "Difference", "Noise", "Allowed")
-    table = records(head, [_difference(row) for row in rows], "differences")
+    table = records(head, [_difference(row) for row in data.first], "differences")
     return f"<section><h2>First differences</h2>{table}</section>"
 
 
-def _none(data: Mapping[str, Any]) -> str:
-    """That no single step differs, of what was looked at; empty where nobody knows what that was."""
-    if data.get("quantities") is None:
-        return ""
-    found = [wording.values(row) for row in data["quantities"] if row.get("compared")]
+def _none(data: Comparison) -> str:
+    """That no single step differs, of the quantities that were compared."""
+    found = [wording.values(row) for row in data.quantities if row.compared]
     if not found:
         return "Nothing was compared."
     means = (
-        " The means of some stretches differ: see below." if any(map(bad_windows, read_curves(data))) else ""
+        " The means of some stretches differ: see below." if any(map(bad_windows, curves_of(data))) else ""
     )
     return f"None beyond what is allowed in a step. Compared were {wording.listed(found)}.{means}"
 
 
-def _difference(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _difference(row: Difference) -> tuple[str, ...]:
     return (
-        escape(str(row.get("step"))),
+        escape(str(row.step)),
         escape(wording.kind_of(row)),
-        _code(row.get("name")),
-        escape(wording.value(row.get("reference"))),
-        escape(wording.value(row.get("port"))),
-        "not equal" if row.get("error") is None else f"<b>{escape(wording.error(row['error']))}</b>",
-        _number(row, "noise"),
-        _allowed(row),
+        _code(row.name),
+        escape(wording.value(row.reference)),
+        escape(wording.value(row.port)),
+        "not equal" if row.error is None else f"<b>{escape(wording.error(row.error))}</b>",
+        _number(row.noise),
+        _allowed(row.allowed),
     )
 
 
-def quantities(result: Result) -> str:
-    """What was compared, and how well; empty where a result does not say."""
+def quantities(result: Result[Any]) -> str:
+    """The quantities that were compared, and how well; empty for a result without a comparison."""
     data = compared(result)
-    rows = list(data.get("quantities") or ())
-    beyond = {row.get("kind") for row in data.get("first") or ()}
+    if data is None:
+        return ""
+    rows = data.quantities
+    beyond = {row.kind for row in data.first}
     head = ("Quantity", "Values", "Steps", "Worst difference", "At step", "In", "Noise", "Allowed")
-    holds = [not (wording.is_off(row) or row.get("kind") in beyond) for row in rows]
+    holds = [not (wording.is_off(row) or row.kind in beyond) for row in rows]
     table = figures(head, [_quantity(row) for row in rows], holds, "quantities") if rows else ""
-    body = table + _draws(list(data.get("draws") or ()))
+    body = table + _draws(data.draws)
     return f"<section><h2>What was compared</h2>{body}</section>" if body else ""
 
 
-def _draws(rows: Sequence[Mapping[str, Any]]) -> str:
+def _draws(rows: Sequence[Draw]) -> str:
     """The random numbers that the device drew by itself, which cannot be compared one by one."""
     if not rows:
         return ""
     head = ("Operator", "Place", "Type", "Numbers", "Mean", "Expected")
-    holds = [bool(row.get("holds", True)) for row in rows]
+    holds = [row.holds for row in rows]
     title = "<h3>Random numbers that the device drew by itself</h3>"
     return title + figures(head, [_drawn(row) for row in rows], holds)
 
 
-def _quantity(row: Mapping[str, Any]) -> Sequence[object]:
-    at = row.get("at") or {}
-    worst = row.get("worst")
-    values = int(row.get("compared") or 0)
-    equal = "not equal" if wording.is_off(row) else "equal" if values else "none compared"
+def _quantity(row: Quantity) -> Sequence[object]:
+    equal = "not equal" if wording.is_off(row) else "equal" if row.compared else "none compared"
     return (
         wording.kind_of(row),
-        f"{values:,}",
-        f"{int(row.get('steps') or 0):,}",
-        wording.error(worst) if worst is not None and values else equal,
-        at.get("step", ""),
-        at.get("name", ""),
-        _number(row, "noise"),
-        _allowed(row) if values else "",
+        f"{row.compared:,}",
+        f"{row.steps:,}",
+        wording.error(row.worst) if row.worst is not None and row.compared else equal,
+        "" if row.at is None else row.at.step,
+        "" if row.at is None else row.at.name,
+        _number(row.noise),
+        _allowed(row.allowed) if row.compared else "",
     )
 
 
-def _drawn(row: Mapping[str, Any]) -> Sequence[object]:
-    count = int(row.get("count") or 0)
-    means = (wording.value(row.get("mean")), wording.value(row.get("expected_mean")))
-    return (row.get("operator"), row.get("site"), row.get("dtype"), f"{count:,}", *means)
+def _drawn(row: Draw) -> Sequence[object]:
+    means = (wording.value(row.mean), wording.value(row.expected_mean))
+    return (row.operator, row.site, row.dtype, f"{row.count:,}", *means)
 
 
-def power(result: Result) -> str:
+def power(result: Result[Any]) -> str:
     """The faults that the comparison was seen to notice, and what its bounds rest on."""
     data = compared(result)
-    controls = data.get("controls") or {}
-    body = "".join((*_controls(controls), *_yardstick(data)))
+    body = "" if data is None else "".join((*_controls(data.controls), *_yardstick(data)))
     return f"<section><h2>What this comparison notices</h2>{body}</section>" if body else ""
 
 
-def _controls(controls: Mapping[str, Any]) -> Iterator[str]:
-    if not controls:
-        return
+def _controls(controls: Controls) -> Iterator[str]:
     if unmeasured := wording.unmeasured(controls):
         yield f"<p>{escape(wording.sentence(unmeasured))}</p>"
         return
-    if controls.get("smallest"):
-        yield f"<p>{escape(wording.sentence(str(controls['smallest'])))}</p>"
-    rows = list(controls.get("rows") or ())
-    if rows:
+    if controls.smallest:
+        yield f"<p>{escape(wording.sentence(controls.smallest))}</p>"
+    if controls.rows:
         head = ("Fault", "Put at", "", "By", "Difference", "Allowed")
-        yield records(head, [_control(row) for row in rows], "controls")
+        yield records(head, [_control(row) for row in controls.rows], "controls")
 
 
-def _control(row: Mapping[str, Any]) -> tuple[str, ...]:
-    found = list(row.get("noticed") or ())
+def _control(row: ControlRow) -> tuple[str, ...]:
     word = wording.outcome(row)
-    best = found[0] if found else {}
-    more = f", and {len(found) - 1:,} more" if len(found) > 1 else ""
+    best = row.noticed[0] if row.noticed else None
+    more = f", and {len(row.noticed) - 1:,} more" if len(row.noticed) > 1 else ""
     return (
-        escape(str(row.get("words") or row.get("name") or "")),
+        escape(row.words or row.name),
         escape(wording.place(row)),
         f"<span class='word {_PILLS[word]}'>{word}</span>",
         escape(f"{wording.quantity(best)}{more}") if best else "",
-        _number(best, "error"),
-        _allowed(best) if best else "",
+        _number(best.error) if best else "",
+        _allowed(best.allowed) if best else "",
     )
 
 
-def _yardstick(data: Mapping[str, Any]) -> Iterator[str]:
+def _yardstick(data: Comparison) -> Iterator[str]:
     """What the bounds rest on, in sentences, and the roundings that the device declares."""
     items = [escape(wording.sentence(clause)) for clause in wording.yardstick(data)]
-    for row in (data.get("yardstick") or {}).get("declared") or ():
-        source = str(row.get("source") or "")
-        items.append(escape(wording.sentence(f"{wording.declared(row)}{f' ({source})' if source else ''}")))
+    for row in data.yardstick.declared if data.yardstick else ():
+        source = f" ({row.source})" if row.source else ""
+        items.append(escape(wording.sentence(f"{wording.declared(row)}{source}")))
     if items:
         yield f"<h3>What the bounds rest on</h3><ul class=notes>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 
 
-def _number(row: Mapping[str, Any], name: str) -> str:
-    return "" if row.get(name) is None else wording.error(row[name])
+def _number(value: float | None) -> str:
+    return "" if value is None else wording.error(value)
 
 
-def _allowed(row: Mapping[str, Any]) -> str:
-    return "" if row.get("allowed") is None else wording.bound(row["allowed"])
+def _allowed(value: float | None) -> str:
+    return "" if value is None else wording.bound(value)
 
 
 def _code(text: object) -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 from torchport.findings import Result
 from torchport.report import wording
 from torchport.report.html.tables import records
+from torchport.results.port import FileRow, Port
 
 ROWS = 200  # of each table
 _WORDS = {"equal": "done", "differs": "error", "not compared": "info"}
 
 
-def files(result: Result) -> str:
+def files(result: Result[Any]) -> str:
     """The files that the runs wrote, those that differ first; empty for none."""
-    rows = list(result.data.get("files") or ())
+    rows = list(result.data.files) if isinstance(result.data, Port) else []
     if not rows:
         return ""
     order = list(reversed(_WORDS))
@@ -29,18 +29,12 @@ def files(result: Result) -> str:
     return f"<section><h2>Files that the runs wrote ({len(rows):,})</h2>{table}{_more(len(rows))}</section>"
 
 
-def modules(result: Result) -> str:
+def modules(result: Result[Any]) -> str:
     """Imported modules of the user's that name CUDA and were not converted; empty for none."""
-    rows = list(result.data.get("modules") or ())
+    rows = result.data.modules if isinstance(result.data, Port) else ()
     if not rows:
         return ""
-    cells = [
-        (
-            f"<code>{escape(str(row.get('path')))}:{escape(str(row.get('line')))}</code>",
-            escape(str(row.get("why") or "")),
-        )
-        for row in rows[:ROWS]
-    ]
+    cells = [(f"<code>{escape(row.path)}:{row.line}</code>", escape(row.why)) for row in rows[:ROWS]]
     return (
         f"<section><h2>Imported, not converted ({len(rows):,})</h2>"
         "<p>The script imports these; they name CUDA, and the port used them as they are.</p>"
@@ -48,21 +42,16 @@ def modules(result: Result) -> str:
     )
 
 
-def _place(row: Mapping[str, Any]) -> str:
-    return f"<code>{escape(str(row.get('path')))}:{escape(str(row.get('line')))}</code>"
-
-
-def _file(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _file(row: FileRow) -> tuple[str, ...]:
     word = wording.differs(row)
-    difference = row.get("difference")
     return (
-        f"<code>{escape(str(row.get('name')))}</code>",
-        escape(str(row.get("kind") or "")),
-        escape(str(row.get("reference") or "not there")),
-        escape(str(row.get("port") or "not there")),
+        f"<code>{escape(row.name)}</code>",
+        escape(row.kind),
+        escape(row.reference or "not there"),
+        escape(row.port or "not there"),
         f"<span class='word {_WORDS[word]}'>{word}</span>",
-        "" if difference is None else escape(wording.error(float(difference))),
-        escape(str(row.get("note") or "")),
+        "" if row.difference is None else escape(wording.error(row.difference)),
+        escape(row.note),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -18,9 +19,9 @@ _CLASSES = {
 }
 
 
-def operators(result: Result) -> str:
-    """Counts and a row for each operator, those to look at first."""
-    data = result.data.get("operators")
+def operators(result: Result[Any]) -> str:
+    """Counts and a row for each operator, those to look at first. Empty for a result that judges runs."""
+    data = result.data.get("operators") if isinstance(result.data, Mapping) else None
     if not data:
         return ""
     odd = [row for row in worst_first(data["rows"]) if _class(row) != "done"]

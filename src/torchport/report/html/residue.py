@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 from torchport.findings import Result
 
@@ -15,9 +17,9 @@ _MEANINGS = {
 }
 
 
-def residue(result: Result) -> str:
-    """Every mention, by what it means; the places folded away."""
-    mentions = result.data.get("residue", {}).get("mentions", [])
+def residue(result: Result[Any]) -> str:
+    """Every mention, by what it means; the places folded away. Empty for a result that judges runs."""
+    mentions = result.data.get("residue", {}).get("mentions", []) if isinstance(result.data, Mapping) else []
     if not mentions:
         return ""
     parts = []

@@ -1,0 +1,109 @@
+"""Frozen dataclasses to JSON values and back, by the types of their fields.
+
+A field whose metadata has `OMITTED` is left out of the JSON while it is None: it is absent where there is nothing to
+say. Reading ignores keys that are not known, as a later torchport may write more, and takes a field's default where a
+key is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+OMITTED = {"omitted while None": True}
+
+
+def to_json(value: Any) -> Any:
+    """The value as JSON values: dataclasses as objects, sequences as lists, enumerations as their text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: to_json(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if not (field.metadata.keys() & OMITTED.keys()) or getattr(value, field.name) is not None
+        }
+    if isinstance(value, enum.StrEnum):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(kind: type[_T], value: object, place: str = "") -> _T:
+    """The inverse of `to_json` for the dataclass `kind`.
+
+    Raises TypeError for a value that does not fit, with its place: `runs.npu.steps is 'x', which is no int`.
+    """
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{place or kind.__name__} is {value!r:.80}, which is no object")
+    given = {}
+    for name, hint, needed in _fields(kind):  # type: ignore[arg-type]  # classes have hashes
+        inside = f"{place}.{name}" if place else name
+        if name in value:
+            given[name] = _read(hint, value[name], inside)
+        elif needed:
+            raise TypeError(f"{inside} is missing")
+    return kind(**given)
+
+
+@functools.cache
+def _fields(kind: type[Any]) -> list[tuple[str, Any, bool]]:
+    """The name and type of each field, and whether it has no default."""
+    hints = typing.get_type_hints(kind)
+    return [
+        (
+            field.name,
+            hints[field.name],
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+        )
+        for field in dataclasses.fields(kind)
+    ]
+
+
+def _read(hint: Any, value: Any, place: str) -> Any:
+    if hint is Any or hint is object:
+        return value
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _read_union(arguments, value, place)
+    if origin is tuple:  # tuple[X, ...]
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return tuple(_read(arguments[0], item, f"{place}[{number}]") for number, item in enumerate(value))
+    elif origin is not None and issubclass(origin, Mapping):
+        if isinstance(value, Mapping):
+            return {key: _read(arguments[1], item, f"{place}.{key}") for key, item in value.items()}
+    elif dataclasses.is_dataclass(hint):
+        return from_json(typing.cast(type[Any], hint), value, place)
+    elif hint is float:
+        return _read_float(value, place)
+    elif issubclass(hint, enum.StrEnum):
+        return hint(value)
+    elif isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{place} is {value!r:.80}, which is no {getattr(hint, '__name__', hint)}")
+
+
+def _read_float(value: Any, place: str) -> float:
+    # JSON has no word for what is not finite: `findings` stores it as text.
+    if value in ("nan", "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return float(value)
+    raise TypeError(f"{place} is {value!r:.80}, which is no number")
+
+
+def _read_union(members: tuple[Any, ...], value: Any, place: str) -> Any:
+    if value is None and type(None) in members:
+        return None
+    others = [member for member in members if member is not type(None)]
+    for member in others[:-1]:
+        try:
+            return _read(member, value, place)
+        except TypeError:
+            continue
+    return _read(others[-1], value, place)
