@@ -4,7 +4,8 @@
 //
 // The name is CANN's; the parameters have CANN's names and come from signatures.json. The second argument is what
 // the first phase (aclnnAddGetWorkspaceSize) checks, the rest is what runs on the stream. Both see each parameter
-// as an ATen value it owns (tensor.h). That line is all: entry points, the support table, the trace, the check of the
+// as an ATen value it owns (tensor.h). Checks are statements, which `;` joins and the comma behind the last one ends.
+// That line is all: entry points, the support table, the trace, the check of the
 // dtypes and ranks that CANN's own checks take (checks.json) and of the memory behind each operand come from it.
 #pragma once
 

@@ -156,28 +156,26 @@ SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kAll), subtract(se
 SUM(aclnnInplaceSubs, selfRef, with_number(selfRef, selfRef, other, kAll),
     subtract(selfRef, selfRef, other.number(), alpha))
 SUM(aclnnRsub, out, binary(out, self, other, kNumbers), sum(out, other, self, alpha, true))
-SUM(aclnnRsubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    sum(out, other.number(), self, alpha, true))
+SUM(aclnnRsubs, out, with_number(out, self, other, kNumbers);
+    no_truth(other), sum(out, other.number(), self, alpha, true))
 
 BINARY(aclnnMul, kAll, at::mul_out(out, self, other))
 BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, multiplier(other, self)))
 BINARY_INPLACE(aclnnInplaceMul, kAll, at::mul_out(selfRef, selfRef, other))
 BINARY_SCALAR_INPLACE(aclnnInplaceMuls, kAll, at::mul_out(selfRef, selfRef, multiplier(other, selfRef)))
 
-OP(aclnnPowTensorTensor,
-   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self.scalar_type(), exponent.scalar_type()),
-    broadcasts(out, {&self, &exponent}), promotes(out, {&self, &exponent})),
-   at::pow_out(out, self, exponent))
-OP(aclnnPowTensorScalar, (with_number(out, self, exponent, kAll), exponent_of(self, exponent)),
-   power(out, self, exponent))
-OP(aclnnPowScalarTensor, (with_number(out, exponent, self, kAll), no_truths(self.dtype(), exponent.scalar_type())),
-   at::pow_out(out, self.get(), exponent))
-OP(aclnnInplacePowTensorTensor,
-   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self.scalar_type(), exponent.scalar_type()),
-    broadcasts(self, {&self, &exponent}), promotes(self, {&self, &exponent})),
-   at::pow_out(self, self, exponent))
-OP(aclnnInplacePowTensorScalar, (with_number(self, self, exponent, kAll), exponent_of(self, exponent)),
-   power(self, self, exponent))
+OP(aclnnPowTensorTensor, dtype(self, kAll); dtype(exponent, kAll);
+   no_truths(self.scalar_type(), exponent.scalar_type()); broadcasts(out, {&self, &exponent});
+   promotes(out, {&self, &exponent}), at::pow_out(out, self, exponent))
+OP(aclnnPowTensorScalar, with_number(out, self, exponent, kAll);
+   exponent_of(self, exponent), power(out, self, exponent))
+OP(aclnnPowScalarTensor, with_number(out, exponent, self, kAll);
+   no_truths(self.dtype(), exponent.scalar_type()), at::pow_out(out, self.get(), exponent))
+OP(aclnnInplacePowTensorTensor, dtype(self, kAll); dtype(exponent, kAll);
+   no_truths(self.scalar_type(), exponent.scalar_type()); broadcasts(self, {&self, &exponent});
+   promotes(self, {&self, &exponent}), at::pow_out(self, self, exponent))
+OP(aclnnInplacePowTensorScalar, with_number(self, self, exponent, kAll);
+   exponent_of(self, exponent), power(self, self, exponent))
 
 BINARY(aclnnMaximum, kReals | at::kBool, at::maximum_out(out, self, other))
 BINARY(aclnnMinimum, kReals | at::kBool, at::minimum_out(out, self, other))
@@ -185,34 +183,28 @@ OP(aclnnAtan2, binary(out, self, other, kReals | at::kBool), angle(out, self, ot
 OP(aclnnInplaceAtan2, binary(selfRef, selfRef, other, kReals | at::kBool), angle(selfRef, selfRef, other))
 OP(aclnnLogAddExp, log_adds(out, self, other), at::logaddexp_out(out, logarithmic(self), logarithmic(other)))
 OP(aclnnLogAddExp2, log_adds(out, self, other), at::logaddexp2_out(out, logarithmic(self), logarithmic(other)))
-OP(aclnnXLogYTensor, (binary(out, self, other, kLogarithms), to_float(out)), at::xlogy_out(out, self, other))
-OP(aclnnXLogYScalarOther, (with_number(out, self, other, kLogarithms), to_float(out)),
-   at::xlogy_out(out, self, other.get()))
-OP(aclnnXLogYScalarSelf, (with_number(out, other, self, kLogarithms), to_float(out)),
-   at::xlogy_out(out, self.get(), other))
-OP(aclnnInplaceXLogYScalarOther, (with_number(selfRef, selfRef, other, kLogarithms), to_float(selfRef)),
-   at::xlogy_out(selfRef, selfRef, other.get()))
+OP(aclnnXLogYTensor, binary(out, self, other, kLogarithms); to_float(out), at::xlogy_out(out, self, other))
+OP(aclnnXLogYScalarOther, with_number(out, self, other, kLogarithms);
+   to_float(out), at::xlogy_out(out, self, other.get()))
+OP(aclnnXLogYScalarSelf, with_number(out, other, self, kLogarithms);
+   to_float(out), at::xlogy_out(out, self.get(), other))
+OP(aclnnInplaceXLogYScalarOther, with_number(selfRef, selfRef, other, kLogarithms);
+   to_float(selfRef), at::xlogy_out(selfRef, selfRef, other.get()))
 BINARY(aclnnGcd, kInts, at::gcd_out(out, self, other))
 
 OP(aclnnLeftShift, binary(out, self, shiftBits, kShifted), shift_left(out, self, shiftBits))
 OP(aclnnRightShift, binary(out, input, shiftBits, kShifted), shift_right(out, input, shiftBits))
 OP(aclnnLeftShifts, with_number(out, self, shiftBits, kShifted), shift_left(out, self, shiftBits.number()))
 
-OP(aclnnComplex,
-   (dtype(real, {at::kHalf, at::kFloat, at::kDouble}), same_dtype(imag, real), broadcasts(out, {&real, &imag}),
-    dtype(out, c10::toComplexType(real.scalar_type()))),
-   at::complex_out(out, real, imag))
-OP(aclnnPolar,
-   (dtype(input, at::kFloat), same_dtype(angle, input), broadcasts(out, {&input, &angle}),
-    dtype(out, at::kComplexFloat)),
-   at::polar_out(out, input, angle))
+OP(aclnnComplex, dtype(real, {at::kHalf, at::kFloat, at::kDouble}); same_dtype(imag, real);
+   broadcasts(out, {&real, &imag});
+   dtype(out, c10::toComplexType(real.scalar_type())), at::complex_out(out, real, imag))
+OP(aclnnPolar, dtype(input, at::kFloat); same_dtype(angle, input); broadcasts(out, {&input, &angle});
+   dtype(out, at::kComplexFloat), at::polar_out(out, input, angle))
 
 // The gradients of two functions whose backward CANN has in one step.
-OP(aclnnSigmoidBackward,
-   (dtype(gradOutput, kFloats | kComplex), dtype(output, kFloats | kComplex),
-    broadcasts(gradInput, {&gradOutput, &output}), promotes(gradInput, {&gradOutput, &output})),
-   at::sigmoid_backward_out(gradInput, gradOutput, output))
-OP(aclnnTanhBackward,
-   (dtype(gradOutput, kFloats), dtype(output, kFloats), broadcasts(gradInput, {&gradOutput, &output}),
-    promotes(gradInput, {&gradOutput, &output})),
-   at::tanh_backward_out(gradInput, gradOutput, output))
+OP(aclnnSigmoidBackward, dtype(gradOutput, kFloats | kComplex); dtype(output, kFloats | kComplex);
+   broadcasts(gradInput, {&gradOutput, &output});
+   promotes(gradInput, {&gradOutput, &output}), at::sigmoid_backward_out(gradInput, gradOutput, output))
+OP(aclnnTanhBackward, dtype(gradOutput, kFloats); dtype(output, kFloats); broadcasts(gradInput, {&gradOutput, &output});
+   promotes(gradInput, {&gradOutput, &output}), at::tanh_backward_out(gradInput, gradOutput, output))

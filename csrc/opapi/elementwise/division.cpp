@@ -130,16 +130,16 @@ void divided(Operand &out, const at::Tensor &self, const ScalarArgument &other, 
 #define BY_TENSOR(NAME, OUT, SELF, DTYPES, GIVES, FUNCTION) \
     OP(NAME, binary(OUT, SELF, other, DTYPES),              \
        by_tensor(OUT, SELF, other, GIVES, [&](const at::Tensor &by) { FUNCTION(OUT, SELF, by); }))
-#define BY_NUMBER(NAME, OUT, SELF, DTYPES, GIVES, FUNCTION)                       \
-    OP(NAME, (with_number(OUT, SELF, other, DTYPES), divisor(OUT, other, GIVES)), \
-       by_number(OUT, SELF, other, GIVES, [&] { FUNCTION(OUT, SELF, other.number()); }))
+#define BY_NUMBER(NAME, OUT, SELF, DTYPES, GIVES, FUNCTION) \
+    OP(NAME, with_number(OUT, SELF, other, DTYPES);         \
+       divisor(OUT, other, GIVES), by_number(OUT, SELF, other, GIVES, [&] { FUNCTION(OUT, SELF, other.number()); }))
 
 OP(aclnnDiv, binary(out, self, other, kAll), quotient(out, self, other))
 OP(aclnnDivs, by_real(out, self, other), quotient(out, self, other.number()))
 OP(aclnnInplaceDiv, binary(selfRef, selfRef, other, kAll), quotient(selfRef, selfRef, other))
 OP(aclnnInplaceDivs, by_real(selfRef, selfRef, other), quotient(selfRef, selfRef, other.number()))
-OP(aclnnDivMod, (binary(out, self, other, kAll), rounding(mode)), divided(out, self, other, mode))
-OP(aclnnInplaceDivMod, (binary(selfRef, selfRef, other, kAll), rounding(mode)), divided(selfRef, selfRef, other, mode))
+OP(aclnnDivMod, binary(out, self, other, kAll); rounding(mode), divided(out, self, other, mode))
+OP(aclnnInplaceDivMod, binary(selfRef, selfRef, other, kAll); rounding(mode), divided(selfRef, selfRef, other, mode))
 OP(aclnnDivMods, divides(out, self, other, mode), divided(out, self, other, mode))
 OP(aclnnInplaceDivMods, divides(selfRef, selfRef, other, mode), divided(selfRef, selfRef, other, mode))
 

@@ -121,15 +121,14 @@ OP(aclnnInplaceClampMax, bound(selfRef, selfRef, clipValueMax),
 OP(aclnnInplaceClampMinTensor, bound(selfRef, selfRef, clipValueMin), at::clamp_min_out(selfRef, selfRef, clipValueMin))
 OP(aclnnInplaceClampMaxTensor, bound(selfRef, selfRef, max), at::clamp_max_out(selfRef, selfRef, max))
 
-OP(aclnnLerp, (lerps(out, self, end), same_dtype(weight, self), broadcasts(out, {&self, &end, &weight})),
-   at::lerp_out(out, self, end, weight))
-OP(aclnnLerps, (lerps(out, self, end), lerp_broadcasts(out, self, end)),
-   at::lerp_out(out, self, end, computed(weight, out)))
-OP(aclnnInplaceLerp,
-   (lerps(selfRef, selfRef, end), same_dtype(weight, selfRef), broadcasts(selfRef, {&selfRef, &end, &weight})),
-   at::lerp_out(selfRef, selfRef, end, weight))
-OP(aclnnInplaceLerps, (lerps(selfRef, selfRef, end), lerp_broadcasts(selfRef, selfRef, end)),
-   at::lerp_out(selfRef, selfRef, end, computed(weight, selfRef)))
+OP(aclnnLerp, lerps(out, self, end); same_dtype(weight, self);
+   broadcasts(out, {&self, &end, &weight}), at::lerp_out(out, self, end, weight))
+OP(aclnnLerps, lerps(out, self, end);
+   lerp_broadcasts(out, self, end), at::lerp_out(out, self, end, computed(weight, out)))
+OP(aclnnInplaceLerp, lerps(selfRef, selfRef, end); same_dtype(weight, selfRef);
+   broadcasts(selfRef, {&selfRef, &end, &weight}), at::lerp_out(selfRef, selfRef, end, weight))
+OP(aclnnInplaceLerps, lerps(selfRef, selfRef, end);
+   lerp_broadcasts(selfRef, selfRef, end), at::lerp_out(selfRef, selfRef, end, computed(weight, selfRef)))
 
 OP(aclnnAddcmul, three(out, self, tensor1, tensor2, kMulAdd),
    product_added(out, self, tensor1, tensor2, computed(value, out)))
@@ -142,5 +141,5 @@ OP(aclnnInplaceAddcdiv, divides(selfRef, selfRef, tensor1, tensor2),
 
 OP(aclnnSWhere, chooses(out, condition, self, other), choose(out, condition, self, other))
 // Its interface is generated from the operator's definition (ops-math: select_v2_def.cpp).
-OP(aclnnSelectV2, (dtype(condition, at::kBool), chooses(y, condition, x1, x2), same_dtype(x1, y), same_dtype(x2, y)),
-   choose(y, condition, x1, x2))
+OP(aclnnSelectV2, dtype(condition, at::kBool); chooses(y, condition, x1, x2); same_dtype(x1, y);
+   same_dtype(x2, y), choose(y, condition, x1, x2))

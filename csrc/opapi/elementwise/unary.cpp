@@ -91,7 +91,7 @@ OP(aclnnAbs, to_real(self, out), absolute(out, self))
 OP(aclnnAngleV2, to_angle(x, out), at::angle_out(out, x))
 OP(aclnnSign, same(self, result, kFloats | kComplex | at::kInt | at::kLong | at::kBool),
    kept(result, self, [&](at::Tensor &to) { at::sgn_out(to, self); }))
-OP(aclnnSignbit, (dtype(self, kReals | kUnsigned | at::kBool), same_shape(out, self)), out.copy_(at::signbit(self)))
+OP(aclnnSignbit, dtype(self, kReals | kUnsigned | at::kBool); same_shape(out, self), out.copy_(at::signbit(self)))
 // CANN's documentation of the three lists the integers and bool for every chip, its code fills in the answer.
 OP(aclnnIsPosInf, to_bool(self, out, kReals | at::kBool), at::isposinf_out(out, self))
 OP(aclnnIsNegInf, to_bool(self, out, kReals | at::kBool), at::isneginf_out(out, self))

@@ -484,42 +484,43 @@ OP(aclnnIndexSelect, selects(out, self, dim, index),
    if (index.numel() != 0) reading(index, 0, length(self, dim), [&, to = moved(out)](const at::Tensor &at) mutable {
        at::index_select_out(to, moved(self), dim, at);
    }))
-OP(aclnnIndexAdd, (slices(out, self, dim, index, source), require(alpha)),
-   index_add(out, self, dim, index, source, alpha))
+OP(aclnnIndexAdd, slices(out, self, dim, index, source);
+   require(alpha), index_add(out, self, dim, index, source, alpha))
 // mode only chooses between two algorithms of the hardware.
-OP(aclnnIndexAddV2, (slices(out, self, dim, index, source), require(alpha)),
-   index_add(out, self, dim, index, source, alpha))
+OP(aclnnIndexAddV2, slices(out, self, dim, index, source);
+   require(alpha), index_add(out, self, dim, index, source, alpha))
 OP(aclnnIndexCopy, slices(outRef, selfRef, dim, index, source),
    (outRef.copy_(selfRef), index_copy(outRef, dim, index, source)))
 OP(aclnnInplaceIndexCopy, slices(selfRef, selfRef, dim, index, source), index_copy(selfRef, dim, index, source))
-OP(aclnnIndexFill, (fills(out, self, dim), dtype(index, kIndex), rank(index, {0, 1}), require(value)),
-   (out.copy_(self), fill_at(out, dim, wide(index), value.as(out.scalar_type()))))
-OP(aclnnInplaceIndexFill, (fills(selfRef, selfRef, dim), dtype(index, kIndex), rank(index, {0, 1}), require(value)),
-   fill_at(selfRef, dim, wide(index), value.as(selfRef.scalar_type())))
-OP(aclnnIndexFillTensor, (fills(out, self, dim), fills_at(self, dim, index), require(value)),
+OP(aclnnIndexFill, fills(out, self, dim); dtype(index, kIndex); rank(index, {0, 1});
+   require(value), (out.copy_(self), fill_at(out, dim, wide(index), value.as(out.scalar_type()))))
+OP(aclnnInplaceIndexFill, fills(selfRef, selfRef, dim); dtype(index, kIndex); rank(index, {0, 1});
+   require(value), fill_at(selfRef, dim, wide(index), value.as(selfRef.scalar_type())))
+OP(aclnnIndexFillTensor, fills(out, self, dim); fills_at(self, dim, index);
+   require(value),
    (out.copy_(self), fill_at(out, dim, at::tensor(at::IntArrayRef(index)), value.as(out.scalar_type()))))
-OP(aclnnInplaceIndexFillTensor, (fills(selfRef, selfRef, dim), fills_at(selfRef, dim, index), require(value)),
-   fill_at(selfRef, dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
+OP(aclnnInplaceIndexFillTensor, fills(selfRef, selfRef, dim); fills_at(selfRef, dim, index);
+   require(value), fill_at(selfRef, dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
 
 // Indices count from the end, too (ops-nn: aclnnGather.md), which ATen's do not.
 OP(aclnnGather, gathers(out, self, dim, index),
    reading(index, -length(self, dim), length(self, dim), [&, to = moved(out)](const at::Tensor &at) mutable {
        at::gather_out(to, moved(self), dim, from_the_start(wide(at), length(self, dim)));
    }))
-OP(aclnnScatter, (scatters(out, self, dim, index, src), reduction(reduce, Reduce::Multiply)),
-   scatter(out, self, dim, index, src, reduce))
-OP(aclnnInplaceScatter, (scatters(selfRef, selfRef, dim, index, src), reduction(reduce, Reduce::Multiply)),
-   scatter(selfRef, selfRef, dim, index, src, reduce))
-OP(aclnnScatterValue, (scatters(out, self, dim, index, value), reduction(reduce, Reduce::Multiply)),
-   scatter(out, self, dim, index, value.as(self.scalar_type()), reduce))
-OP(aclnnInplaceScatterValue, (scatters(selfRef, selfRef, dim, index, value), reduction(reduce, Reduce::Multiply)),
-   scatter(selfRef, selfRef, dim, index, value.as(selfRef.scalar_type()), reduce))
+OP(aclnnScatter, scatters(out, self, dim, index, src);
+   reduction(reduce, Reduce::Multiply), scatter(out, self, dim, index, src, reduce))
+OP(aclnnInplaceScatter, scatters(selfRef, selfRef, dim, index, src);
+   reduction(reduce, Reduce::Multiply), scatter(selfRef, selfRef, dim, index, src, reduce))
+OP(aclnnScatterValue, scatters(out, self, dim, index, value);
+   reduction(reduce, Reduce::Multiply), scatter(out, self, dim, index, value.as(self.scalar_type()), reduce))
+OP(aclnnInplaceScatterValue, scatters(selfRef, selfRef, dim, index, value);
+   reduction(reduce, Reduce::Multiply), scatter(selfRef, selfRef, dim, index, value.as(selfRef.scalar_type()), reduce))
 OP(aclnnScatterAdd, scatters(out, self, dim, index, src),
    scatter(out, self, dim, index, src, static_cast<int64_t>(Reduce::Add)))
-OP(aclnnScatterReduce, (scatters(out, self, dim, index, src), adds_floats(self, reduce, includeSelf)),
-   scatter_reduce(out, self, dim, index, src, reduce, includeSelf))
-OP(aclnnInplaceScatterReduce, (scatters(selfRef, selfRef, dim, index, src), adds_floats(selfRef, reduce, includeSelf)),
-   scatter_reduce(selfRef, selfRef, dim, index, src, reduce, includeSelf))
+OP(aclnnScatterReduce, scatters(out, self, dim, index, src);
+   adds_floats(self, reduce, includeSelf), scatter_reduce(out, self, dim, index, src, reduce, includeSelf))
+OP(aclnnInplaceScatterReduce, scatters(selfRef, selfRef, dim, index, src);
+   adds_floats(selfRef, reduce, includeSelf), scatter_reduce(selfRef, selfRef, dim, index, src, reduce, includeSelf))
 OP(aclnnInplaceScatterUpdate, updates_rows(data, indices, updates, axis), update_rows(data, indices, updates, axis))
 OP(aclnnScatterNdUpdate, updates_places(varRef, indices, updates), update_places(varRef, indices, updates))
 OP(aclnnTake, takes(out, self, index),
@@ -527,13 +528,11 @@ OP(aclnnTake, takes(out, self, index),
            [&, to = moved(out)](const at::Tensor &at) mutable { at::take_out(to, moved(self), wide(at)); }))
 OP(aclnnInplacePut, puts(selfRef, index, source), selfRef.put_(wide(index), source, accumulate))
 
-OP(aclnnMaskedSelect,
-   (dtype(self, kReals | at::kBool), same_dtype(out, self), masks_fit(self, mask, out), data_dependent(out),
-    found_along({{&out}})),
-   out.publish(at::masked_select(self, mask.to(at::kBool))))
-OP(aclnnInplaceMaskedFillScalar, (masks(selfRef, mask), require(value)),
-   selfRef.masked_fill_(mask.to(at::kBool), value.as(selfRef.scalar_type())))
+OP(aclnnMaskedSelect, dtype(self, kReals | at::kBool); same_dtype(out, self); masks_fit(self, mask, out);
+   data_dependent(out); found_along({{&out}}), out.publish(at::masked_select(self, mask.to(at::kBool))))
+OP(aclnnInplaceMaskedFillScalar, masks(selfRef, mask);
+   require(value), selfRef.masked_fill_(mask.to(at::kBool), value.as(selfRef.scalar_type())))
 OP(aclnnInplaceMaskedFillTensor, filled(selfRef, mask, value),
    selfRef.masked_fill_(mask.to(at::kBool), value.reshape({}).to(selfRef.scalar_type())))
-OP(aclnnInplaceMaskedScatter, (masks(selfRef, mask), same_dtype(source, selfRef)),
-   selfRef.masked_scatter_(mask.to(at::kBool), source))
+OP(aclnnInplaceMaskedScatter, masks(selfRef, mask);
+   same_dtype(source, selfRef), selfRef.masked_scatter_(mask.to(at::kBool), source))

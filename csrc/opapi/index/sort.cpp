@@ -120,40 +120,34 @@ OP(aclnnTopk, chooses(valuesOut, indicesOut, self, k, dim),
 // arg5 chooses between two sorting algorithms of the hardware.
 OP(aclnnTopkV2, chooses(values, indices, self, k, dim), at::topk_out(values, indices, self, k, dim, largest, sorted))
 
-OP(aclnnNonzero, (nonzeros(self, out), data_dependent(out), found_along({{&out}})),
-   out.publish(at::nonzero(moved(self))))
+OP(aclnnNonzero, nonzeros(self, out); data_dependent(out); found_along({{&out}}), out.publish(at::nonzero(moved(self))))
 // As Nonzero, but each column is a place.
-OP(aclnnNonzeroV2, (nonzeros(self, out), data_dependent(out), found_along({{&out, 1}})),
-   out.publish(at::nonzero(moved(self)).t().contiguous()))
+OP(aclnnNonzeroV2, nonzeros(self, out); data_dependent(out);
+   found_along({{&out, 1}}), out.publish(at::nonzero(moved(self)).t().contiguous()))
 
-OP(aclnnUnique,
-   (uniques(self, valueOut, &inverseOut, nullptr), data_dependent(valueOut, inverseOut), found_along({{&valueOut}})), {
+OP(aclnnUnique, uniques(self, valueOut, &inverseOut, nullptr); data_dependent(valueOut, inverseOut);
+   found_along({{&valueOut}}), {
        const auto [values, inverse] = at::_unique(self, sorted, returnInverse);
        valueOut.publish(values);
        fill(inverseOut, inverse, returnInverse);
    })
-OP(aclnnUnique2,
-   (uniques(self, valueOut, &inverseOut, &countsOut), data_dependent(valueOut, inverseOut, countsOut),
-    found_along({{&valueOut}, {&countsOut}})),
-   {
+OP(aclnnUnique2, uniques(self, valueOut, &inverseOut, &countsOut); data_dependent(valueOut, inverseOut, countsOut);
+   found_along({{&valueOut}, {&countsOut}}), {
        const auto [values, inverse, counts] = at::_unique2(self, sorted, returnInverse, returnCounts);
        valueOut.publish(values);
        fill(inverseOut, inverse, returnInverse);
        fill(countsOut, counts, returnCounts);
    })
-OP(aclnnUniqueDim,
-   (uniques(self, valueOut, &inverseOut, &countsOut), dimension(dim, self),
-    data_dependent(valueOut, inverseOut, countsOut), found_along({{&valueOut, dim}, {&countsOut}})),
-   {
+OP(aclnnUniqueDim, uniques(self, valueOut, &inverseOut, &countsOut); dimension(dim, self);
+   data_dependent(valueOut, inverseOut, countsOut); found_along({{&valueOut, dim}, {&countsOut}}), {
        const auto [values, inverse, counts] = at::unique_dim(self, dim, sorted, returnInverse, true);
        valueOut.publish(values);
        fill(inverseOut, inverse, returnInverse);
        countsOut.publish(counts);
    })
-OP(aclnnUniqueConsecutive,
-   (uniques(self, valueOut, &inverseOut, &countsOut), data_dependent(valueOut, inverseOut, countsOut),
-    found_along({{&valueOut, dim == kFlattened ? 0 : dim}, {&countsOut}})),
-   {
+OP(aclnnUniqueConsecutive, uniques(self, valueOut, &inverseOut, &countsOut);
+   data_dependent(valueOut, inverseOut, countsOut);
+   found_along({{&valueOut, dim == kFlattened ? 0 : dim}, {&countsOut}}), {
        const auto along = dim == kFlattened ? std::nullopt : std::optional<int64_t>(dim);
        const auto [values, inverse, counts] = at::unique_consecutive(self, returnInverse, returnCounts, along);
        valueOut.publish(values);
@@ -161,22 +155,23 @@ OP(aclnnUniqueConsecutive,
        fill(countsOut, counts, returnCounts);
    })
 
-OP(aclnnSearchSorted, (optional(sorter), searches(sortedSequence, &self, outInt32, &sorter, out)),
+OP(aclnnSearchSorted, optional(sorter);
+   searches(sortedSequence, &self, outInt32, &sorter, out),
    at::searchsorted_out(out, sortedSequence, self, outInt32, right, std::nullopt, sorter.maybe()))
-OP(aclnnSearchSorteds, (optional(sorter), require(self), searches(sortedSequence, nullptr, outInt32, &sorter, out)),
+OP(aclnnSearchSorteds, optional(sorter); require(self);
+   searches(sortedSequence, nullptr, outInt32, &sorter, out),
    out.copy_(at::searchsorted(sortedSequence, self.get(), outInt32, right, std::nullopt, sorter.maybe())))
-OP(aclnnBucketize,
-   (rank(boundaries, {1}), dtype(boundaries, kNative | kInts), same_dtype(self, boundaries), same_shape(out, self),
-    dtype(out, {outInt32 ? at::kInt : at::kLong})),
-   at::bucketize_out(out, self, boundaries, outInt32, right))
-OP(aclnnIsInTensorScalar, (dtype(element, kAll), require(testElement), same_shape(out, element), dtype(out, at::kBool)),
-   at::isin_out(out, element, testElement.get(), assumeUnique, invert))
-OP(aclnnIsInScalarTensor, (dtype(testElements, kAll), require(element), shape(out, {}), dtype(out, at::kBool)),
-   at::isin_out(out, element.get(), testElements, assumeUnique, invert))
+OP(aclnnBucketize, rank(boundaries, {1}); dtype(boundaries, kNative | kInts); same_dtype(self, boundaries);
+   same_shape(out, self);
+   dtype(out, {outInt32 ? at::kInt : at::kLong}), at::bucketize_out(out, self, boundaries, outInt32, right))
+OP(aclnnIsInTensorScalar, dtype(element, kAll); require(testElement); same_shape(out, element);
+   dtype(out, at::kBool), at::isin_out(out, element, testElement.get(), assumeUnique, invert))
+OP(aclnnIsInScalarTensor, dtype(testElements, kAll); require(element); shape(out, {});
+   dtype(out, at::kBool), at::isin_out(out, element.get(), testElements, assumeUnique, invert))
 
 OP(aclnnCumsum, runs(out, self, dim, dtype, kReals | kComplex | at::kBool), at::cumsum_out(out, self, dim, dtype))
-OP(aclnnCumprod, (require(dim), runs(out, input, dim.to<int64_t>(), dtype, kReals | at::kBool)),
-   running_product(out, input, dim.to<int64_t>(), dtype))
+OP(aclnnCumprod, require(dim); runs(out, input, dim.to<int64_t>(), dtype, kReals | at::kBool),
+                               running_product(out, input, dim.to<int64_t>(), dtype))
 OP(aclnnCummax, extremes(valuesOut, indicesOut, self, dim),
    positions(indicesOut, [&](at::Tensor &where) { at::cummax_out(valuesOut, where, self, dim); }))
 OP(aclnnCummin, extremes(valuesOut, indicesOut, self, dim),

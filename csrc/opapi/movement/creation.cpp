@@ -165,7 +165,7 @@ OP(aclnnLinspace, spaces(out, start, end, steps, kReals),
    precisely(out, [&](at::Tensor &to) { at::linspace_out(to, start.get(), end.get(), steps); }))
 OP(aclnnLogSpace, spaces(result, start, end, steps, kNative),
    precisely(result, [&](at::Tensor &to) { at::logspace_out(to, start.get(), end.get(), steps, base); }))
-OP(aclnnEye, (dtype(out, kNative | kIntsAndBool), shape(out, {n, m})), at::eye_out(out, n, m))
+OP(aclnnEye, dtype(out, kNative | kIntsAndBool); shape(out, {n, m}), at::eye_out(out, n, m))
 OP(aclnnOneHot, one_hot(self, numClasses, onValue, offValue, axis, out), mark(out, self, onValue, offValue, axis))
 OP(aclnnTril, triangle(out, self), take_triangle(out, self, diagonal, false))
 OP(aclnnTriu, triangle(out, self), take_triangle(out, self, diagonal, true))

@@ -333,12 +333,12 @@ OP(aclnnRoll, rolls(out, x, shifts, dims), if (x.numel() != 0) out.copy_(at::rol
 OP(aclnnRepeat, repeats_to(out, self, repeats), repeat(out, self))
 OP(aclnnRepeatInterleave, repeats_each(out, self, repeats, outputSize), out.copy_(each(self.flatten(), repeats, 0)))
 OP(aclnnRepeatInterleaveWithDim, repeats_by(out, self, repeats, dim, outputSize), out.copy_(each(self, repeats, dim)))
-OP(aclnnRepeatInterleaveInt, (dtype(self, kNative | kIntsAndBool), same_dtype(out, self), shape(out, {outputSize})),
-   out.copy_(at::repeat_interleave(self.flatten(), repeats, 0)))
+OP(aclnnRepeatInterleaveInt, dtype(self, kNative | kIntsAndBool); same_dtype(out, self);
+   shape(out, {outputSize}), out.copy_(at::repeat_interleave(self.flatten(), repeats, 0)))
 OP(aclnnRepeatInterleaveIntWithDim, repeats_along(out, self, dim, outputSize),
    out.copy_(at::repeat_interleave(self.dim() == 0 ? self.view({1}) : self, repeats, dim)))
-OP(aclnnRepeatInterleaveTensor, (dtype(repeats, {at::kInt, at::kLong}), rank(repeats, {1}), shape(out, {outputSize})),
-   out.copy_(at::repeat_interleave(repeats)))
+OP(aclnnRepeatInterleaveTensor, dtype(repeats, {at::kInt, at::kLong}); rank(repeats, {1});
+   shape(out, {outputSize}), out.copy_(at::repeat_interleave(repeats)))
 OP(aclnnChannelShuffle, shuffles(out, self, groups), out.copy_(at::channel_shuffle(self, groups)))
 OP(aclnnUnfoldGrad, unfolds(gradIn, gradOut, inputSizes, dim, size, step),
    gradIn.copy_(at::unfold_backward(gradOut, inputSizes, dim, size, step)))

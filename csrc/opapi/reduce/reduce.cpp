@@ -216,12 +216,13 @@ OP(aclnnMax, extremes(out, self, {}, false), at::amax_out(out, self, at::IntArra
 OP(aclnnMin, extremes(out, self, {}, false), at::amin_out(out, self, at::IntArrayRef(), false))
 OP(aclnnAmax, extremes(out, self, dim, keepDim), at::amax_out(out, self, dim, keepDim))
 OP(aclnnAmin, extremes(out, self, dim, keepDim), at::amin_out(out, self, dim, keepDim))
-OP(aclnnAminmax, (extremes(minOut, self, dim, keepDim), extremes(maxOut, self, dim, keepDim)),
+OP(aclnnAminmax, extremes(minOut, self, dim, keepDim);
+   extremes(maxOut, self, dim, keepDim),
    (at::amin_out(minOut, self, dim, keepDim), at::amax_out(maxOut, self, dim, keepDim)))
-OP(aclnnAminmaxAll, (extremes(minOut, self, {}, false), extremes(maxOut, self, {}, false)),
-   at::aminmax_out(minOut, maxOut, self, std::nullopt, false))
-OP(aclnnAminmaxDim, (extremes(minOut, self, dim, keepDim), extremes(maxOut, self, dim, keepDim)),
-   at::aminmax_out(minOut, maxOut, self, dim, keepDim))
+OP(aclnnAminmaxAll, extremes(minOut, self, {}, false);
+   extremes(maxOut, self, {}, false), at::aminmax_out(minOut, maxOut, self, std::nullopt, false))
+OP(aclnnAminmaxDim, extremes(minOut, self, dim, keepDim);
+   extremes(maxOut, self, dim, keepDim), at::aminmax_out(minOut, maxOut, self, dim, keepDim))
 OP(aclnnMaxDim, with_positions(out, indices, self, dim, keepdim, kCompared),
    positions(indices, [&](at::Tensor &where) { at::max_out(out, where, self, dim, keepdim); }))
 OP(aclnnMinDim, with_positions(out, indices, self, dim, keepdim, kCompared),
@@ -235,16 +236,18 @@ OP(aclnnArgMin, finds(out, self, dim, keepdim),
 OP(aclnnStd, spreads(out, self, dim, keepdim), at::std_out(out, self, all_or(dim), at::Scalar(correction), keepdim))
 OP(aclnnVarCorrection, spreads(out, self, dim, keepdim),
    at::var_out(out, self, all_or(dim), at::Scalar(correction), keepdim))
-OP(aclnnVarMean, (spreads(varOut, self, dim, keepdim), spreads(meanOut, self, dim, keepdim)),
+OP(aclnnVarMean, spreads(varOut, self, dim, keepdim);
+   spreads(meanOut, self, dim, keepdim),
    at::var_mean_out(varOut, meanOut, self, all_or(dim), at::Scalar(correction), keepdim))
-OP(aclnnStdMeanCorrection, (spreads(stdOut, self, dim, keepdim), spreads(meanOut, self, dim, keepdim)),
+OP(aclnnStdMeanCorrection, spreads(stdOut, self, dim, keepdim);
+   spreads(meanOut, self, dim, keepdim),
    at::std_mean_out(stdOut, meanOut, self, all_or(dim), at::Scalar(correction), keepdim))
 OP(aclnnLinalgVectorNorm, norms(out, self, ord, dims, keepDims, dtype),
    norm_into(out, self, ord, all_or(dims), keepDims, dtype))
 OP(aclnnNorm, norms(out, self, pScalar, dim, keepdim, self.scalar_type()),
    norm_into(out, self, pScalar, all_or(dim), keepdim, self.scalar_type()))
-OP(aclnnLogSumExp, (dtype(self, kNative | kIntsAndBool), dtype(out, kNative), reduces(out, self, dim, keepDim)),
-   out.copy_(at::logsumexp(widened(self), dim, keepDim)))
+OP(aclnnLogSumExp, dtype(self, kNative | kIntsAndBool); dtype(out, kNative);
+   reduces(out, self, dim, keepDim), out.copy_(at::logsumexp(widened(self), dim, keepDim)))
 
 OP(aclnnMedian, median(valuesOut, self), valuesOut.copy_(at::median(self)))
 OP(aclnnNanMedian, median(out, self), out.copy_(at::nanmedian(self)))
