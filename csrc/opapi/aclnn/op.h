@@ -6,6 +6,11 @@
 // the first phase (aclnnAddGetWorkspaceSize) checks, the rest is what runs on the stream. Both see each parameter
 // as an ATen value it owns (tensor.h). That line is all: entry points, the support table, the trace, the check of the
 // dtypes and ranks that CANN's own checks take (checks.json) and of the memory behind each operand come from it.
+//
+// Checks are statements, which `;` joins and the comma behind the last one ends. Their vocabulary is that of check.h
+// (dtype, rank, shape, same_shape, same_dtype, broadcasts, promotes, expands, optional ...) with network, fractal_nz,
+// on_chip and tiled of the headers beside it, and of aclop/operands.h (allowed, alike, holds, sizes ...). What a family
+// checks of its own is a function check_<what>; one whose value the kernel uses, too, is named for the value.
 #pragma once
 
 #include <ATen/ATen.h>

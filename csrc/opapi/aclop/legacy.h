@@ -1,6 +1,6 @@
 // Operators of the old single-operator API, named by a string:
 //
-//     LEGACY(Transpose, permutes(in[0], in[1], out[0]), out[0].copy_(in[0].permute(ints(in[1]))))
+//     LEGACY(Transpose, check_permute(in[0], in[1], out[0]), out[0].copy_(in[0].permute(ints(in[1]))))
 //
 // The second argument is what the call checks, the rest runs on the stream. Both see `in`, `out` (ATen tensors; an
 // input that was left out is undefined) and `attributes`. Scalars and shapes that lie in host memory are copied.

@@ -43,7 +43,7 @@ double keep_of(const aclopAttr &attributes) {
 }
 
 // in: query, key, value, mask, scale, which elements stay.
-void score_check(LegacyArguments &call) {
+void check_score(LegacyArguments &call) {
     keep_of(call.attributes);
     const at::Tensor &query = call.in[0];
     allowed(query, kHalves, "query");
@@ -69,7 +69,7 @@ void score(LegacyArguments &call) {
 }
 
 // in: softmax, gradient, value, key, query, scale, which elements stay. out: of value, query and key, as rows.
-void score_grad_check(LegacyArguments &call) {
+void check_score_grad(LegacyArguments &call) {
     keep_of(call.attributes);
     const at::Tensor &query = call.in[4];
     allowed(query, kHalves, "query");
@@ -92,7 +92,7 @@ void score_grad(LegacyArguments &call) {
 }
 
 // in: x, three kernels [in, out], gamma, beta, three biases. out: the normalized x, three layers, mean, variance.
-void project_check(LegacyArguments &call) {
+void check_project(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kHalves, "x");
     sizes(x, {-1, -1}, "x");
@@ -124,7 +124,7 @@ void project(LegacyArguments &call) {
 }
 
 // in: a gradient that comes with them, three gradients [rows, out], three kernels [in, out].
-void project_grad_check(LegacyArguments &call) {
+void check_project_grad(LegacyArguments &call) {
     for (size_t i = 0; i < 7; ++i) sizes(call.in[i], {-1, -1}, "an input");
     for (size_t i = 1; i < 4; ++i)
         if (call.in[i].size(1) != call.in[i + 3].size(1) || call.in[i + 3].size(0) != call.in[0].size(1) ||
@@ -135,7 +135,7 @@ void project_grad_check(LegacyArguments &call) {
 }
 
 // in: hidden states, three gradients. out: of three kernels, then of three biases.
-void kernel_grad_check(LegacyArguments &call) {
+void check_kernel_grad(LegacyArguments &call) {
     for (size_t i = 0; i < 4; ++i) sizes(call.in[i], {call.in[0].size(0), -1}, "an input");
     for (size_t i = 0; i < 3; ++i) {
         sizes(call.out[i], {call.in[0].size(1), call.in[i + 1].size(1)}, "a kernel's gradient");
@@ -187,7 +187,7 @@ Optional optional_inputs(LegacyArguments &call) {
     return made;
 }
 
-void multi_head_check(LegacyArguments &call) {
+void check_multi_head(LegacyArguments &call) {
     const Heads made = heads(call);
     sizes(call.in[7], {made.columns(), made.columns()}, "the output's weight");
     const Optional more = optional_inputs(call);
@@ -232,7 +232,7 @@ void multi_head(LegacyArguments &call) {
 
 // in: query, key, value, four weights, three layers, softmax, what stays of it, context, gradient, mask of dropout.
 // out: of four weights, of query, key and value, of four biases.
-void multi_head_grad_check(LegacyArguments &call) {
+void check_multi_head_grad(LegacyArguments &call) {
     const Heads made = heads(call);
     sizes(call.in[6], {made.columns(), made.columns()}, "the output's weight");
     const int64_t pairs = made.batch * made.count * made.target * made.source;
@@ -270,18 +270,18 @@ void multi_head_grad(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(AttentionScore, score_check(arguments), score(arguments))
-LEGACY(AttentionScoreGrad, score_grad_check(arguments), score_grad(arguments))
-LEGACY(AttentionLnQKV, project_check(arguments), project(arguments))
-LEGACY(AttentionQKVGradX, project_grad_check(arguments), at::Tensor sum = widened(in[0]);
+LEGACY(AttentionScore, check_score(arguments), score(arguments))
+LEGACY(AttentionScoreGrad, check_score_grad(arguments), score_grad(arguments))
+LEGACY(AttentionLnQKV, check_project(arguments), project(arguments))
+LEGACY(AttentionQKVGradX, check_project_grad(arguments), at::Tensor sum = widened(in[0]);
        for (size_t i = 1; i < 4; ++i) sum = sum + times(in[i], turned(in[i + 3])); out[0].copy_(sum))
 LEGACY(
-    AttentionQKVGradW, kernel_grad_check(arguments), for (size_t i = 0; i < 3; ++i) {
+    AttentionQKVGradW, check_kernel_grad(arguments), for (size_t i = 0; i < 3; ++i) {
         out[i].copy_(times(turned(in[0]), in[i + 1]));
         put(out[i + 3], widened(in[i + 1]).sum(0));
     })
-LEGACY(MultiHeadAttention, multi_head_check(arguments), multi_head(arguments))
-LEGACY(MultiHeadAttentionGrad, multi_head_grad_check(arguments), multi_head_grad(arguments))
+LEGACY(MultiHeadAttention, check_multi_head(arguments), multi_head(arguments))
+LEGACY(MultiHeadAttentionGrad, check_multi_head_grad(arguments), multi_head_grad(arguments))
 
 #define FIRST_PROLOG(PHASE)                                                                     \
     first_mla_prolog(PHASE, in, out, attribute<float>(attributes, "rmsnorm_epsilon_cq", 1e-5F), \

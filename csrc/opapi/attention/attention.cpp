@@ -298,7 +298,7 @@ struct Gradients {
 };
 
 void check_gradients(const Arguments &arguments, const Gradients &gradients, const Settings &settings) {
-    check(arguments, settings);
+    check_attention(arguments, settings);
     same_shape(gradients.grad, arguments.out);
     same_dtype(gradients.grad, arguments.query);
     const auto like = [](const Operand &gradient, const Operand &of) {
@@ -441,7 +441,7 @@ void backward(const Arguments &arguments, const Gradients &gradients, Settings s
 // ... and in operands that only some have, `OPERANDS` and `RESULTS`, each with parentheses around it.
 #define ATTENTION_CHECK(OPERANDS, ...) \
     optional(softmaxOutOut);           \
-    attention::check(ATTENTION_OPERANDS OPERANDS, ATTENTION_SETTINGS(__VA_ARGS__))
+    attention::check_attention(ATTENTION_OPERANDS OPERANDS, ATTENTION_SETTINGS(__VA_ARGS__))
 #define ATTENTION(NAME, OPERANDS, ...)               \
     OP(NAME, ATTENTION_CHECK(OPERANDS, __VA_ARGS__), \
        attention::forward_all(ATTENTION_OPERANDS OPERANDS, ATTENTION_SETTINGS(__VA_ARGS__)))

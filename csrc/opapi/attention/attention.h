@@ -130,7 +130,7 @@ struct Arguments {
 
 inline bool given(const Operand *operand) { return operand != nullptr && operand->defined() && operand->numel() > 0; }
 
-void check(const Arguments &arguments, Settings settings);
+void check_attention(const Arguments &arguments, Settings settings);
 // A copy of `settings` with the layout in capitals.
 Settings normalized(Settings settings);
 // The batches of equally long sequences in a call: one, or one for each sequence of a packed batch.

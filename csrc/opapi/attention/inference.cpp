@@ -198,7 +198,7 @@ void infer(const Inference &call, const InferenceOperands &a) {
 #define PROMPT_OPERANDS {query, key, value, pseShift, attenMask, actualSeqLengths, actualSeqLengthsKv, attentionOut}
 OP(aclnnPromptFlashAttentionV3,
    optional(pseShift, attenMask, deqScale1, quantScale1, deqScale2, quantScale2, quantOffset2);
-   attention::only_floats({&deqScale1, &quantScale1, &deqScale2, &quantScale2, &quantOffset2});
+   attention::check_only_floats({&deqScale1, &quantScale1, &deqScale2, &quantScale2, &quantOffset2});
    attention::check_face(PROMPT, {"BSH", "BSND", "BNSD", "BNSD_BSND"});
    attention::check_inference(PROMPT, PROMPT_OPERANDS), attention::infer(PROMPT, PROMPT_OPERANDS))
 
@@ -226,7 +226,7 @@ OP(aclnnPromptFlashAttentionV3,
      .key_padding = &kvPaddingSize}
 OP(aclnnIncreFlashAttentionV4, optional(pseShift, attenMask, dequantScale1, quantScale1, dequantScale2, quantScale2,
                                         quantOffset2, antiquantScale, antiquantOffset, blocktable, kvPaddingSize);
-   attention::only_floats({&dequantScale1, &quantScale1, &dequantScale2});
+   attention::check_only_floats({&dequantScale1, &quantScale1, &dequantScale2});
    attention::check_face(INCREMENT, {"BSH", "BSND", "BNSD"});
    attention::check_inference(INCREMENT, INCREMENT_OPERANDS), attention::infer(INCREMENT, INCREMENT_OPERANDS))
 
@@ -272,14 +272,14 @@ OP(aclnnIncreFlashAttentionV4, optional(pseShift, attenMask, dequantScale1, quan
 #define FUSED_ROPE .query_rope = &queryRopeOptional, .key_rope = &keyRopeOptional
 #define FUSED_SINK FUSED_ROPE, .sink = &learnableSinkOptional
 // What all versions of the operator check of a call, and the versions' own.
-#define FUSED_CHECK(...)                                                                    \
-    optional(softmaxLse);                                                                   \
-    attention::only_floats({&deqScale1Optional, &quantScale1Optional, &deqScale2Optional}); \
+#define FUSED_CHECK(...)                                                                          \
+    optional(softmaxLse);                                                                         \
+    attention::check_only_floats({&deqScale1Optional, &quantScale1Optional, &deqScale2Optional}); \
     attention::check_inference(FUSED, FUSED_OPERANDS(__VA_ARGS__))
 #define FUSED_CHECK_V2 FUSED_CHECK()
 #define FUSED_CHECK_V3 FUSED_CHECK(FUSED_ROPE)
-#define FUSED_CHECK_V4                                    \
-    attention::only_floats({&dequantScaleQueryOptional}); \
+#define FUSED_CHECK_V4                                          \
+    attention::check_only_floats({&dequantScaleQueryOptional}); \
     FUSED_CHECK(FUSED_SINK)
 #define FUSED_CHECK_V5                                                      \
     attention::check_added(pseType, qStartIdxOptional, kvStartIdxOptional); \

@@ -57,7 +57,7 @@ int64_t batches(const Inference &call, const InferenceOperands &operands);
 // Refuses layouts other than these, which an older face has.
 void check_face(const Inference &call, std::initializer_list<std::string_view> layouts);
 // Refuses what quantises the products themselves.
-void only_floats(std::initializer_list<const Operand *> factors);
+void check_only_floats(std::initializer_list<const Operand *> factors);
 // What version 5 of the fused operator adds.
 void check_added(int64_t pse_type, const Ints &query_start, const Ints &key_start);
 void check_inference(const Inference &call, const InferenceOperands &operands);

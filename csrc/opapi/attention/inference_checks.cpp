@@ -211,7 +211,7 @@ void check_face(const Inference &call, std::initializer_list<std::string_view> l
              fmt::join(layouts, ", "));
 }
 
-void only_floats(std::initializer_list<const Operand *> factors) {
+void check_only_floats(std::initializer_list<const Operand *> factors) {
     for (const Operand *factor : factors)
         if (given(factor)) refuse(*factor, "the virtual NPU does not quantise the products of attention");
 }

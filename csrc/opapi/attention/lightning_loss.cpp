@@ -36,7 +36,7 @@ struct Learned {
     Operand &query_index, &key_index, &weights, &loss;
 };
 
-void sized(const Operand &tensor, const at::DimVector &expected) {
+void check_size(const Operand &tensor, const at::DimVector &expected) {
     if (tensor.sizes() != at::IntArrayRef(expected))
         fail(FaultKind::TilingRefused, "parameter {} is {}, expected [{}]", tensor.parameter(), describe(tensor),
              fmt::join(expected, ", "));
@@ -105,26 +105,26 @@ void check_lesson(const Lesson &a, const Learned &out, int64_t groups, int64_t w
     tiled(a.query.size(-1) == width && a.query_index.size(-1) == 128,
           "parameters query and queryIndex are {} and {}, allowed are widths of {} and 128", describe(a.query),
           describe(a.query_index), width);
-    sized(a.key, by_token(a.key, {groups, a.query.size(-1)}));
-    sized(a.query_index, by_token(a.query, {own, a.query_index.size(-1)}));
-    sized(a.key_index, by_token(a.key, {1, a.query_index.size(-1)}));
-    sized(a.weights, by_token(a.query, {own}));
+    check_size(a.key, by_token(a.key, {groups, a.query.size(-1)}));
+    check_size(a.query_index, by_token(a.query, {own, a.query_index.size(-1)}));
+    check_size(a.key_index, by_token(a.key, {1, a.query_index.size(-1)}));
+    check_size(a.weights, by_token(a.query, {own}));
     if (!a.packed() && a.key.size(0) != a.query.size(0))
         fail(FaultKind::TilingRefused, "parameter key is {}, the query {}", describe(a.key), describe(a.query));
-    for (const Operand *statistic : {&a.maximum, &a.sum}) sized(*statistic, by_group(a, groups, {heads / groups}));
+    for (const Operand *statistic : {&a.maximum, &a.sum}) check_size(*statistic, by_group(a, groups, {heads / groups}));
     if (a.ropes() != (a.key_rope.defined() && a.key_rope.numel() > 0))
         fail(FaultKind::TilingRefused, "parameters queryRope and keyRope come together");
     if (a.ropes()) {
         same_dtype(a.query_rope, a.query);
         same_dtype(a.key_rope, a.query);
-        sized(a.query_rope, by_token(a.query, {heads, 64}));
-        sized(a.key_rope, by_token(a.key, {groups, 64}));
+        check_size(a.query_rope, by_token(a.query, {heads, 64}));
+        check_size(a.key_rope, by_token(a.key, {groups, 64}));
     }
     check_lengths(a);
-    sized(out.query_index, {a.query_index.sizes().begin(), a.query_index.sizes().end()});
-    sized(out.key_index, {a.key_index.sizes().begin(), a.key_index.sizes().end()});
-    sized(out.weights, {a.weights.sizes().begin(), a.weights.sizes().end()});
-    sized(out.loss, {1});
+    check_size(out.query_index, {a.query_index.sizes().begin(), a.query_index.sizes().end()});
+    check_size(out.key_index, {a.key_index.sizes().begin(), a.key_index.sizes().end()});
+    check_size(out.weights, {a.weights.sizes().begin(), a.weights.sizes().end()});
+    check_size(out.loss, {1});
 }
 
 void check_chosen(const Lesson &a, const Operand &indices) {
@@ -133,7 +133,7 @@ void check_chosen(const Lesson &a, const Operand &indices) {
     const int64_t count = indices.dim() > 0 ? indices.size(-1) : 0;
     tiled(count > 0 && count <= 8192 && count % 1024 == 0,
           "parameter sparseIndices is {}, allowed are multiples of 1024 keys, up to 8192", describe(indices));
-    sized(indices, by_token(a.query, {1, count}));
+    check_size(indices, by_token(a.query, {1, count}));
 }
 
 // What belongs to one sequence.
@@ -256,7 +256,7 @@ void teach_all(const Lesson &a, const at::Tensor &maximum, const at::Tensor &sum
 }
 
 void check_own_statistics(const Lesson &a, std::initializer_list<const Operand *> statistics) {
-    for (const Operand *statistic : statistics) sized(*statistic, by_group(a, 1, {}));
+    for (const Operand *statistic : statistics) check_size(*statistic, by_group(a, 1, {}));
 }
 
 }  // namespace

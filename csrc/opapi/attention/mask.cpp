@@ -34,7 +34,7 @@ int64_t mode_of_sequence(const Settings &settings, int64_t sequence) {
     return settings.sparse_mode;
 }
 
-void planned(bool holds, const Settings &settings, std::string_view why) {
+void check_plan(bool holds, const Settings &settings, std::string_view why) {
     tiled_part(holds, "PreTokens[{}] and nextTokens[{}] config error, {}: parameter sparseMode is {}",
                settings.pre_tokens, settings.next_tokens, why, settings.sparse_mode);
 }
@@ -46,24 +46,24 @@ void check_one_band(const Settings &settings, Lengths all) {
     const int64_t shift = settings.sparse_mode == kBand ? all.keys - all.queries : 0;
     const int64_t pre = near(settings.pre_tokens) - shift, next = near(settings.next_tokens) + shift;
     const bool some = pre < 0 ? next >= -pre && -pre < all.keys : next >= 0 || (-next <= pre && -next < all.queries);
-    planned(some, settings, "there is no valid data block");
+    check_plan(some, settings, "there is no valid data block");
 }
 
 // (ops-transformer: flash_attention_score_tiling_general.cpp, CheckPretokenAndNexttoken and SparseNoMaskModeCheck)
 void check_packed_bands(const Settings &settings, const std::vector<Lengths> &all) {
     const int64_t pre = near(settings.pre_tokens), next = near(settings.next_tokens), mode = settings.sparse_mode;
-    if (mode == kDefaultMask) planned(next >= 0 && next >= -pre, settings, "there is no valid data block");
-    if (mode == kBand) planned(pre >= 0 && next >= -pre, settings, "has invalid data block");
+    if (mode == kDefaultMask) check_plan(next >= 0 && next >= -pre, settings, "there is no valid data block");
+    if (mode == kBand) check_plan(pre >= 0 && next >= -pre, settings, "has invalid data block");
     for (size_t i = 0; i < all.size(); ++i) {
         const auto [queries, keys] = all[i];
         const bool empty = queries == 0 || keys == 0, band = queries - next <= keys;
-        if (mode == kDefaultMask) planned(empty || queries - pre <= keys, settings, "has invalid row");
-        if (mode == kRightDownCausal) planned(queries <= keys, settings, "exist invalid row");
-        if (mode == kRightDownThenBand) planned(empty || queries <= keys, settings, "exist invalid row");
-        if (mode == kBand) planned(empty || band, settings, "has invalid row");
+        if (mode == kDefaultMask) check_plan(empty || queries - pre <= keys, settings, "has invalid row");
+        if (mode == kRightDownCausal) check_plan(queries <= keys, settings, "exist invalid row");
+        if (mode == kRightDownThenBand) check_plan(empty || queries <= keys, settings, "exist invalid row");
+        if (mode == kBand) check_plan(empty || band, settings, "has invalid row");
         if (mode == kBand || mode_of_sequence(settings, static_cast<int64_t>(i)) != kBand) continue;
-        planned(pre >= keys, settings, "the band does not reach all keys");
-        planned(mode == kBandThenLeftUp ? band : next <= 0 && (empty || band), settings, "has invalid row");
+        check_plan(pre >= keys, settings, "the band does not reach all keys");
+        check_plan(mode == kBandThenLeftUp ? band : next <= 0 && (empty || band), settings, "has invalid row");
     }
 }
 

@@ -183,7 +183,7 @@ Settings normalized(Settings settings) {
     return settings;
 }
 
-void check(const Arguments &a, Settings settings) {
+void check_attention(const Arguments &a, Settings settings) {
     settings = normalized(std::move(settings));
     for (const Operand *operand : {&a.query, &a.key, &a.value, &a.out}) {
         dtype(*operand, kNative);

@@ -39,7 +39,7 @@ void check_cache(const Operand &tokens, const Operand &cache, bool fractals) {
              describe(tokens), cache.parameter(), describe(cache));
 }
 
-void same_tokens(const Operand &key, const Operand &value) {
+void check_same_tokens(const Operand &key, const Operand &value) {
     if (value.size(0) != key.size(0))
         fail(FaultKind::InvalidArgument, "parameter {} is {}, the key {}", value.parameter(), describe(value),
              describe(key));
@@ -65,7 +65,7 @@ void check_scatter(const Operand &key, const Operand &key_cache, const Operand &
     if (!value.defined() || (value.numel() == 0 && value_cache.numel() == 0)) return;
     same_dtype(value, key);
     check_cache(value, value_cache, fractals);
-    same_tokens(key, value);
+    check_same_tokens(key, value);
 }
 
 // A negative slot is padding.
@@ -128,6 +128,6 @@ OP(aclnnScatterPaKvCache, optional(value, valueCacheRef);
 OP(aclnnGatherPaKvCache,
    check_gather(keyCache, blockTables, seqLens, seqOffsetOptional, keyRef, in_fractals(cacheMode), isSeqLensCumsum);
    check_gather(valueCache, blockTables, seqLens, seqOffsetOptional, valueRef, in_fractals(cacheMode), isSeqLensCumsum);
-   same_tokens(keyRef, valueRef),
+   check_same_tokens(keyRef, valueRef),
    gather(keyCache, blockTables, seqLens, seqOffsetOptional, in_fractals(cacheMode), isSeqLensCumsum, keyRef);
    gather(valueCache, blockTables, seqLens, seqOffsetOptional, in_fractals(cacheMode), isSeqLensCumsum, valueRef))

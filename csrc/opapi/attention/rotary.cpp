@@ -58,14 +58,14 @@ void check_rotary(const Operand &x, const Operand &cos, const Operand &sin, int6
 }
 
 // (ops-transformer: rope_rotate_half_tiling.cpp, D_LENGTH_LIMIT, and rope_half_grad_tiling.cpp, D_THRESHOLD)
-void rotates_half(const Operand &x, int64_t mode) {
+void check_rotates_half(const Operand &x, int64_t mode) {
     tiled(mode != kHalf || x.size(-1) <= 896 || x.numel() == 0,
           "parameter {} is {}: its last size is {}, allowed is at most 896 in mode 0", x.parameter(), describe(x),
           x.size(-1));
 }
 
 // (ops-transformer: apply_rotary_pos_emb_tiling.cpp, CheckParams)
-void rotates_both(const Operand &query, const Operand &key, const Operand &cos, int64_t layout) {
+void check_rotates_both(const Operand &query, const Operand &key, const Operand &cos, int64_t layout) {
     tiled(layout == 1, "layout is not one: parameter layout is {}", layout);
     for (const Operand *operand : {&query, &key, &cos})
         tiled(operand->dim() == 4 && operand->numel() > 0, "parameter {} is {}: allowed are four dimensions, not empty",
@@ -116,10 +116,10 @@ void rotary_backward(const at::Tensor &grad, const at::Tensor &cos, const at::Te
 }  // namespace vnpu::opapi
 
 OP(aclnnRotaryPositionEmbedding, check_rotary(x, cos, sin, mode, out);
-   rotates_half(x, mode), rotary(x, cos, sin, mode, out))
+   check_rotates_half(x, mode), rotary(x, cos, sin, mode, out))
 OP(aclnnRotaryPositionEmbeddingV2, optional(rotate); check_no_rotation(rotate); check_rotary(x, cos, sin, mode, out);
-   rotates_half(x, mode), rotary(x, cos, sin, mode, out))
-OP(aclnnRotaryPositionEmbeddingGrad, check_rotary(dy, cos, sin, mode, dxOut); rotates_half(dy, mode);
+   check_rotates_half(x, mode), rotary(x, cos, sin, mode, out))
+OP(aclnnRotaryPositionEmbeddingGrad, check_rotary(dy, cos, sin, mode, dxOut); check_rotates_half(dy, mode);
    same_shape(dcosOut, cos); same_shape(dsinOut, sin);
    if (xOptional.defined()) same_shape(xOptional, dy),
    rotary_backward(dy, cos, sin, xOptional, mode, dxOut, dcosOut, dsinOut))
@@ -127,9 +127,9 @@ OP(aclnnRotaryPositionEmbeddingGrad, check_rotary(dy, cos, sin, mode, dxOut); ro
 // Query and key at once, in place; half mode, cos and sin broadcast over the heads.
 OP(aclnnApplyRotaryPosEmb, check_rotary(queryRef, cos, sin, kHalf, queryRef);
    check_rotary(keyRef, cos, sin, kHalf, keyRef);
-   rotates_both(queryRef, keyRef, cos, layout), rotary(queryRef, cos, sin, kHalf, queryRef);
+   check_rotates_both(queryRef, keyRef, cos, layout), rotary(queryRef, cos, sin, kHalf, queryRef);
    rotary(keyRef, cos, sin, kHalf, keyRef))
 OP(aclnnApplyRotaryPosEmbV2, check_rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
    check_rotary(keyRef, cos, sin, named(rotaryMode), keyRef);
-   rotates_both(queryRef, keyRef, cos, layout), rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
+   check_rotates_both(queryRef, keyRef, cos, layout), rotary(queryRef, cos, sin, named(rotaryMode), queryRef);
    rotary(keyRef, cos, sin, named(rotaryMode), keyRef))

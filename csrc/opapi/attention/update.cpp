@@ -31,7 +31,7 @@ void check_ring(const Operand &before, const Operand &now, const std::string &la
              first.parameter(), describe(first), describe(before), layout);
 }
 
-void same_statistics(const std::string &statistics_layout, const std::string &layout) {
+void check_same_statistics(const std::string &statistics_layout, const std::string &layout) {
     if (!statistics_layout.empty() && statistics_layout != layout)
         fail(FaultKind::InvalidArgument,
              "parameter inputSoftmaxLayoutOptional is \"{}\", the virtual NPU offers that of the input, {}",
@@ -87,7 +87,7 @@ void update(const Operands &lse, const Operands &parts, int64_t type, at::Tensor
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnRingAttentionUpdateV2, same_statistics(inputSoftmaxLayoutOptional, inputLayoutOptional);
+OP(aclnnRingAttentionUpdateV2, check_same_statistics(inputSoftmaxLayoutOptional, inputLayoutOptional);
    check_ring(prevAttnOut, curAttnOut, inputLayoutOptional,
               {&prevSoftmaxMax, &prevSoftmaxSum, &curSoftmaxMax, &curSoftmaxSum, &softmaxMaxOut, &softmaxSumOut},
               attnOutOut),

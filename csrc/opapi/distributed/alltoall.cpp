@@ -72,6 +72,6 @@ void multiply_and_exchange(const Group &ranks, const Sides &sides, at::Tensor &o
         multiply_and_exchange(Group(NAME, group), SIDES, output)
 
 RANKS_OP(aclnnAlltoAllMatmul, BEFORE("aclnnAlltoAllMatmul"))
-RANKS_OP(aclnnAlltoAllMatmulV2, engine(commMode); BEFORE("aclnnAlltoAllMatmulV2"))
+RANKS_OP(aclnnAlltoAllMatmulV2, check_engine(commMode); BEFORE("aclnnAlltoAllMatmulV2"))
 RANKS_OP(aclnnMatmulAlltoAll, BEHIND("aclnnMatmulAlltoAll"))
-RANKS_OP(aclnnMatmulAlltoAllV2, engine(commMode); BEHIND("aclnnMatmulAlltoAllV2"))
+RANKS_OP(aclnnMatmulAlltoAllV2, check_engine(commMode); BEHIND("aclnnMatmulAlltoAllV2"))

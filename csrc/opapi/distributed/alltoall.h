@@ -20,7 +20,7 @@ struct Sides {
 };
 
 // What moves the data, which the second versions are told.
-inline void engine(const std::string &mode) {
+inline void check_engine(const std::string &mode) {
     const char *const allowed = is_a3() ? "ai_cpu" : "aiv";
     on_chip(mode == allowed, "parameter commMode is \"{}\", allowed is {}", mode, allowed);
 }

@@ -15,7 +15,7 @@ struct Scales {
     const Operand &rows, &columns;
 };
 
-void named_rows(const Operand &scale, int64_t count) {
+void check_named_rows(const Operand &scale, int64_t count) {
     tiled(scale.size(0) == count, "parameter {} is {}, expected {}", scale.parameter(), describe(scale), count);
 }
 
@@ -45,16 +45,16 @@ void check_before(const Sides &sides, const Scales &scales, const Ints &axes, co
     for (const Operand *scale : {&scales.columns, &scales.rows})
         if (scale->defined() && scale->dim() == 0)
             fail(FaultKind::TilingRefused, "parameter {} has no dimension", scale->parameter());
-    named_rows(scales.columns, sides.columns());
+    check_named_rows(scales.columns, sides.columns());
     if (whole) {
         if (!scales.rows.defined())
             fail(FaultKind::TilingRefused, "parameter x1ScaleOptional is null, which x1, {}, does not allow",
                  describe(sides.x1));
         tiled(scales.rows.scalar_type() == at::kFloat, "parameter x1ScaleOptional is {}, expected float32",
               describe(scales.rows));
-        named_rows(scales.rows, sides.x1.size(0));
+        check_named_rows(scales.rows, sides.x1.size(0));
     } else if (smooth) {
-        named_rows(scales.rows, sides.inner());
+        check_named_rows(scales.rows, sides.inner());
     }
 }
 
@@ -120,7 +120,7 @@ void multiply_and_exchange(const Group &ranks, const Sides &sides, const Scales 
 }
 
 // What the pages keep for later: the kernels do not read it.
-void reserved(std::initializer_list<const Operand *> tensors) {
+void check_reserved(std::initializer_list<const Operand *> tensors) {
     for (const Operand *tensor : tensors)
         on_chip(!tensor->defined(), "parameter {} is given, allowed is null", tensor->parameter());
 }
@@ -131,20 +131,20 @@ void reserved(std::initializer_list<const Operand *> tensors) {
 #define SIDES \
     Sides { x1, x2, biasOptional, transposeX2 }
 #define BEFORE(NAME)                                                                                               \
-    not_a3(NAME);                                                                                                  \
-    reserved({&commScaleOptional, &x1OffsetOptional, &x2OffsetOptional});                                          \
+    check_not_a3(NAME);                                                                                            \
+    check_reserved({&commScaleOptional, &x1OffsetOptional, &x2OffsetOptional});                                    \
     check_before(SIDES, {x1ScaleOptional, x2Scale}, alltoAllAxesOptional, group, x1QuantMode, transposeX1, output, \
                  alltoAllOutOptional),                                                                             \
         exchange_and_multiply(Group(NAME, group), SIDES, {x1ScaleOptional, x2Scale}, x1QuantMode, output,          \
                               alltoAllOutOptional)
 #define BEHIND(NAME)                                                                                            \
-    not_a3(NAME);                                                                                               \
-    reserved({&commScaleOptional, &x1OffsetOptional, &x2OffsetOptional});                                       \
+    check_not_a3(NAME);                                                                                         \
+    check_reserved({&commScaleOptional, &x1OffsetOptional, &x2OffsetOptional});                                 \
     check_behind(SIDES, {x1Scale, x2Scale}, alltoAllAxesOptional, group, x1QuantMode, x2QuantMode, transposeX1, \
                  output),                                                                                       \
         multiply_and_exchange(Group(NAME, group), SIDES, {x1Scale, x2Scale}, output)
 
 RANKS_OP(aclnnAlltoAllQuantMatmul, BEFORE("aclnnAlltoAllQuantMatmul"))
-RANKS_OP(aclnnAlltoAllQuantMatmulV2, engine(commMode); BEFORE("aclnnAlltoAllQuantMatmulV2"))
+RANKS_OP(aclnnAlltoAllQuantMatmulV2, check_engine(commMode); BEFORE("aclnnAlltoAllQuantMatmulV2"))
 RANKS_OP(aclnnQuantMatmulAlltoAll, BEHIND("aclnnQuantMatmulAlltoAll"))
-RANKS_OP(aclnnQuantMatmulAlltoAllV2, engine(commMode); BEHIND("aclnnQuantMatmulAlltoAllV2"))
+RANKS_OP(aclnnQuantMatmulAlltoAllV2, check_engine(commMode); BEHIND("aclnnQuantMatmulAlltoAllV2"))

@@ -7,7 +7,7 @@ namespace {
 
 // (ops-transformer: distribute_barrier)
 void check_barrier(const char *operation, const std::string &group, int64_t size) {
-    a3_only(operation);
+    check_a3_only(operation);
     tiled(size >= 2 && size <= 384, "parameter worldSize is {}, allowed are 2 to 384", size);
     const hccl::OperatorGroup ranks(group);
     tiled(ranks.size() == size, "parameter worldSize is {}, the group has {} ranks", size, ranks.size());

@@ -181,13 +181,13 @@ void multiply_and_scatter(const Group &ep, const Group &tp, const Grid &grid, co
 #define GROUPS(NAME) Group(NAME, groupEp), Group(NAME, groupTp)
 
 RANKS_OP(aclnnAlltoAllAllGatherBatchMatMul, optional(biasOptional, y2OutOptional, y3OutOptional);
-         a3_only("aclnnAlltoAllAllGatherBatchMatMul");
+         check_a3_only("aclnnAlltoAllAllGatherBatchMatMul");
          check_gathered(x, weight, biasOptional, GRID(xShardType), xShardType, actType, y1Out, y2OutOptional,
                         y3OutOptional),
          gather_and_multiply(GROUPS("aclnnAlltoAllAllGatherBatchMatMul"), GRID(xShardType), x, weight, biasOptional,
                              actType, y1Out, y2OutOptional, y3OutOptional))
 RANKS_OP(aclnnBatchMatMulReduceScatterAlltoAll, optional(biasOptional);
-         a3_only("aclnnBatchMatMulReduceScatterAlltoAll");
+         check_a3_only("aclnnBatchMatMulReduceScatterAlltoAll");
          check_scattered(x, weight, biasOptional, GRID(yShardType), yShardType, out),
          multiply_and_scatter(GROUPS("aclnnBatchMatMulReduceScatterAlltoAll"), GRID(yShardType), x, weight,
                               biasOptional, out))

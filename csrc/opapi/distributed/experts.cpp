@@ -109,13 +109,13 @@ void check_experts(const Experts &experts, bool first, const Operand &ids, const
     ranks.take_buffers();
 }
 
-void not_offered(const Operand &elastic) {
+void check_not_offered(const Operand &elastic) {
     if (elastic.defined())
         fail(FaultKind::Unsupported, "parameter {} is given; the virtual NPU has no groups that shrink",
              elastic.parameter());
 }
 
-void not_timed(const Operand &performance) {
+void check_not_timed(const Operand &performance) {
     if (performance.defined())
         fail(FaultKind::Unsupported, "parameter {} is given; the virtual NPU does not time the ranks",
              performance.parameter());

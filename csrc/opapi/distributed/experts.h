@@ -46,8 +46,8 @@ void check_experts(const Experts &experts, bool first, const Operand &ids, const
 std::vector<std::vector<int64_t>> places(const Experts &experts, const at::Tensor &ids, const at::Tensor &active);
 // In the first phase, of what CANN's versions 3 and 4 have beyond the virtual NPU: groups that shrink, times of the
 // ranks.
-void not_offered(const Operand &elastic);
-void not_timed(const Operand &performance);
+void check_not_offered(const Operand &elastic);
+void check_not_timed(const Operand &performance);
 
 // Which tokens take part, as bool; of a mask of pairs those that have one.
 at::Tensor taking_part(const at::Tensor &ids, const at::Tensor &active);

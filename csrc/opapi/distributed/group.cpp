@@ -79,11 +79,11 @@ void Group::exchange(const std::vector<at::Tensor> &parts, const std::vector<at:
 
 bool is_a3() { return std::strncmp(Machine::instance().settings().chip->name, "Ascend910_93", 12) == 0; }
 
-void a3_only(const char *operation) {
+void check_a3_only(const char *operation) {
     if (!is_a3()) no_kernel(operation, "A3 (Ascend910_93...) only");
 }
 
-void not_a3(const char *operation) {
+void check_not_a3(const char *operation) {
     if (is_a3()) no_kernel(operation, "Ascend910B only");
 }
 

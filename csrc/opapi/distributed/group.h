@@ -49,8 +49,8 @@ int64_t ranks_of(const std::string &group, std::initializer_list<int64_t> on_910
 bool is_a3();
 // In the first phase of operators that CANN has for A3 only, or not for A3: the other answers that there is no kernel
 // (561003).
-void a3_only(const char *operation);
-void not_a3(const char *operation);
+void check_a3_only(const char *operation);
+void check_not_a3(const char *operation);
 
 }  // namespace vnpu::opapi
 

@@ -17,14 +17,14 @@ at::Tensor product(const at::Tensor &x1, const at::Tensor &x2, const at::Tensor 
 void check_rows(const Operand &x1, const Operand &x2, const Operand &bias, int64_t mode) {
     rank(x1, {2});
     rank(x2, {2});
-    stops_on_failure(mode);
-    same_inner(x1, x2);
+    check_stops_on_failure(mode);
+    check_same_inner(x1, x2);
     check_bias(bias, x2);
     if (x1.size(1) == 0)
         fail(FaultKind::InvalidArgument, "parameter x1 is {}, there is nothing to sum over", describe(x1));
     if (x1.size(0) == 0) return;
     on_chip(!transposed(x1), "parameter x1 is {} and transposed", describe(x1));
-    long_inner(x1);
+    check_long_inner(x1);
 }
 
 // `gathered` is empty where it is not asked for.
@@ -34,7 +34,7 @@ void check_all_gather(const Operand &x1, const Operand &x2, const Operand &bias,
     check_rows(x1, x2, bias, mode);
     if (x1.size(0) == 0) return;
     tiled(index == 0, "parameter gatherIndex is {}, allowed is 0 (x1)", index);
-    one_turn(turns);
+    check_one_turn(turns);
     const int64_t rows = x1.size(0) * ranks_of(group, {2, 4, 8}, {2, 4, 8, 16, 32});
     shape(output, {rows, x2.size(1)});
     if (gathered.numel() != 0) {
@@ -61,13 +61,14 @@ void check_reduce_scatter(const Operand &x1, const Operand &x2, const Operand &b
 }  // namespace
 }  // namespace vnpu::opapi
 
-RANKS_OP(aclnnMatmulAllReduce, optional(bias); not_a3("aclnnMatmulAllReduce");
+RANKS_OP(aclnnMatmulAllReduce, optional(bias); check_not_a3("aclnnMatmulAllReduce");
          check_sum(x1, x2, bias, Operand(nullptr, "x3"), group, reduceOp, commTurn, streamMode, output),
          all_reduce(Group("aclnnMatmulAllReduce", group), product(x1, x2, bias), {}, output))
-RANKS_OP(aclnnMatmulAllReduceV2, optional(bias, x3); not_a3("aclnnMatmulAllReduceV2");
+RANKS_OP(aclnnMatmulAllReduceV2, optional(bias, x3); check_not_a3("aclnnMatmulAllReduceV2");
          check_sum(x1, x2, bias, x3, group, reduceOp, commTurn, streamMode, output),
          all_reduce(Group("aclnnMatmulAllReduceV2", group), product(x1, x2, bias), x3, output))
-RANKS_OP(aclnnMatmulAllReduceV3, optional(bias, x3); not_a3("aclnnMatmulAllReduceV3"); by_processor(commMode);
+RANKS_OP(aclnnMatmulAllReduceV3, optional(bias, x3); check_not_a3("aclnnMatmulAllReduceV3");
+         check_by_processor(commMode);
          check_sum(x1, x2, bias, x3, group, reduceOp, commTurn, streamMode, output),
          all_reduce(Group("aclnnMatmulAllReduceV3", group), product(x1, x2, bias), x3, output))
 RANKS_OP(aclnnAllGatherMatmul, optional(bias);

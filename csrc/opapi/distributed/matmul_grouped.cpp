@@ -46,7 +46,7 @@ void check_shared(const Shared &shared) {
 void check_grouped(const char *operation, const std::string &group, const Rows &rows, const Operand &send_tensor,
                    const Operand &come_tensor, const Operand &x, const Operand &weight, bool transposed, int64_t tokens,
                    const Shared &shared) {
-    a3_only(operation);
+    check_a3_only(operation);
     if (send_tensor.defined() || come_tensor.defined())
         fail(FaultKind::NullArgument,
              "parameters sendCountsTensorOptional and recvCountsTensorOptional are expected to be null");
@@ -86,7 +86,7 @@ void check_grouped(const char *operation, const std::string &group, const Rows &
     ranks.take_buffers();
 }
 
-void holds(const Operand &tensor, int64_t rows, int64_t width) {
+void check_rows_of(const Operand &tensor, int64_t rows, int64_t width) {
     require(tensor);
     if (tensor.dim() != 2 || tensor.size(0) != rows || tensor.size(1) != width)
         fail(FaultKind::TilingRefused, "parameter {} is {}, expected {} rows of {}", tensor.parameter(),
@@ -152,7 +152,7 @@ void multiply_and_exchange(const Group &ranks, const Rows &rows, const at::Tenso
 }
 
 // What carries the rows, of which A3 has one (the operators' CheckAndHandleCommMode).
-void by_host(const std::string &mode) {
+void check_by_host(const std::string &mode) {
     on_chip(mode == "ai_cpu", "parameter commMode is \"{}\", allowed is ai_cpu", mode);
 }
 
@@ -174,26 +174,26 @@ int64_t columns(const Operand &weight, bool transposed) {
 #define EXCHANGE_FIRST(NAME)                                                                                   \
     on_chip(permuteOutFlag == permuteOutOptional.defined(), "permuteOutFlag is {}, but permuteOutOptional {}", \
             permuteOutFlag, permuteOutOptional.defined() ? "is given" : "is null");                            \
-    holds(gmmX, Rows::sum(sendCounts), gmmX.size(1));                                                          \
-    holds(gmmY, Rows::sum(recvCounts), columns(gmmWeight, transGmmWeight));                                    \
+    check_rows_of(gmmX, Rows::sum(sendCounts), gmmX.size(1));                                                  \
+    check_rows_of(gmmY, Rows::sum(recvCounts), columns(gmmWeight, transGmmWeight));                            \
     if (permuteOutFlag)                                                                                        \
-        holds(permuteOutOptional, Rows::sum(recvCounts), gmmX.size(1)),                                        \
+        check_rows_of(permuteOutOptional, Rows::sum(recvCounts), gmmX.size(1)),                                \
             exchange_and_multiply(Group(NAME, group), ROWS, gmmX, gmmWeight, transGmmWeight, gmmY,             \
                                   permuteOutOptional);                                                         \
     shared_product(SHARED, mmYOptional)
 #define EXCHANGE_LAST(NAME)                                                                  \
-    holds(gmmX, Rows::sum(sendCounts), gmmX.size(1));                                        \
-    holds(y, Rows::sum(recvCounts), columns(gmmWeight, transGmmWeight)),                     \
+    check_rows_of(gmmX, Rows::sum(sendCounts), gmmX.size(1));                                \
+    check_rows_of(y, Rows::sum(recvCounts), columns(gmmWeight, transGmmWeight)),             \
         multiply_and_exchange(Group(NAME, group), ROWS, gmmX, gmmWeight, transGmmWeight, y); \
     shared_product(SHARED, mmYOptional)
 
 RANKS_OP(aclnnAlltoAllvGroupedMatMul, CHECK_GROUPED("aclnnAlltoAllvGroupedMatMul", Rows::sum(sendCounts));
          EXCHANGE_FIRST("aclnnAlltoAllvGroupedMatMul"))
-RANKS_OP(aclnnAlltoAllvGroupedMatMulV2, a3_only("aclnnAlltoAllvGroupedMatMulV2"); by_host(commMode);
+RANKS_OP(aclnnAlltoAllvGroupedMatMulV2, check_a3_only("aclnnAlltoAllvGroupedMatMulV2"); check_by_host(commMode);
          CHECK_GROUPED("aclnnAlltoAllvGroupedMatMulV2", Rows::sum(sendCounts));
          EXCHANGE_FIRST("aclnnAlltoAllvGroupedMatMulV2"))
 RANKS_OP(aclnnGroupedMatMulAlltoAllv, CHECK_GROUPED("aclnnGroupedMatMulAlltoAllv", Rows::sum(recvCounts));
          EXCHANGE_LAST("aclnnGroupedMatMulAlltoAllv"))
-RANKS_OP(aclnnGroupedMatMulAlltoAllvV2, a3_only("aclnnGroupedMatMulAlltoAllvV2"); by_host(commMode);
+RANKS_OP(aclnnGroupedMatMulAlltoAllvV2, check_a3_only("aclnnGroupedMatMulAlltoAllvV2"); check_by_host(commMode);
          CHECK_GROUPED("aclnnGroupedMatMulAlltoAllvV2", Rows::sum(recvCounts));
          EXCHANGE_LAST("aclnnGroupedMatMulAlltoAllvV2"))

@@ -11,12 +11,12 @@ struct Sum {
     bool empty() const { return x1.numel() == 0 || x2.numel() == 0 || residual.numel() == 0 || gamma.numel() == 0; }
 };
 
-void check(const Sum &s, double epsilon, const std::string &group, const std::string &reduction, int64_t turns,
-           int64_t mode, const Operand &y, const Operand &normalized) {
+void check_sum_norm(const Sum &s, double epsilon, const std::string &group, const std::string &reduction, int64_t turns,
+                    int64_t mode, const Operand &y, const Operand &normalized) {
     if (s.x1.dim() < 1 || s.x2.dim() < 1 || s.residual.dim() < 1)
         fail(FaultKind::InvalidArgument, "parameters x1, x2 and residual are {}, {} and {}, of which one is a number",
              describe(s.x1), describe(s.x2), describe(s.residual));
-    same_inner(s.x1, s.x2);
+    check_same_inner(s.x1, s.x2);
     if (s.residual.size(-1) != s.x2.size(-1))
         fail(FaultKind::InvalidArgument, "parameter residual is {}, expected {} columns, those of x2",
              describe(s.residual), s.x2.size(-1));
@@ -25,7 +25,7 @@ void check(const Sum &s, double epsilon, const std::string &group, const std::st
             fail(FaultKind::InvalidArgument, "parameter x1 is {}, there is nothing to sum over", describe(s.x1));
         return;
     }
-    stops_on_failure(mode);
+    check_stops_on_failure(mode);
     rank(s.x1, {2, 3});
     rank(s.x2, {2});
     dtype(s.x1, {at::kHalf, at::kBFloat16});
@@ -33,7 +33,7 @@ void check(const Sum &s, double epsilon, const std::string &group, const std::st
     if (s.bias.defined()) same_dtype(s.bias, s.x1);
     check_bias(s.bias, s.x2);
     tiled(reduction == "sum", "parameter reduceOp is \"{}\", allowed is sum", reduction);
-    one_turn(turns);
+    check_one_turn(turns);
     rank(s.residual, {3});
     const bool rows = s.x1.numel() / s.x1.size(-1) == s.residual.size(0) * s.residual.size(1);
     if (!rows || (s.x1.dim() == 3 && s.x1.size(0) != s.residual.size(0)))
@@ -64,12 +64,12 @@ void sum_and_normalize(const Group &ranks, const Sum &s, double epsilon, at::Ten
 #define SUM \
     Sum { x1, x2, bias, residual, gamma }
 
-RANKS_OP(aclnnMatmulAllReduceAddRmsNorm, optional(bias); not_a3("aclnnMatmulAllReduceAddRmsNorm");
-         check(SUM, epsilon, group, reduceOp, commTurn, streamMode, y, normOut),
+RANKS_OP(aclnnMatmulAllReduceAddRmsNorm, optional(bias); check_not_a3("aclnnMatmulAllReduceAddRmsNorm");
+         check_sum_norm(SUM, epsilon, group, reduceOp, commTurn, streamMode, y, normOut),
          if (!(SUM).empty())
              sum_and_normalize(Group("aclnnMatmulAllReduceAddRmsNorm", group), SUM, epsilon, y, normOut))
 // The sum takes the place of the residual.
-RANKS_OP(aclnnInplaceMatmulAllReduceAddRmsNorm, optional(bias); not_a3("aclnnInplaceMatmulAllReduceAddRmsNorm");
-         check(SUM, epsilon, group, reduceOp, commTurn, streamMode, residual, normOut),
+RANKS_OP(aclnnInplaceMatmulAllReduceAddRmsNorm, optional(bias); check_not_a3("aclnnInplaceMatmulAllReduceAddRmsNorm");
+         check_sum_norm(SUM, epsilon, group, reduceOp, commTurn, streamMode, residual, normOut),
          if (!(SUM).empty())
              sum_and_normalize(Group("aclnnInplaceMatmulAllReduceAddRmsNorm", group), SUM, epsilon, residual, normOut))

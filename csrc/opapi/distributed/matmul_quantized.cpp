@@ -143,34 +143,34 @@ const Operand kNone(nullptr, "none");
 
 #define PARTS group, reduceOp, commTurn, streamMode, output
 
-RANKS_OP(aclnnQuantMatmulAllReduce, optional(bias, x3); not_a3("aclnnQuantMatmulAllReduce"); fractal_nz(x2);
+RANKS_OP(aclnnQuantMatmulAllReduce, optional(bias, x3); check_not_a3("aclnnQuantMatmulAllReduce"); fractal_nz(x2);
          check_quantized(x1, x2, bias, x3, {dequantScale, kNone, kNone, kNone}, PARTS),
          quantized("aclnnQuantMatmulAllReduce", group, x1, unpacked(x2), bias, x3, {dequantScale, kNone, kNone, kNone},
                    output))
 #define SCALES {dequantScale, pertokenScaleOptional, kNone, kNone}
-RANKS_OP(aclnnQuantMatmulAllReduceV2, not_a3("aclnnQuantMatmulAllReduceV2"); fractal_nz(x2);
+RANKS_OP(aclnnQuantMatmulAllReduceV2, check_not_a3("aclnnQuantMatmulAllReduceV2"); fractal_nz(x2);
          check_quantized(x1, x2, biasOptional, x3Optional, SCALES, PARTS),
          quantized("aclnnQuantMatmulAllReduceV2", group, x1, unpacked(x2), biasOptional, x3Optional, SCALES, output))
 #define SCALES_V3 {dequantScale, pertokenScaleOptional, commQuantScale1Optional, commQuantScale2Optional}
-RANKS_OP(aclnnQuantMatmulAllReduceV3, not_a3("aclnnQuantMatmulAllReduceV3"); fractal_nz(x2);
+RANKS_OP(aclnnQuantMatmulAllReduceV3, check_not_a3("aclnnQuantMatmulAllReduceV3"); fractal_nz(x2);
          check_quantized(x1, x2, biasOptional, x3Optional, SCALES_V3, PARTS),
          quantized("aclnnQuantMatmulAllReduceV3", group, x1, unpacked(x2), biasOptional, x3Optional, SCALES_V3, output))
 #define SCALES_V4 {x2Scale, x1ScaleOptional, commQuantScale1Optional, commQuantScale2Optional}
-RANKS_OP(aclnnQuantMatmulAllReduceV4, not_a3("aclnnQuantMatmulAllReduceV4"); fractal_nz(x2);
+RANKS_OP(aclnnQuantMatmulAllReduceV4, check_not_a3("aclnnQuantMatmulAllReduceV4"); fractal_nz(x2);
          check_later(groupSize, commQuantMode);
          check_quantized(x1, x2, biasOptional, x3Optional, SCALES_V4, PARTS),
          quantized("aclnnQuantMatmulAllReduceV4", group, x1, unpacked(x2), biasOptional, x3Optional, SCALES_V4, output))
-RANKS_OP(aclnnQuantMatmulAllReduceV5, not_a3("aclnnQuantMatmulAllReduceV5"); fractal_nz(x2); by_processor(commMode);
-         check_later(groupSize, commQuantMode);
+RANKS_OP(aclnnQuantMatmulAllReduceV5, check_not_a3("aclnnQuantMatmulAllReduceV5"); fractal_nz(x2);
+         check_by_processor(commMode); check_later(groupSize, commQuantMode);
          check_quantized(x1, x2, biasOptional, x3Optional, SCALES_V4, PARTS),
          quantized("aclnnQuantMatmulAllReduceV5", group, x1, unpacked(x2), biasOptional, x3Optional, SCALES_V4, output))
 #define WEIGHTS x1, unpacked(x2), bias, antiquantScale, antiquantOffset, antiquantGroupSize
 RANKS_OP(aclnnWeightQuantMatmulAllReduce, optional(bias, antiquantOffset, x3);
-         not_a3("aclnnWeightQuantMatmulAllReduce"); fractal_nz(x2); check_sum(x1, x2, bias, x3, PARTS);
+         check_not_a3("aclnnWeightQuantMatmulAllReduce"); fractal_nz(x2); check_sum(x1, x2, bias, x3, PARTS);
          check_weights(x1, x2, antiquantScale, antiquantOffset, antiquantGroupSize, output),
          all_reduce(Group("aclnnWeightQuantMatmulAllReduce", group), weighted(WEIGHTS), x3, output))
 RANKS_OP(aclnnWeightQuantMatmulAllReduceV2, optional(bias, antiquantOffset, x3);
-         not_a3("aclnnWeightQuantMatmulAllReduceV2"); fractal_nz(x2); by_processor(commMode);
+         check_not_a3("aclnnWeightQuantMatmulAllReduceV2"); fractal_nz(x2); check_by_processor(commMode);
          check_sum(x1, x2, bias, x3, PARTS);
          check_weights(x1, x2, antiquantScale, antiquantOffset, antiquantGroupSize, output),
          all_reduce(Group("aclnnWeightQuantMatmulAllReduceV2", group), weighted(WEIGHTS), x3, output))

@@ -18,8 +18,8 @@ void check_operands(const Operand &x1, const Operand &x2, const Operand &bias, c
     same_dtype(x2, x1);
     rank(x1, {2});
     rank(x2, {2});
-    stops_on_failure(stream);
-    same_inner(x1, x2);
+    check_stops_on_failure(stream);
+    check_same_inner(x1, x2);
     on_chip(block == 0 && group == 0, "parameters blockSize and groupSize are {} and {}, allowed is 0", block, group);
     for (const Operand *tensor : {&bias, &quantized})
         on_chip(!tensor->defined(), "parameter {} is given, allowed is null", tensor->parameter());
@@ -64,7 +64,7 @@ void check_gathered(const Operand &x1, const Operand &x2, const std::string &gro
     on_chip(x2.is_contiguous() || transposed(x2), "parameter x2 is {} and neither contiguous nor transposed",
             describe(x2));
     tiled(index == 0, "parameter gatherIndex is {}, allowed is 0 (x1)", index);
-    one_turn(turns);
+    check_one_turn(turns);
     const int64_t rows = x1.size(0) * ranks_of(group, {2, 4, 8}, {2, 4, 8});
     shape(output, {rows, x2.size(1)});
     if (gathered.numel() == 0) return;
@@ -82,7 +82,7 @@ void gather(const Group &ranks, const at::Tensor &x1, const at::Tensor &x2, cons
 
 void check_scattered(const Operand &x1, const Operand &x2, const std::string &group, const std::string &reduction,
                      int64_t turns, const Operand &output) {
-    long_inner(x1);
+    check_long_inner(x1);
     check_scattered_rows(x1, x2, group, reduction, turns, {2, 4, 8}, output);
 }
 

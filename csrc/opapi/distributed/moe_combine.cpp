@@ -188,7 +188,7 @@ void combine_and_normalize(const char *operation, const Experts &experts, const 
 }
 
 // CANN's own check, before any kernel is looked for (ops-transformer: aclnn_moe_distribute_combine_add_rms_norm.cpp).
-void not_910b(const char *operation) { on_chip(is_a3(), "{} is for A3 (Ascend910_93...) only", operation); }
+void check_not_910b(const char *operation) { on_chip(is_a3(), "{} is for A3 (Ascend910_93...) only", operation); }
 
 const Operand kNone(nullptr, "none");
 
@@ -214,20 +214,20 @@ RANKS_OP(aclnnMoeDistributeCombine,
                  x))
 RANKS_OP(aclnnMoeDistributeCombineV2, check_combine(EXPERTS_V2, false, INPUTS(NO_SPECIAL), xOut),
          combine("aclnnMoeDistributeCombineV2", EXPERTS_V2, INPUTS(NO_SPECIAL), xOut))
-RANKS_OP(aclnnMoeDistributeCombineV3, not_offered(elasticInfoOptional);
+RANKS_OP(aclnnMoeDistributeCombineV3, check_not_offered(elasticInfoOptional);
          check_combine(EXPERTS_V3, false, INPUTS(SPECIAL), xOut),
          combine("aclnnMoeDistributeCombineV3", EXPERTS_V3, INPUTS(SPECIAL), xOut))
-RANKS_OP(aclnnMoeDistributeCombineV4, not_offered(elasticInfoOptional); not_timed(performanceInfoOptional);
+RANKS_OP(aclnnMoeDistributeCombineV4, check_not_offered(elasticInfoOptional); check_not_timed(performanceInfoOptional);
          check_combine(EXPERTS_V3, false, INPUTS(SPECIAL), xOut),
          combine("aclnnMoeDistributeCombineV4", EXPERTS_V3, INPUTS(SPECIAL), xOut))
 
-RANKS_OP(aclnnMoeDistributeCombineAddRmsNorm, not_910b("aclnnMoeDistributeCombineAddRmsNorm");
+RANKS_OP(aclnnMoeDistributeCombineAddRmsNorm, check_not_910b("aclnnMoeDistributeCombineAddRmsNorm");
          check_combine(EXPERTS_V2, false, INPUTS(NO_SPECIAL), xOut);
          check_norm(INPUTS(NO_SPECIAL), residualX, gamma, yOut, rstdOut, xOut),
          combine_and_normalize("aclnnMoeDistributeCombineAddRmsNorm", EXPERTS_V2, INPUTS(NO_SPECIAL), residualX, gamma,
                                normEps, yOut, rstdOut, xOut))
-RANKS_OP(aclnnMoeDistributeCombineAddRmsNormV2, not_910b("aclnnMoeDistributeCombineAddRmsNormV2");
-         not_offered(elasticInfoOptional); check_combine(EXPERTS_V3, false, INPUTS(SPECIAL), xOut);
+RANKS_OP(aclnnMoeDistributeCombineAddRmsNormV2, check_not_910b("aclnnMoeDistributeCombineAddRmsNormV2");
+         check_not_offered(elasticInfoOptional); check_combine(EXPERTS_V3, false, INPUTS(SPECIAL), xOut);
          check_norm(INPUTS(SPECIAL), residualX, gamma, yOut, rstdOut, xOut),
          combine_and_normalize("aclnnMoeDistributeCombineAddRmsNormV2", EXPERTS_V3, INPUTS(SPECIAL), residualX, gamma,
                                normEps, yOut, rstdOut, xOut))

@@ -197,10 +197,11 @@ RANKS_OP(aclnnMoeDistributeDispatch, optional(scales, xActiveMask, expertScales,
 RANKS_OP(aclnnMoeDistributeDispatchV2, optional(dynamicScalesOut, expandScalesOut);
          check_dispatch(EXPERTS_V2, false, INPUTS_V2, RESULTS_V2),
          dispatch("aclnnMoeDistributeDispatchV2", EXPERTS_V2, false, INPUTS_V2, RESULTS_V2))
-RANKS_OP(aclnnMoeDistributeDispatchV3, optional(dynamicScalesOut, expandScalesOut); not_offered(elasticInfoOptional);
+RANKS_OP(aclnnMoeDistributeDispatchV3, optional(dynamicScalesOut, expandScalesOut);
+         check_not_offered(elasticInfoOptional);
          check_dispatch(EXPERTS_V3, false, INPUTS_V2, RESULTS_V2),
          dispatch("aclnnMoeDistributeDispatchV3", EXPERTS_V3, false, INPUTS_V2, RESULTS_V2))
-RANKS_OP(aclnnMoeDistributeDispatchV4, optional(dynamicScalesOut, expandScalesOut); not_offered(elasticInfoOptional);
-         not_timed(performanceInfoOptional);
+RANKS_OP(aclnnMoeDistributeDispatchV4, optional(dynamicScalesOut, expandScalesOut);
+         check_not_offered(elasticInfoOptional); check_not_timed(performanceInfoOptional);
          check_dispatch(EXPERTS_V3, false, INPUTS_V2, RESULTS_V2),
          dispatch("aclnnMoeDistributeDispatchV4", EXPERTS_V3, false, INPUTS_V2, RESULTS_V2))

@@ -11,14 +11,14 @@ namespace {
 
 constexpr DTypes kNumbers = kFloats | kComplex;
 
-void of_floats(LegacyArguments &call, size_t inputs, DTypes dtypes = kNumbers) {
+void check_floats(LegacyArguments &call, size_t inputs, DTypes dtypes = kNumbers) {
     allowed(call.in[0], dtypes, "x");
     for (size_t i = 1; i < inputs; ++i) alike(call.in[i], call.in[0], "an input");
     alike(call.out[0], call.in[0], "the output");
 }
 
 // Two that broadcast to the output.
-void pair(LegacyArguments &call, DTypes dtypes) {
+void check_pair(LegacyArguments &call, DTypes dtypes) {
     for (size_t i = 0; i < 2; ++i) {
         allowed(call.in[i], dtypes, "an input");
         if (call.in[i].scalar_type() != call.in[0].scalar_type() ||
@@ -31,8 +31,8 @@ void pair(LegacyArguments &call, DTypes dtypes) {
              describe(call.in[1]));
 }
 
-void of_one_dtype(LegacyArguments &call, DTypes dtypes) {
-    pair(call, dtypes);
+void check_one_dtype(LegacyArguments &call, DTypes dtypes) {
+    check_pair(call, dtypes);
     allowed(call.out[0], call.in[0].scalar_type(), "the output");
 }
 
@@ -49,9 +49,9 @@ std::optional<double> eps(const aclopAttr &attributes) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-#define FUNCTION(NAME, FUNCTION) LEGACY(NAME, of_floats(arguments, 1), out[0].copy_(FUNCTION(widened(in[0]))))
-#define GRADIENT(NAME, ...)                                                                         \
-    LEGACY(NAME, of_floats(arguments, 2), const at::Tensor x = widened(in[0]), dy = widened(in[1]); \
+#define FUNCTION(NAME, FUNCTION) LEGACY(NAME, check_floats(arguments, 1), out[0].copy_(FUNCTION(widened(in[0]))))
+#define GRADIENT(NAME, ...)                                                                            \
+    LEGACY(NAME, check_floats(arguments, 2), const at::Tensor x = widened(in[0]), dy = widened(in[1]); \
            out[0].copy_(__VA_ARGS__))
 
 FUNCTION(Acos, at::acos)
@@ -70,16 +70,16 @@ GRADIENT(InvGrad, -dy * x * x)
 GRADIENT(ReciprocalGrad, -dy * x * x)
 GRADIENT(RsqrtGrad, -0.5 * dy * x * x * x)
 
-LEGACY(CustLogit, of_floats(arguments, 1, kFloats), out[0].copy_(at::logit(widened(in[0]), eps(attributes))))
-LEGACY(CustLogitGrad, of_floats(arguments, 2, kFloats),
+LEGACY(CustLogit, check_floats(arguments, 1, kFloats), out[0].copy_(at::logit(widened(in[0]), eps(attributes))))
+LEGACY(CustLogitGrad, check_floats(arguments, 2, kFloats),
        out[0].copy_(at::logit_backward(widened(in[0]), widened(in[1]), eps(attributes))))
-LEGACY(CustEps, of_floats(arguments, 1, {at::kHalf, at::kFloat, at::kDouble}),
+LEGACY(CustEps, check_floats(arguments, 1, {at::kHalf, at::kFloat, at::kDouble}),
        out[0].fill_(in[0].scalar_type() == at::kHalf    ? 0x1p-10
                     : in[0].scalar_type() == at::kFloat ? 0x1p-23
                                                         : 0x1p-52))
 
 #define PAIR(NAME, DTYPES, ...) \
-    LEGACY(NAME, of_one_dtype(arguments, DTYPES), const at::Tensor x = in[0], y = in[1]; out[0].copy_(__VA_ARGS__))
+    LEGACY(NAME, check_one_dtype(arguments, DTYPES), const at::Tensor x = in[0], y = in[1]; out[0].copy_(__VA_ARGS__))
 
 PAIR(BitwiseAnd, kIntsAndBool | kUnsigned, at::bitwise_and(x, y))
 PAIR(BitwiseOr, kIntsAndBool | kUnsigned, at::bitwise_or(x, y))
@@ -96,6 +96,6 @@ PAIR(CustHeaviside, kReals, at::heaviside(x, y))
 PAIR(SquaredDifference, kReals | kComplex, (widened(x) - widened(y)).square())
 PAIR(CustGcd, kInts, at::gcd(x, y))
 PAIR(CustLcm, kInts, at::lcm(x, y))
-LEGACY(ApproximateEqual, pair(arguments, kReals);
+LEGACY(ApproximateEqual, check_pair(arguments, kReals);
        allowed(out[0], at::kBool, "the output"),
        out[0].copy_((widened(in[0]) - widened(in[1])).abs().lt(attribute<float>(attributes, "tolerance", 1e-5F))))

@@ -16,13 +16,13 @@ constexpr DTypes kWide{at::kFloat, at::kDouble};
 at::Tensor wide(const at::Tensor &x) { return x.to(at::kDouble); }
 
 // One operand, whose sizes and dtype the output has.
-void one(LegacyArguments &call, DTypes dtypes) {
+void check_one(LegacyArguments &call, DTypes dtypes) {
     allowed(call.in[0], dtypes, "x");
     alike(call.out[0], call.in[0], "the output");
 }
 
 // Two, of one dtype, that broadcast to the output.
-void two(LegacyArguments &call) {
+void check_two(LegacyArguments &call) {
     for (const size_t i : {0, 1}) {
         allowed(call.in[i], kWide, "an input");
         if (call.in[i].scalar_type() != call.out[0].scalar_type() ||
@@ -33,7 +33,7 @@ void two(LegacyArguments &call) {
 }
 
 // An integer has no dtype to be rounded to: its value is a float.
-void lgamma_check(LegacyArguments &call) {
+void check_lgamma(LegacyArguments &call) {
     allowed(call.in[0], kFloats | at::kInt, "x");
     const bool real = call.in[0].scalar_type() != at::kInt;
     allowed(call.out[0], real ? call.in[0].scalar_type() : at::kFloat, "the output");
@@ -41,7 +41,7 @@ void lgamma_check(LegacyArguments &call) {
 }
 
 // in: the order, x.
-void polygamma_check(LegacyArguments &call) {
+void check_polygamma(LegacyArguments &call) {
     allowed(call.in[0], {at::kInt, at::kLong}, "the order");
     holds(call.in[0], 1, "the order");
     allowed(call.in[1], kFloats, "x");
@@ -127,18 +127,18 @@ at::Tensor igamma_slope(const at::Tensor &a, const at::Tensor &x, at::IntArrayRe
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustLgamma, lgamma_check(arguments), out[0].copy_(at::lgamma(wide(in[0]))))
-LEGACY(CustPolygamma, polygamma_check(arguments), out[0].copy_(polygamma(in[0], in[1])))
-LEGACY(CustMvlgamma, one(arguments, kWide);
+LEGACY(CustLgamma, check_lgamma(arguments), out[0].copy_(at::lgamma(wide(in[0]))))
+LEGACY(CustPolygamma, check_polygamma(arguments), out[0].copy_(polygamma(in[0], in[1])))
+LEGACY(CustMvlgamma, check_one(arguments, kWide);
        dimension(attributes), out[0].copy_(log_of_matrices(in[0], dimension(attributes))))
 // in: the gradient, x.
-LEGACY(CustMvlgammaGrad, one(arguments, kWide); alike(in[1], in[0], "x");
+LEGACY(CustMvlgammaGrad, check_one(arguments, kWide); alike(in[1], in[0], "x");
        dimension(attributes), out[0].copy_(slope_of_matrices(in[0], in[1], dimension(attributes))))
-LEGACY(CustIgamma, two(arguments), out[0].copy_(at::igamma(wide(in[0]), wide(in[1]))))
-LEGACY(Igammac, two(arguments), out[0].copy_(at::igammac(wide(in[0]), wide(in[1]))))
-LEGACY(IgammaGradA, two(arguments), out[0].copy_(igamma_slope(in[0], in[1], out[0].sizes())))
+LEGACY(CustIgamma, check_two(arguments), out[0].copy_(at::igamma(wide(in[0]), wide(in[1]))))
+LEGACY(Igammac, check_two(arguments), out[0].copy_(at::igammac(wide(in[0]), wide(in[1]))))
+LEGACY(IgammaGradA, check_two(arguments), out[0].copy_(igamma_slope(in[0], in[1], out[0].sizes())))
 // in: the exponent, where the sum begins.
-LEGACY(Zeta, two(arguments), out[0].copy_(at::special_zeta(wide(in[0]), wide(in[1]))))
-LEGACY(CustBesselI0, one(arguments, kFloats), out[0].copy_(at::i0(wide(in[0]))))
-LEGACY(BesselI0e, one(arguments, kFloats), out[0].copy_(at::special_i0e(wide(in[0]))))
-LEGACY(BesselI1e, one(arguments, kFloats), out[0].copy_(at::special_i1e(wide(in[0]))))
+LEGACY(Zeta, check_two(arguments), out[0].copy_(at::special_zeta(wide(in[0]), wide(in[1]))))
+LEGACY(CustBesselI0, check_one(arguments, kFloats), out[0].copy_(at::i0(wide(in[0]))))
+LEGACY(BesselI0e, check_one(arguments, kFloats), out[0].copy_(at::special_i0e(wide(in[0]))))
+LEGACY(BesselI1e, check_one(arguments, kFloats), out[0].copy_(at::special_i1e(wide(in[0]))))

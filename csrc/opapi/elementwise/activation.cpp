@@ -10,14 +10,14 @@
 namespace vnpu::opapi {
 namespace {
 
-void unary(const Operand &self, const Operand &out) {
+void check_unary(const Operand &self, const Operand &out) {
     floating(self);
     floating(out);
     same_shape(out, self);
 }
 
-void unary_or_int(const Operand &self, const Operand &out) {
-    if (self.scalar_type() != at::kInt && out.scalar_type() != at::kInt) return unary(self, out);
+void check_unary_or_int(const Operand &self, const Operand &out) {
+    if (self.scalar_type() != at::kInt && out.scalar_type() != at::kInt) return check_unary(self, out);
     dtype(self, kFloats | at::kInt);
     dtype(out, kFloats | at::kInt);
     same_shape(out, self);
@@ -30,27 +30,27 @@ void hardsigmoid(at::Tensor &out, const at::Tensor &self) {
 }
 
 // Numbers of any kind: max(x, 0), a threshold and their like.
-void ordered(const Operand &self, const Operand &out) {
+void check_ordered(const Operand &self, const Operand &out) {
     dtype(self,
           {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kChar, at::kByte, at::kShort, at::kInt, at::kLong});
     same_dtype(out, self);
     same_shape(out, self);
 }
 
-void backward(const Operand &gradient, const Operand &saved, const Operand &out) {
+void check_backward(const Operand &gradient, const Operand &saved, const Operand &out) {
     dtype(gradient, {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kInt, at::kChar, at::kByte, at::kLong});
     dtype(saved, kReals | at::kBool);
     broadcasts(out, {&gradient, &saved});
     promotes(out, {&gradient, &saved});
 }
 
-void gelu_name(const std::string &approximate) {
+void check_gelu_name(const std::string &approximate) {
     if (approximate != "none" && approximate != "tanh")
         fail(FaultKind::InvalidArgument, "parameter approximate is \"{}\", allowed are \"none\" and \"tanh\"",
              approximate);
 }
 
-void gelu_backward_check(const Operand &grad, const Operand &self, const Operand &out) {
+void check_gelu_backward(const Operand &grad, const Operand &self, const Operand &out) {
     floating(self);
     same_dtype(grad, self);
     same_dtype(out, self);
@@ -65,12 +65,12 @@ void gelu_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor &se
     at::gelu_backward_out(out, filled(grad), filled(self), approximate);
 }
 
-void gelu_number(int64_t approximate) {
+void check_gelu_number(int64_t approximate) {
     if (approximate != 0 && approximate != 1)
         fail(FaultKind::InvalidArgument, "parameter approximate is {}, allowed are 0 (none) and 1 (tanh)", approximate);
 }
 
-void halved(const Operand &self, int64_t dim, const Operand &out) {
+void check_halved(const Operand &self, int64_t dim, const Operand &out) {
     floating(self);
     dimension(dim, self);
     const auto axis = static_cast<size_t>(dim < 0 ? dim + self.dim() : dim);
@@ -83,19 +83,19 @@ void halved(const Operand &self, int64_t dim, const Operand &out) {
 
 // Whether numbers are in order (ops-nn: aclnn_softshrink.cpp, aclnn_celu.cpp, aclnn_leaky_relu_backward.cpp,
 // aclnn_elu_backward.cpp and their neighbours).
-void shrinks(const ScalarArgument &lambd) {
+void check_shrink(const ScalarArgument &lambd) {
     if (lambd.to<double>() < 0)
         fail(FaultKind::InvalidArgument, "lambd should be greater or equal to 0: parameter {} is {}", lambd.parameter(),
              lambd.to<double>());
 }
 
-void divides(const ScalarArgument &alpha) {
+void check_divisor(const ScalarArgument &alpha) {
     if (!(alpha.to<float>() > 0 || alpha.to<float>() < 0))
         fail(FaultKind::InvalidArgument, "alpha cannot be 0 for CELU: parameter alpha is {}", alpha.to<float>());
 }
 
 // A result tells the sign of its input unless the slope is negative.
-void told_by_result(const char *what, const ScalarArgument &slope, bool is_result) {
+void check_told_by_result(const char *what, const ScalarArgument &slope, bool is_result) {
     if (is_result && slope.to<double>() < 0)
         fail(FaultKind::InvalidArgument,
              "In-place {} which is not supported: parameter {} is {}, and the input is not there any more", what,
@@ -129,7 +129,7 @@ at::Tensor per_channel(const at::Tensor &weight, const at::Tensor &self) {
     return weight.reshape(sizes);
 }
 
-void prelu_check(const Operand &self, const Operand &weight, const Operand &out) {
+void check_prelu(const Operand &self, const Operand &weight, const Operand &out) {
     network(self, weight, out);
     same_shape(out, self);
     const int64_t channels = self.dim() < 2 ? 1 : self.size(1);
@@ -168,9 +168,9 @@ void rrelu(at::Tensor &out, const at::Tensor &self, at::Tensor &noise, double lo
     out.copy_(widened(self) * noise);
 }
 
-void rrelu_check(const Operand &self, const Operand &noise, const ScalarArgument &lower, const ScalarArgument &upper,
+void check_rrelu(const Operand &self, const Operand &noise, const ScalarArgument &lower, const ScalarArgument &upper,
                  const Operand &out) {
-    unary(self, out);
+    check_unary(self, out);
     same_shape(noise, self);
     if (lower.to<double>() > upper.to<double>())
         fail(FaultKind::InvalidArgument, "parameter lower is {}, greater than upper, which is {}", lower.to<double>(),
@@ -182,89 +182,92 @@ void rrelu_check(const Operand &self, const Operand &noise, const ScalarArgument
 
 #define ACTIVATION(NAME, CHECK, ...) OP(NAME, CHECK(self, out), __VA_ARGS__)
 #define ACTIVATION_INPLACE(NAME, CHECK, ...) OP(NAME, CHECK(selfRef, selfRef), __VA_ARGS__)
-#define GRADIENT(NAME, SAVED, OUT, ...) OP(NAME, backward(gradOutput, SAVED, OUT), __VA_ARGS__)
+#define GRADIENT(NAME, SAVED, OUT, ...) OP(NAME, check_backward(gradOutput, SAVED, OUT), __VA_ARGS__)
 
-ACTIVATION(aclnnRelu, ordered, at::clamp_min_out(out, self, 0))
-ACTIVATION_INPLACE(aclnnInplaceRelu, ordered, at::clamp_min_out(selfRef, selfRef, 0))
-ACTIVATION(aclnnThreshold, ordered, at::threshold_out(out, self, computed(threshold, self), computed(value, self)))
-ACTIVATION_INPLACE(aclnnInplaceThreshold, ordered,
+ACTIVATION(aclnnRelu, check_ordered, at::clamp_min_out(out, self, 0))
+ACTIVATION_INPLACE(aclnnInplaceRelu, check_ordered, at::clamp_min_out(selfRef, selfRef, 0))
+ACTIVATION(aclnnThreshold, check_ordered,
+           at::threshold_out(out, self, computed(threshold, self), computed(value, self)))
+ACTIVATION_INPLACE(aclnnInplaceThreshold, check_ordered,
                    at::threshold_out(selfRef, selfRef, computed(threshold, selfRef), computed(value, selfRef)))
 GRADIENT(aclnnThresholdBackward, self, out,
          at::threshold_backward_out(out, gradOutput, self, computed(threshold, self)))
 
-ACTIVATION(aclnnLeakyRelu, unary, at::leaky_relu_out(out, self, computed(negativeSlope, self)))
-ACTIVATION_INPLACE(aclnnInplaceLeakyRelu, unary, at::leaky_relu_out(selfRef, selfRef, computed(negativeSlope, selfRef)))
-OP(aclnnLeakyReluBackward, backward(gradOutput, self, out);
-   told_by_result("leakyRelu backward calculation is triggered with a negativeSlope", negativeSlope, selfIsResult),
+ACTIVATION(aclnnLeakyRelu, check_unary, at::leaky_relu_out(out, self, computed(negativeSlope, self)))
+ACTIVATION_INPLACE(aclnnInplaceLeakyRelu, check_unary,
+                   at::leaky_relu_out(selfRef, selfRef, computed(negativeSlope, selfRef)))
+OP(aclnnLeakyReluBackward, check_backward(gradOutput, self, out);
+   check_told_by_result("leakyRelu backward calculation is triggered with a negativeSlope", negativeSlope,
+                        selfIsResult),
    at::leaky_relu_backward_out(out, gradOutput, self, computed(negativeSlope, self), selfIsResult))
-OP(aclnnPrelu, prelu_check(self, weight, out),
+OP(aclnnPrelu, check_prelu(self, weight, out),
    out.copy_(at::_prelu_kernel(widened(self), slopes(widened(weight), self).expand_as(self))))
-OP(aclnnPreluBackward, prelu_check(self, weight, gradInput); same_shape(gradOutput, self);
+OP(aclnnPreluBackward, check_prelu(self, weight, gradInput); same_shape(gradOutput, self);
    optional(gradWeight), prelu_backward(gradInput, gradWeight, gradOutput, self, weight))
-OP(aclnnRReluWithNoise, rrelu_check(self, noise, lower, upper, out),
+OP(aclnnRReluWithNoise, check_rrelu(self, noise, lower, upper, out),
    rrelu(out, self, noise, lower.to<double>(), upper.to<double>(), training, static_cast<uint64_t>(seed),
          static_cast<uint64_t>(offset)))
-OP(aclnnInplaceRReluWithNoise, rrelu_check(self, noise, lower, upper, self),
+OP(aclnnInplaceRReluWithNoise, check_rrelu(self, noise, lower, upper, self),
    rrelu(self, self, noise, lower.to<double>(), upper.to<double>(), training, static_cast<uint64_t>(seed),
          static_cast<uint64_t>(offset)))
 
-ACTIVATION(aclnnLogSigmoid, unary, at::log_sigmoid_out(out, self))
+ACTIVATION(aclnnLogSigmoid, check_unary, at::log_sigmoid_out(out, self))
 // The buffer that ATen keeps between the two is not used: torch_npu's has no elements.
-OP(aclnnLogSigmoidForward, unary(self, out); optional(buffer), at::log_sigmoid_out(out, self))
-OP(aclnnLogSigmoidBackward, backward(gradOutput, self, gradInput);
+OP(aclnnLogSigmoidForward, check_unary(self, out); optional(buffer), at::log_sigmoid_out(out, self))
+OP(aclnnLogSigmoidBackward, check_backward(gradOutput, self, gradInput);
    optional(buffer), rounded(gradInput, [&](at::Tensor &target) {
        at::mul_out(target, widened(gradOutput), widened(self).neg().sigmoid_());
    }))
 
 // The tanh form (ops-nn: gelu_dag.h, gelu_grad_dag.h); torch_npu 2.13 calls these two whatever `approximate` says.
-OP(aclnnGelu, unary(self, out); same_dtype(out, self), at::gelu_out(out, self, "tanh"))
-OP(aclnnGeluV2, unary(x, y); same_dtype(y, x);
-   gelu_number(approximate), at::gelu_out(y, x, approximate == 1 ? "tanh" : "none"))
-OP(aclnnGeluBackward, gelu_backward_check(gradOutput, self, gradInput),
+OP(aclnnGelu, check_unary(self, out); same_dtype(out, self), at::gelu_out(out, self, "tanh"))
+OP(aclnnGeluV2, check_unary(x, y); same_dtype(y, x);
+   check_gelu_number(approximate), at::gelu_out(y, x, approximate == 1 ? "tanh" : "none"))
+OP(aclnnGeluBackward, check_gelu_backward(gradOutput, self, gradInput),
    gelu_backward(gradInput, gradOutput, self, "tanh"))
-OP(aclnnGeluBackwardV2, gelu_backward_check(gradOutput, self, gradInput);
-   gelu_name(approximate), gelu_backward(gradInput, gradOutput, self, approximate))
-ACTIVATION(aclnnSilu, unary, at::silu_out(out, self))
+OP(aclnnGeluBackwardV2, check_gelu_backward(gradOutput, self, gradInput);
+   check_gelu_name(approximate), gelu_backward(gradInput, gradOutput, self, approximate))
+ACTIVATION(aclnnSilu, check_unary, at::silu_out(out, self))
 GRADIENT(aclnnSiluBackward, self, gradInput, at::silu_backward_out(gradInput, gradOutput, self))
-ACTIVATION(aclnnMish, unary, at::mish_out(out, self))
-ACTIVATION_INPLACE(aclnnInplaceMish, unary, at::mish_out(selfRef, selfRef))
+ACTIVATION(aclnnMish, check_unary, at::mish_out(out, self))
+ACTIVATION_INPLACE(aclnnInplaceMish, check_unary, at::mish_out(selfRef, selfRef))
 GRADIENT(aclnnMishBackward, self, gradInput, give(gradInput, at::mish_backward(widened(gradOutput), widened(self))))
 
-ACTIVATION(aclnnElu, unary, at::elu_out(out, self, alpha, scale, inputScale))
-ACTIVATION_INPLACE(aclnnInplaceElu, unary, at::elu_out(selfRef, selfRef, alpha, scale, inputScale))
-OP(aclnnEluBackward, backward(gradOutput, selfOrResult, gradInput);
-   told_by_result("elu backward calculation is triggered with a negative slope", alpha, isResult),
+ACTIVATION(aclnnElu, check_unary, at::elu_out(out, self, alpha, scale, inputScale))
+ACTIVATION_INPLACE(aclnnInplaceElu, check_unary, at::elu_out(selfRef, selfRef, alpha, scale, inputScale))
+OP(aclnnEluBackward, check_backward(gradOutput, selfOrResult, gradInput);
+   check_told_by_result("elu backward calculation is triggered with a negative slope", alpha, isResult),
    at::elu_backward_out(gradInput, gradOutput, alpha, scale, inputScale, isResult, selfOrResult))
 // celu(x) = elu(x; alpha, 1, 1 / alpha)
-OP(aclnnCelu, unary(self, out); divides(alpha), at::elu_out(out, self, alpha, 1, 1 / alpha.to<double>()))
-OP(aclnnInplaceCelu, unary(selfRef, selfRef);
-   divides(alpha), at::elu_out(selfRef, selfRef, alpha, 1, 1 / alpha.to<double>()))
-ACTIVATION(aclnnSoftplus, unary, at::softplus_out(out, self, beta, threshold))
+OP(aclnnCelu, check_unary(self, out); check_divisor(alpha), at::elu_out(out, self, alpha, 1, 1 / alpha.to<double>()))
+OP(aclnnInplaceCelu, check_unary(selfRef, selfRef);
+   check_divisor(alpha), at::elu_out(selfRef, selfRef, alpha, 1, 1 / alpha.to<double>()))
+ACTIVATION(aclnnSoftplus, check_unary, at::softplus_out(out, self, beta, threshold))
 GRADIENT(aclnnSoftplusBackward, self, gradInput,
          at::softplus_backward_out(gradInput, gradOutput, self, beta, threshold))
 
-ACTIVATION(aclnnHardtanh, ordered,
+ACTIVATION(aclnnHardtanh, check_ordered,
            at::clamp_out(out, self, clipValueMin.as(self.scalar_type()), clipValueMax.as(self.scalar_type())))
-ACTIVATION_INPLACE(aclnnInplaceHardtanh, ordered,
+ACTIVATION_INPLACE(aclnnInplaceHardtanh, check_ordered,
                    at::clamp_out(selfRef, selfRef, clipValueMin.as(selfRef.scalar_type()),
                                  clipValueMax.as(selfRef.scalar_type())))
 GRADIENT(aclnnHardtanhBackward, self, out, at::hardtanh_backward_out(out, gradOutput, self, min, max))
-ACTIVATION(aclnnHardsigmoid, unary_or_int, hardsigmoid(out, self))
-OP(aclnnInplaceHardsigmoid, unary_or_int(self, self), hardsigmoid(self, self))
+ACTIVATION(aclnnHardsigmoid, check_unary_or_int, hardsigmoid(out, self))
+OP(aclnnInplaceHardsigmoid, check_unary_or_int(self, self), hardsigmoid(self, self))
 GRADIENT(aclnnHardsigmoidBackward, self, out, at::hardsigmoid_backward_out(out, gradOutput, self))
-ACTIVATION(aclnnHardswish, unary, at::hardswish_out(out, self))
-OP(aclnnInplaceHardswish, unary(self, self), at::hardswish_out(self, self))
+ACTIVATION(aclnnHardswish, check_unary, at::hardswish_out(out, self))
+OP(aclnnInplaceHardswish, check_unary(self, self), at::hardswish_out(self, self))
 GRADIENT(aclnnHardswishBackward, self, out, give(out, at::hardswish_backward(widened(gradOutput), widened(self))))
 GRADIENT(aclnnHardswishBackwardV2, self, out, give(out, at::hardswish_backward(widened(gradOutput), widened(self))))
-ACTIVATION(aclnnHardshrink, unary, at::hardshrink_out(out, self, lambd))
+ACTIVATION(aclnnHardshrink, check_unary, at::hardshrink_out(out, self, lambd))
 GRADIENT(aclnnHardshrinkBackward, self, gradInput, at::hardshrink_backward_out(gradInput, gradOutput, self, lambd))
-OP(aclnnSoftshrink, unary(self, out); shrinks(lambd), softshrink(out, self, lambd))
-OP(aclnnSoftshrinkBackward, backward(gradOutput, self, gradInput);
-   shrinks(lambda), softshrink_backward(gradInput, gradOutput, self, lambda))
+OP(aclnnSoftshrink, check_unary(self, out); check_shrink(lambd), softshrink(out, self, lambd))
+OP(aclnnSoftshrinkBackward, check_backward(gradOutput, self, gradInput);
+   check_shrink(lambda), softshrink_backward(gradInput, gradOutput, self, lambda))
 
-OP(aclnnGlu, halved(self, dim, out), at::glu_out(out, self, dim))
-OP(aclnnGluBackward, halved(self, dim, gradOut); same_shape(out, self), rounded(out, [&](at::Tensor &target) {
-                                                     at::glu_backward_out(target, widened(gradOut), widened(self), dim);
-                                                 }))
-OP(aclnnLogitGrad, backward(dy, x, out),
+OP(aclnnGlu, check_halved(self, dim, out), at::glu_out(out, self, dim))
+OP(aclnnGluBackward, check_halved(self, dim, gradOut);
+   same_shape(out, self),
+   rounded(out, [&](at::Tensor &target) { at::glu_backward_out(target, widened(gradOut), widened(self), dim); }))
+OP(aclnnLogitGrad, check_backward(dy, x, out),
    give(out, at::logit_backward(widened(dy), widened(x), eps < 0 ? std::nullopt : std::optional<double>(eps))))

@@ -9,12 +9,13 @@
 #include "opapi/aclnn/unsigned.h"
 #include "opapi/elementwise/operands.h"
 
-#define BINARY(NAME, DTYPES, ...) OP(NAME, binary(out, self, other, DTYPES), __VA_ARGS__)
+#define BINARY(NAME, DTYPES, ...) OP(NAME, check_binary(out, self, other, DTYPES), __VA_ARGS__)
 // ... with a factor for the second
-#define SUM(NAME, OUT, CHECK, ...) OP(NAME, CHECK; factor(alpha, OUT), __VA_ARGS__)
-#define BINARY_SCALAR(NAME, DTYPES, ...) OP(NAME, with_number(out, self, other, DTYPES), __VA_ARGS__)
-#define BINARY_INPLACE(NAME, DTYPES, ...) OP(NAME, binary(selfRef, selfRef, other, DTYPES), __VA_ARGS__)
-#define BINARY_SCALAR_INPLACE(NAME, DTYPES, ...) OP(NAME, with_number(selfRef, selfRef, other, DTYPES), __VA_ARGS__)
+#define SUM(NAME, OUT, CHECK, ...) OP(NAME, CHECK; check_factor(alpha, OUT), __VA_ARGS__)
+#define BINARY_SCALAR(NAME, DTYPES, ...) OP(NAME, check_with_number(out, self, other, DTYPES), __VA_ARGS__)
+#define BINARY_INPLACE(NAME, DTYPES, ...) OP(NAME, check_binary(selfRef, selfRef, other, DTYPES), __VA_ARGS__)
+#define BINARY_SCALAR_INPLACE(NAME, DTYPES, ...) \
+    OP(NAME, check_with_number(selfRef, selfRef, other, DTYPES), __VA_ARGS__)
 
 namespace vnpu::opapi {
 namespace {
@@ -25,7 +26,7 @@ constexpr DTypes kPower = kAll;
 constexpr DTypes kLogarithms = kFloats | kIntsAndBool;
 
 // torch subtracts no booleans: ~ and ^ are meant.
-void no_truth(const ScalarArgument &number) {
+void check_no_truth(const ScalarArgument &number) {
     if (number.get().isBoolean())
         fail(FaultKind::InvalidArgument, "parameter {} is a boolean, which cannot be subtracted", number.parameter());
 }
@@ -71,7 +72,7 @@ void angle(at::Tensor &out, const at::Tensor &y, const at::Tensor &x) {
 }
 
 // What the second operand is multiplied by is no wider than the result.
-void factor(const ScalarArgument &alpha, const Operand &out) {
+void check_factor(const ScalarArgument &alpha, const Operand &out) {
     const at::Scalar &value = alpha.get();
     const bool fits = value.isBoolean()         ? out.scalar_type() == at::kBool
                       : value.isComplex()       ? out.is_complex()
@@ -82,7 +83,7 @@ void factor(const ScalarArgument &alpha, const Operand &out) {
              describe(out), out.parameter());
 }
 
-void exponent_of(const Operand &base, const ScalarArgument &exponent) {
+void check_exponent(const Operand &base, const ScalarArgument &exponent) {
     if (!base.is_floating_point() && !base.is_complex() && exponent.get().isIntegral(true) &&
         exponent.get().toLong() < 0)
         fail(FaultKind::InvalidArgument, "parameter {} is {}, negative, and {} holds integers", exponent.parameter(),
@@ -101,7 +102,7 @@ void power(at::Tensor &out, const at::Tensor &base, const ScalarArgument &expone
 }
 
 // Neither CANN (ops-math: aclnn_pow.cpp, aclnn_pow_tensor_tensor.cpp) nor ATen raises a truth value to another.
-void no_truths(at::ScalarType self, at::ScalarType exponent) {
+void check_no_truths(at::ScalarType self, at::ScalarType exponent) {
     if (self == at::kBool && exponent == at::kBool)
         fail(FaultKind::InvalidArgument,
              "Self and exponent dtype are bool is not supported: parameters self and exponent are");
@@ -129,7 +130,7 @@ at::Tensor logarithmic(const at::Tensor &tensor) {
     return kUnsigned.has(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
 }
 
-void log_adds(const Operand &out, const Operand &self, const Operand &other) {
+void check_log_add(const Operand &out, const Operand &self, const Operand &other) {
     for (const Operand *in : {&self, &other}) dtype(*in, kLogarithms | kUnsigned);
     broadcasts(out, {&self, &other});
     dtype(out, kNative);
@@ -140,79 +141,72 @@ void log_adds(const Operand &out, const Operand &self, const Operand &other) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-SUM(aclnnAdd, out, binary(out, self, other, kAll), sum(out, self, other, alpha))
-SUM(aclnnAdds, out, with_number(out, self, other, kAll), sum(out, self, other.number(), alpha))
-SUM(aclnnAddV3, out, with_number(out, other, self, kNative | at::kInt | at::kChar),
+SUM(aclnnAdd, out, check_binary(out, self, other, kAll), sum(out, self, other, alpha))
+SUM(aclnnAdds, out, check_with_number(out, self, other, kAll), sum(out, self, other.number(), alpha))
+SUM(aclnnAddV3, out, check_with_number(out, other, self, kNative | at::kInt | at::kChar),
     sum(out, self.number(), other, alpha))
-SUM(aclnnInplaceAdd, selfRef, binary(selfRef, selfRef, other, kAll), sum(selfRef, selfRef, other, alpha))
-SUM(aclnnInplaceAdds, selfRef, with_number(selfRef, selfRef, other, kAll), sum(selfRef, selfRef, other.number(), alpha))
-SUM(aclnnAddRelu, out, binary(out, self, other, kNative | kInts), sum_relu(out, self, other, alpha))
-SUM(aclnnInplaceAddRelu, selfRef, binary(selfRef, selfRef, other, kNative | kInts),
+SUM(aclnnInplaceAdd, selfRef, check_binary(selfRef, selfRef, other, kAll), sum(selfRef, selfRef, other, alpha))
+SUM(aclnnInplaceAdds, selfRef, check_with_number(selfRef, selfRef, other, kAll),
+    sum(selfRef, selfRef, other.number(), alpha))
+SUM(aclnnAddRelu, out, check_binary(out, self, other, kNative | kInts), sum_relu(out, self, other, alpha))
+SUM(aclnnInplaceAddRelu, selfRef, check_binary(selfRef, selfRef, other, kNative | kInts),
     sum_relu(selfRef, selfRef, other, alpha))
 
-SUM(aclnnSub, out, binary(out, self, other, kAll), subtract(out, self, other, alpha))
-SUM(aclnnSubs, out, with_number(out, self, other, kAll), subtract(out, self, other.number(), alpha))
-SUM(aclnnInplaceSub, selfRef, binary(selfRef, selfRef, other, kAll), subtract(selfRef, selfRef, other, alpha))
-SUM(aclnnInplaceSubs, selfRef, with_number(selfRef, selfRef, other, kAll),
+SUM(aclnnSub, out, check_binary(out, self, other, kAll), subtract(out, self, other, alpha))
+SUM(aclnnSubs, out, check_with_number(out, self, other, kAll), subtract(out, self, other.number(), alpha))
+SUM(aclnnInplaceSub, selfRef, check_binary(selfRef, selfRef, other, kAll), subtract(selfRef, selfRef, other, alpha))
+SUM(aclnnInplaceSubs, selfRef, check_with_number(selfRef, selfRef, other, kAll),
     subtract(selfRef, selfRef, other.number(), alpha))
-SUM(aclnnRsub, out, binary(out, self, other, kNumbers), sum(out, other, self, alpha, true))
-SUM(aclnnRsubs, out, (with_number(out, self, other, kNumbers), no_truth(other)),
-    sum(out, other.number(), self, alpha, true))
+SUM(aclnnRsub, out, check_binary(out, self, other, kNumbers), sum(out, other, self, alpha, true))
+SUM(aclnnRsubs, out, check_with_number(out, self, other, kNumbers);
+    check_no_truth(other), sum(out, other.number(), self, alpha, true))
 
 BINARY(aclnnMul, kAll, at::mul_out(out, self, other))
 BINARY_SCALAR(aclnnMuls, kAll, at::mul_out(out, self, multiplier(other, self)))
 BINARY_INPLACE(aclnnInplaceMul, kAll, at::mul_out(selfRef, selfRef, other))
 BINARY_SCALAR_INPLACE(aclnnInplaceMuls, kAll, at::mul_out(selfRef, selfRef, multiplier(other, selfRef)))
 
-OP(aclnnPowTensorTensor,
-   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self.scalar_type(), exponent.scalar_type()),
-    broadcasts(out, {&self, &exponent}), promotes(out, {&self, &exponent})),
-   at::pow_out(out, self, exponent))
-OP(aclnnPowTensorScalar, (with_number(out, self, exponent, kAll), exponent_of(self, exponent)),
-   power(out, self, exponent))
-OP(aclnnPowScalarTensor, (with_number(out, exponent, self, kAll), no_truths(self.dtype(), exponent.scalar_type())),
-   at::pow_out(out, self.get(), exponent))
-OP(aclnnInplacePowTensorTensor,
-   (dtype(self, kAll), dtype(exponent, kAll), no_truths(self.scalar_type(), exponent.scalar_type()),
-    broadcasts(self, {&self, &exponent}), promotes(self, {&self, &exponent})),
-   at::pow_out(self, self, exponent))
-OP(aclnnInplacePowTensorScalar, (with_number(self, self, exponent, kAll), exponent_of(self, exponent)),
-   power(self, self, exponent))
+OP(aclnnPowTensorTensor, dtype(self, kAll); dtype(exponent, kAll);
+   check_no_truths(self.scalar_type(), exponent.scalar_type()); broadcasts(out, {&self, &exponent});
+   promotes(out, {&self, &exponent}), at::pow_out(out, self, exponent))
+OP(aclnnPowTensorScalar, check_with_number(out, self, exponent, kAll);
+   check_exponent(self, exponent), power(out, self, exponent))
+OP(aclnnPowScalarTensor, check_with_number(out, exponent, self, kAll);
+   check_no_truths(self.dtype(), exponent.scalar_type()), at::pow_out(out, self.get(), exponent))
+OP(aclnnInplacePowTensorTensor, dtype(self, kAll); dtype(exponent, kAll);
+   check_no_truths(self.scalar_type(), exponent.scalar_type()); broadcasts(self, {&self, &exponent});
+   promotes(self, {&self, &exponent}), at::pow_out(self, self, exponent))
+OP(aclnnInplacePowTensorScalar, check_with_number(self, self, exponent, kAll);
+   check_exponent(self, exponent), power(self, self, exponent))
 
 BINARY(aclnnMaximum, kReals | at::kBool, at::maximum_out(out, self, other))
 BINARY(aclnnMinimum, kReals | at::kBool, at::minimum_out(out, self, other))
-OP(aclnnAtan2, binary(out, self, other, kReals | at::kBool), angle(out, self, other))
-OP(aclnnInplaceAtan2, binary(selfRef, selfRef, other, kReals | at::kBool), angle(selfRef, selfRef, other))
-OP(aclnnLogAddExp, log_adds(out, self, other), at::logaddexp_out(out, logarithmic(self), logarithmic(other)))
-OP(aclnnLogAddExp2, log_adds(out, self, other), at::logaddexp2_out(out, logarithmic(self), logarithmic(other)))
-OP(aclnnXLogYTensor, (binary(out, self, other, kLogarithms), to_float(out)), at::xlogy_out(out, self, other))
-OP(aclnnXLogYScalarOther, (with_number(out, self, other, kLogarithms), to_float(out)),
-   at::xlogy_out(out, self, other.get()))
-OP(aclnnXLogYScalarSelf, (with_number(out, other, self, kLogarithms), to_float(out)),
-   at::xlogy_out(out, self.get(), other))
-OP(aclnnInplaceXLogYScalarOther, (with_number(selfRef, selfRef, other, kLogarithms), to_float(selfRef)),
-   at::xlogy_out(selfRef, selfRef, other.get()))
+OP(aclnnAtan2, check_binary(out, self, other, kReals | at::kBool), angle(out, self, other))
+OP(aclnnInplaceAtan2, check_binary(selfRef, selfRef, other, kReals | at::kBool), angle(selfRef, selfRef, other))
+OP(aclnnLogAddExp, check_log_add(out, self, other), at::logaddexp_out(out, logarithmic(self), logarithmic(other)))
+OP(aclnnLogAddExp2, check_log_add(out, self, other), at::logaddexp2_out(out, logarithmic(self), logarithmic(other)))
+OP(aclnnXLogYTensor, check_binary(out, self, other, kLogarithms); check_to_float(out), at::xlogy_out(out, self, other))
+OP(aclnnXLogYScalarOther, check_with_number(out, self, other, kLogarithms);
+   check_to_float(out), at::xlogy_out(out, self, other.get()))
+OP(aclnnXLogYScalarSelf, check_with_number(out, other, self, kLogarithms);
+   check_to_float(out), at::xlogy_out(out, self.get(), other))
+OP(aclnnInplaceXLogYScalarOther, check_with_number(selfRef, selfRef, other, kLogarithms);
+   check_to_float(selfRef), at::xlogy_out(selfRef, selfRef, other.get()))
 BINARY(aclnnGcd, kInts, at::gcd_out(out, self, other))
 
-OP(aclnnLeftShift, binary(out, self, shiftBits, kShifted), shift_left(out, self, shiftBits))
-OP(aclnnRightShift, binary(out, input, shiftBits, kShifted), shift_right(out, input, shiftBits))
-OP(aclnnLeftShifts, with_number(out, self, shiftBits, kShifted), shift_left(out, self, shiftBits.number()))
+OP(aclnnLeftShift, check_binary(out, self, shiftBits, kShifted), shift_left(out, self, shiftBits))
+OP(aclnnRightShift, check_binary(out, input, shiftBits, kShifted), shift_right(out, input, shiftBits))
+OP(aclnnLeftShifts, check_with_number(out, self, shiftBits, kShifted), shift_left(out, self, shiftBits.number()))
 
-OP(aclnnComplex,
-   (dtype(real, {at::kHalf, at::kFloat, at::kDouble}), same_dtype(imag, real), broadcasts(out, {&real, &imag}),
-    dtype(out, c10::toComplexType(real.scalar_type()))),
-   at::complex_out(out, real, imag))
-OP(aclnnPolar,
-   (dtype(input, at::kFloat), same_dtype(angle, input), broadcasts(out, {&input, &angle}),
-    dtype(out, at::kComplexFloat)),
-   at::polar_out(out, input, angle))
+OP(aclnnComplex, dtype(real, {at::kHalf, at::kFloat, at::kDouble}); same_dtype(imag, real);
+   broadcasts(out, {&real, &imag});
+   dtype(out, c10::toComplexType(real.scalar_type())), at::complex_out(out, real, imag))
+OP(aclnnPolar, dtype(input, at::kFloat); same_dtype(angle, input); broadcasts(out, {&input, &angle});
+   dtype(out, at::kComplexFloat), at::polar_out(out, input, angle))
 
 // The gradients of two functions whose backward CANN has in one step.
-OP(aclnnSigmoidBackward,
-   (dtype(gradOutput, kFloats | kComplex), dtype(output, kFloats | kComplex),
-    broadcasts(gradInput, {&gradOutput, &output}), promotes(gradInput, {&gradOutput, &output})),
-   at::sigmoid_backward_out(gradInput, gradOutput, output))
-OP(aclnnTanhBackward,
-   (dtype(gradOutput, kFloats), dtype(output, kFloats), broadcasts(gradInput, {&gradOutput, &output}),
-    promotes(gradInput, {&gradOutput, &output})),
-   at::tanh_backward_out(gradInput, gradOutput, output))
+OP(aclnnSigmoidBackward, dtype(gradOutput, kFloats | kComplex); dtype(output, kFloats | kComplex);
+   broadcasts(gradInput, {&gradOutput, &output});
+   promotes(gradInput, {&gradOutput, &output}), at::sigmoid_backward_out(gradInput, gradOutput, output))
+OP(aclnnTanhBackward, dtype(gradOutput, kFloats); dtype(output, kFloats); broadcasts(gradInput, {&gradOutput, &output});
+   promotes(gradInput, {&gradOutput, &output}), at::tanh_backward_out(gradInput, gradOutput, output))

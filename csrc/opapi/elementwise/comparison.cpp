@@ -2,29 +2,31 @@
 #include "opapi/aclnn/op.h"
 #include "opapi/aclnn/unsigned.h"
 
-#define LOGIC(NAME, FUNCTION) OP(NAME, pair(out, self, other, kAll), FUNCTION(out, self, other))
-#define LOGIC_INPLACE(NAME, FUNCTION) OP(NAME, pair(selfRef, selfRef, other, kAll), FUNCTION(selfRef, selfRef, other))
+#define LOGIC(NAME, FUNCTION) OP(NAME, check_pair(out, self, other, kAll), FUNCTION(out, self, other))
+#define LOGIC_INPLACE(NAME, FUNCTION) \
+    OP(NAME, check_pair(selfRef, selfRef, other, kAll), FUNCTION(selfRef, selfRef, other))
 
 #define COMPARE(NAME, DTYPES, FUNCTION) \
-    OP(NAME, pair(out, self, other, DTYPES), FUNCTION(out, ordered(self), ordered(other)))
+    OP(NAME, check_pair(out, self, other, DTYPES), FUNCTION(out, ordered(self), ordered(other)))
 #define COMPARE_NUMBER(NAME, DTYPES, FUNCTION) \
-    OP(NAME, number(out, self, other, DTYPES), FUNCTION(out, ordered(self), ordered(other, self)))
+    OP(NAME, check_number(out, self, other, DTYPES), FUNCTION(out, ordered(self), ordered(other, self)))
 #define COMPARE_INPLACE(NAME, DTYPES, FUNCTION) \
-    OP(NAME, pair(selfRef, selfRef, other, DTYPES), FUNCTION(selfRef, ordered(selfRef), ordered(other)))
-#define COMPARE_NUMBER_INPLACE(NAME, DTYPES, FUNCTION) \
-    OP(NAME, number(selfRef, selfRef, other, DTYPES), FUNCTION(selfRef, ordered(selfRef), ordered(other, selfRef)))
+    OP(NAME, check_pair(selfRef, selfRef, other, DTYPES), FUNCTION(selfRef, ordered(selfRef), ordered(other)))
+#define COMPARE_NUMBER_INPLACE(NAME, DTYPES, FUNCTION)      \
+    OP(NAME, check_number(selfRef, selfRef, other, DTYPES), \
+       FUNCTION(selfRef, ordered(selfRef), ordered(other, selfRef)))
 
 // Bits, unlike comparisons, promote.
 #define BITS(NAME, FUNCTION) \
-    OP(NAME, (pair(out, self, other, kBits), promotes(out, {&self, &other})), FUNCTION(out, self, other))
+    OP(NAME, check_pair(out, self, other, kBits); promotes(out, {&self, &other}), FUNCTION(out, self, other))
 #define BITS_NUMBER(NAME, FUNCTION) \
-    OP(NAME, (number(out, self, other, kBits), promotes(out, self, other)), FUNCTION(out, self, other.number()))
-#define BITS_INPLACE(NAME, FUNCTION)                                                        \
-    OP(NAME, (pair(selfRef, selfRef, other, kBits), promotes(selfRef, {&selfRef, &other})), \
-       FUNCTION(selfRef, selfRef, other))
-#define BITS_NUMBER_INPLACE(NAME, FUNCTION)                                               \
-    OP(NAME, (number(selfRef, selfRef, other, kBits), promotes(selfRef, selfRef, other)), \
-       FUNCTION(selfRef, selfRef, other.number()))
+    OP(NAME, check_number(out, self, other, kBits); promotes(out, self, other), FUNCTION(out, self, other.number()))
+#define BITS_INPLACE(NAME, FUNCTION)                     \
+    OP(NAME, check_pair(selfRef, selfRef, other, kBits); \
+       promotes(selfRef, {&selfRef, &other}), FUNCTION(selfRef, selfRef, other))
+#define BITS_NUMBER_INPLACE(NAME, FUNCTION)                \
+    OP(NAME, check_number(selfRef, selfRef, other, kBits); \
+       promotes(selfRef, selfRef, other), FUNCTION(selfRef, selfRef, other.number()))
 
 namespace vnpu::opapi {
 namespace {
@@ -32,14 +34,14 @@ namespace {
 constexpr DTypes kOrdered = kReals | at::kBool | kUnsigned;
 constexpr DTypes kBits = kIntsAndBool | kUnsigned;
 
-void pair(const Operand &out, const Operand &self, const Operand &other, DTypes dtypes) {
+void check_pair(const Operand &out, const Operand &self, const Operand &other, DTypes dtypes) {
     dtype(self, dtypes);
     dtype(other, dtypes);
     dtype(out, kAll | kUnsigned);
     broadcasts(out, {&self, &other});
 }
 
-void number(const Operand &out, const Operand &self, const ScalarArgument &other, DTypes dtypes) {
+void check_number(const Operand &out, const Operand &self, const ScalarArgument &other, DTypes dtypes) {
     dtype(self, dtypes);
     dtype(out, kAll | kUnsigned);
     require(other);
@@ -80,7 +82,7 @@ LOGIC(aclnnLogicalOr, at::logical_or_out)
 LOGIC(aclnnLogicalXor, at::logical_xor_out)
 LOGIC_INPLACE(aclnnInplaceLogicalAnd, at::logical_and_out)
 LOGIC_INPLACE(aclnnInplaceLogicalOr, at::logical_or_out)
-OP(aclnnLogicalNot, (dtype(self, kAll), dtype(out, kAll), same_shape(out, self)), at::logical_not_out(out, self))
+OP(aclnnLogicalNot, dtype(self, kAll); dtype(out, kAll); same_shape(out, self), at::logical_not_out(out, self))
 OP(aclnnInplaceLogicalNot, dtype(selfRef, kAll), at::logical_not_out(selfRef, selfRef))
 
 BITS(aclnnBitwiseAndTensor, at::bitwise_and_out)
@@ -95,8 +97,8 @@ BITS_NUMBER_INPLACE(aclnnInplaceBitwiseAndScalar, at::bitwise_and_out)
 BITS_NUMBER_INPLACE(aclnnInplaceBitwiseXorScalar, at::bitwise_xor_out)
 
 // Whether all elements are equal.
-OP(aclnnEqual, (same_dtype(other, self), dtype(self, kOrdered), one_element(out), dtype(out, at::kBool)),
-   out.fill_(self.sizes() == other.sizes() && at::equal(moved(self), moved(other))))
+OP(aclnnEqual, same_dtype(other, self); dtype(self, kOrdered); one_element(out);
+   dtype(out, at::kBool), out.fill_(self.sizes() == other.sizes() && at::equal(moved(self), moved(other))))
 // |self - other| <= atol + rtol * |other|; ATen composes it with temporaries of the operands' size.
-OP(aclnnIsClose, (pair(out, self, other, kReals | at::kBool), same_dtype(other, self), dtype(out, at::kBool)),
-   out.copy_(at::isclose(self, other, rtol, atol, equalNan)))
+OP(aclnnIsClose, check_pair(out, self, other, kReals | at::kBool); same_dtype(other, self);
+   dtype(out, at::kBool), out.copy_(at::isclose(self, other, rtol, atol, equalNan)))

@@ -43,30 +43,30 @@ bool by_nothing(const Operand &out, const ScalarArgument &number) {
     return at::isIntegralType(out.scalar_type(), true) && number.get().isIntegral(true) && number.get().toLong() == 0;
 }
 
-void divisor(const Operand &out, const ScalarArgument &number, Gives gives) {
+void check_divisor(const Operand &out, const ScalarArgument &number, Gives gives) {
     if (by_nothing(out, number) && !bugs_hidden())
         fail(FaultKind::InvalidArgument, "parameter {} is 0, and {} holds integers{}", number.parameter(),
              out.parameter(), hidden_on_hardware(by_zero(gives)));
 }
 
 // Of a true quotient by a number only the dividend has to fit the result (ops-math: aclnn_div.cpp).
-void by_real(const Operand &out, const Operand &self, const ScalarArgument &number) {
+void check_by_real(const Operand &out, const Operand &self, const ScalarArgument &number) {
     require(number);
-    if (number.has_value() && number.get().isComplex()) return with_number(out, self, number, kAll);
+    if (number.has_value() && number.get().isComplex()) return check_with_number(out, self, number, kAll);
     dtype(self, kAll);
     same_shape(out, self);
     promotes(out, {&self});
 }
 
-void divides(const Operand &out, const Operand &self, const ScalarArgument &number, int mode) {
-    if (!rounding(mode)) return by_real(out, self, number);
-    with_number(out, self, number, kAll);
-    divisor(out, number, Gives::Zero);
+void check_divide(const Operand &out, const Operand &self, const ScalarArgument &number, int mode) {
+    if (!rounding(mode)) return check_by_real(out, self, number);
+    check_with_number(out, self, number, kAll);
+    check_divisor(out, number, Gives::Zero);
 }
 
 // Any two whose common dtype the kernel computes in (ops-math: aclnn_remainder.cpp).
-void leaves_remainder(const Operand &out, const Operand &self, const Operand &other) {
-    binary(out, self, other, kWhole);
+void check_remainder(const Operand &out, const Operand &self, const Operand &other) {
+    check_binary(out, self, other, kWhole);
     const at::ScalarType common = c10::promoteTypes(self.scalar_type(), other.scalar_type());
     on_chip(kRemainder.has(common),
             "Promote type should be in dtype support list: parameters self and other are {} and {}, which have {} in "
@@ -128,33 +128,35 @@ void divided(Operand &out, const at::Tensor &self, const ScalarArgument &other, 
 
 // NAME and Inplace NAME, by a tensor and by a number
 #define BY_TENSOR(NAME, OUT, SELF, DTYPES, GIVES, FUNCTION) \
-    OP(NAME, binary(OUT, SELF, other, DTYPES),              \
+    OP(NAME, check_binary(OUT, SELF, other, DTYPES),        \
        by_tensor(OUT, SELF, other, GIVES, [&](const at::Tensor &by) { FUNCTION(OUT, SELF, by); }))
-#define BY_NUMBER(NAME, OUT, SELF, DTYPES, GIVES, FUNCTION)                       \
-    OP(NAME, (with_number(OUT, SELF, other, DTYPES), divisor(OUT, other, GIVES)), \
+#define BY_NUMBER(NAME, OUT, SELF, DTYPES, GIVES, FUNCTION) \
+    OP(NAME, check_with_number(OUT, SELF, other, DTYPES);   \
+       check_divisor(OUT, other, GIVES),                    \
        by_number(OUT, SELF, other, GIVES, [&] { FUNCTION(OUT, SELF, other.number()); }))
 
-OP(aclnnDiv, binary(out, self, other, kAll), quotient(out, self, other))
-OP(aclnnDivs, by_real(out, self, other), quotient(out, self, other.number()))
-OP(aclnnInplaceDiv, binary(selfRef, selfRef, other, kAll), quotient(selfRef, selfRef, other))
-OP(aclnnInplaceDivs, by_real(selfRef, selfRef, other), quotient(selfRef, selfRef, other.number()))
-OP(aclnnDivMod, (binary(out, self, other, kAll), rounding(mode)), divided(out, self, other, mode))
-OP(aclnnInplaceDivMod, (binary(selfRef, selfRef, other, kAll), rounding(mode)), divided(selfRef, selfRef, other, mode))
-OP(aclnnDivMods, divides(out, self, other, mode), divided(out, self, other, mode))
-OP(aclnnInplaceDivMods, divides(selfRef, selfRef, other, mode), divided(selfRef, selfRef, other, mode))
+OP(aclnnDiv, check_binary(out, self, other, kAll), quotient(out, self, other))
+OP(aclnnDivs, check_by_real(out, self, other), quotient(out, self, other.number()))
+OP(aclnnInplaceDiv, check_binary(selfRef, selfRef, other, kAll), quotient(selfRef, selfRef, other))
+OP(aclnnInplaceDivs, check_by_real(selfRef, selfRef, other), quotient(selfRef, selfRef, other.number()))
+OP(aclnnDivMod, check_binary(out, self, other, kAll); rounding(mode), divided(out, self, other, mode))
+OP(aclnnInplaceDivMod, check_binary(selfRef, selfRef, other, kAll);
+   rounding(mode), divided(selfRef, selfRef, other, mode))
+OP(aclnnDivMods, check_divide(out, self, other, mode), divided(out, self, other, mode))
+OP(aclnnInplaceDivMods, check_divide(selfRef, selfRef, other, mode), divided(selfRef, selfRef, other, mode))
 
 BY_TENSOR(aclnnFloorDivide, out, self, kWhole, Gives::Zero, at::floor_divide_out)
 BY_NUMBER(aclnnFloorDivides, out, self, kWhole, Gives::Zero, at::floor_divide_out)
 BY_TENSOR(aclnnInplaceFloorDivide, selfRef, selfRef, kWhole, Gives::Zero, at::floor_divide_out)
 BY_NUMBER(aclnnInplaceFloorDivides, selfRef, selfRef, kWhole, Gives::Zero, at::floor_divide_out)
 
-OP(aclnnRemainderTensorTensor, leaves_remainder(out, self, other),
+OP(aclnnRemainderTensorTensor, check_remainder(out, self, other),
    by_tensor(out, self, other, Gives::Dividend, [&](const at::Tensor &by) { at::remainder_out(out, self, by); }))
 BY_NUMBER(aclnnRemainderTensorScalar, out, self, kRemainder, Gives::Dividend, at::remainder_out)
-OP(aclnnRemainderScalarTensor, with_number(out, other, self, kRemainder),
+OP(aclnnRemainderScalarTensor, check_with_number(out, other, self, kRemainder),
    by_tensor(out, self.number(), other, Gives::Dividend,
              [&](const at::Tensor &by) { at::remainder_out(out, self.number(), by); }))
-OP(aclnnInplaceRemainderTensorTensor, leaves_remainder(selfRef, selfRef, other),
+OP(aclnnInplaceRemainderTensorTensor, check_remainder(selfRef, selfRef, other),
    by_tensor(selfRef, selfRef, other, Gives::Dividend,
              [&](const at::Tensor &by) { at::remainder_out(selfRef, selfRef, by); }))
 BY_NUMBER(aclnnInplaceRemainderTensorScalar, selfRef, selfRef, kRemainder, Gives::Dividend, at::remainder_out)

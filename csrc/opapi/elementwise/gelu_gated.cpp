@@ -7,7 +7,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void halved(const Operand &whole, int64_t dim, const Operand &half) {
+void check_halved(const Operand &whole, int64_t dim, const Operand &half) {
     network(whole, half);
     dimension(dim, whole);
     if (whole.dim() == 0 || whole.size(dim) % 2 != 0)
@@ -19,7 +19,7 @@ void halved(const Operand &whole, int64_t dim, const Operand &half) {
 }
 
 // (ops-nn: gelu_mul_tiling.cpp)
-void matrix(const Operand &input) {
+void check_matrix(const Operand &input) {
     tiled(input.dim() >= 2, "Input shape dim should be no less than 2: parameter input is {}", describe(input));
 }
 
@@ -66,9 +66,9 @@ void gated_backward(at::Tensor &grad_input, const at::Tensor &grad, const at::Te
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnGeluMul, halved(input, -1, out); form(approximateOptional); matrix(input), at::Tensor unused;
+OP(aclnnGeluMul, check_halved(input, -1, out); form(approximateOptional); check_matrix(input), at::Tensor unused;
    gated(out, unused, input, -1, form(approximateOptional), true))
-OP(aclnnGeGluV3, halved(self, dim, out); same_shape(outGelu, out);
+OP(aclnnGeGluV3, check_halved(self, dim, out); same_shape(outGelu, out);
    form(approximate), gated(out, outGelu, self, dim, form(approximate), activateLeft))
-OP(aclnnGeGluV3Backward, halved(self, dim, gradOutput); same_shape(gelu, gradOutput); same_shape(gradInput, self);
+OP(aclnnGeGluV3Backward, check_halved(self, dim, gradOutput); same_shape(gelu, gradOutput); same_shape(gradInput, self);
    form(approximate), gated_backward(gradInput, gradOutput, self, gelu, dim, form(approximate), activateLeft))

@@ -13,7 +13,7 @@ constexpr DTypes kClamped = kReals;
 constexpr DTypes kMulAdd = kFloats | at::kInt | at::kLong | at::kChar | at::kByte;
 constexpr DTypes kDivAdd = kFloats | at::kLong;
 
-void clamps(Operand &out, const Operand &self, ScalarArgument &low, ScalarArgument &high) {
+void check_clamp(Operand &out, const Operand &self, ScalarArgument &low, ScalarArgument &high) {
     optional(low, high);
     dtype(self, kClamped | at::kBool);
     same_shape(out, self);
@@ -24,7 +24,7 @@ void clamps(Operand &out, const Operand &self, ScalarArgument &low, ScalarArgume
     if (high.has_value()) promotes(out, self, high);
 }
 
-void clamps(Operand &out, const Operand &self, Operand &low, Operand &high) {
+void check_clamp(Operand &out, const Operand &self, Operand &low, Operand &high) {
     optional(low, high);
     dtype(self, kClamped);
     if (!low.defined() && !high.defined())
@@ -34,13 +34,13 @@ void clamps(Operand &out, const Operand &self, Operand &low, Operand &high) {
     promotes(out, {&self, &low, &high});
 }
 
-void bound(const Operand &out, const Operand &self, const ScalarArgument &limit) {
+void check_bound(const Operand &out, const Operand &self, const ScalarArgument &limit) {
     dtype(self, kClamped);
     same_shape(out, self);
     promotes(out, self, limit);
 }
 
-void bound(const Operand &out, const Operand &self, const Operand &limit) {
+void check_bound(const Operand &out, const Operand &self, const Operand &limit) {
     dtype(self, kClamped);
     dtype(limit, kClamped | at::kBool);
     broadcasts(out, {&self, &limit});
@@ -61,7 +61,7 @@ void clamp(at::Tensor &out, const at::Tensor &self, const std::optional<at::Scal
         out.copy_(at::clamp(self, low, high));
 }
 
-void lerps(const Operand &out, const Operand &self, const Operand &end) {
+void check_lerp(const Operand &out, const Operand &self, const Operand &end) {
     dtype(self, kNative);
     same_dtype(end, self);
     same_dtype(out, self);
@@ -69,7 +69,7 @@ void lerps(const Operand &out, const Operand &self, const Operand &end) {
 
 // Of a number as weight. CANN says what it was checking behind what was wrong, and programs look for those words
 // (ops-math: aclnn_lerp_scalar.cpp).
-void lerp_broadcasts(const Operand &out, const Operand &self, const Operand &end) {
+void check_lerp_broadcasts(const Operand &out, const Operand &self, const Operand &end) {
     try {
         broadcasts(out, {&self, &end});
     } catch (const Fault &fault) {
@@ -77,21 +77,21 @@ void lerp_broadcasts(const Operand &out, const Operand &self, const Operand &end
     }
 }
 
-void three(const Operand &out, const Operand &self, const Operand &a, const Operand &b, DTypes dtypes) {
+void check_three(const Operand &out, const Operand &self, const Operand &a, const Operand &b, DTypes dtypes) {
     for (const Operand *in : {&self, &a, &b}) dtype(*in, dtypes);
     broadcasts(out, {&self, &a, &b});
     promotes(out, {&self, &a, &b});
 }
 
-void divides(const Operand &out, const Operand &self, const Operand &a, const Operand &b) {
-    three(out, self, a, b, kDivAdd);
+void check_divide(const Operand &out, const Operand &self, const Operand &a, const Operand &b) {
+    check_three(out, self, a, b, kDivAdd);
     // ATen refuses integer division in addcdiv; so does torch_npu, which knows both dtypes.
     if (!a.is_floating_point() && !b.is_floating_point())
         fail(FaultKind::InvalidArgument, "parameters {} and {} both hold integers, whose quotient is not defined here",
              a.parameter(), b.parameter());
 }
 
-void chooses(const Operand &out, const Operand &condition, const Operand &self, const Operand &other) {
+void check_choose(const Operand &out, const Operand &condition, const Operand &self, const Operand &other) {
     dtype(condition, {at::kBool, at::kByte});
     for (const Operand *value : {&self, &other}) dtype(*value, kAll | kUnsigned);
     broadcasts(out, {&condition, &self, &other});
@@ -108,39 +108,39 @@ void choose(at::Tensor &out, const at::Tensor &condition, const at::Tensor &self
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnClamp, clamps(out, self, clipValueMin, clipValueMax),
+OP(aclnnClamp, check_clamp(out, self, clipValueMin, clipValueMax),
    clamp(out, self, limit(clipValueMin, out), limit(clipValueMax, out)))
-OP(aclnnClampTensor, clamps(out, self, clipValueMin, clipValueMax),
+OP(aclnnClampTensor, check_clamp(out, self, clipValueMin, clipValueMax),
    at::clamp_out(out, self, clipValueMin.maybe(), clipValueMax.maybe()))
-OP(aclnnClampMin, bound(out, self, clipValueMin), clamp(out, self, limit(clipValueMin, out), std::nullopt))
-OP(aclnnClampMax, bound(out, self, clipValueMax), clamp(out, self, std::nullopt, limit(clipValueMax, out)))
-OP(aclnnClampMinTensor, bound(out, self, clipValueMin), at::clamp_min_out(out, self, clipValueMin))
-OP(aclnnClampMaxTensor, bound(out, self, max), at::clamp_max_out(out, self, max))
-OP(aclnnInplaceClampMax, bound(selfRef, selfRef, clipValueMax),
+OP(aclnnClampMin, check_bound(out, self, clipValueMin), clamp(out, self, limit(clipValueMin, out), std::nullopt))
+OP(aclnnClampMax, check_bound(out, self, clipValueMax), clamp(out, self, std::nullopt, limit(clipValueMax, out)))
+OP(aclnnClampMinTensor, check_bound(out, self, clipValueMin), at::clamp_min_out(out, self, clipValueMin))
+OP(aclnnClampMaxTensor, check_bound(out, self, max), at::clamp_max_out(out, self, max))
+OP(aclnnInplaceClampMax, check_bound(selfRef, selfRef, clipValueMax),
    at::clamp_max_out(selfRef, selfRef, clipValueMax.as(selfRef.scalar_type())))
-OP(aclnnInplaceClampMinTensor, bound(selfRef, selfRef, clipValueMin), at::clamp_min_out(selfRef, selfRef, clipValueMin))
-OP(aclnnInplaceClampMaxTensor, bound(selfRef, selfRef, max), at::clamp_max_out(selfRef, selfRef, max))
+OP(aclnnInplaceClampMinTensor, check_bound(selfRef, selfRef, clipValueMin),
+   at::clamp_min_out(selfRef, selfRef, clipValueMin))
+OP(aclnnInplaceClampMaxTensor, check_bound(selfRef, selfRef, max), at::clamp_max_out(selfRef, selfRef, max))
 
-OP(aclnnLerp, (lerps(out, self, end), same_dtype(weight, self), broadcasts(out, {&self, &end, &weight})),
-   at::lerp_out(out, self, end, weight))
-OP(aclnnLerps, (lerps(out, self, end), lerp_broadcasts(out, self, end)),
-   at::lerp_out(out, self, end, computed(weight, out)))
-OP(aclnnInplaceLerp,
-   (lerps(selfRef, selfRef, end), same_dtype(weight, selfRef), broadcasts(selfRef, {&selfRef, &end, &weight})),
-   at::lerp_out(selfRef, selfRef, end, weight))
-OP(aclnnInplaceLerps, (lerps(selfRef, selfRef, end), lerp_broadcasts(selfRef, selfRef, end)),
-   at::lerp_out(selfRef, selfRef, end, computed(weight, selfRef)))
+OP(aclnnLerp, check_lerp(out, self, end); same_dtype(weight, self);
+   broadcasts(out, {&self, &end, &weight}), at::lerp_out(out, self, end, weight))
+OP(aclnnLerps, check_lerp(out, self, end);
+   check_lerp_broadcasts(out, self, end), at::lerp_out(out, self, end, computed(weight, out)))
+OP(aclnnInplaceLerp, check_lerp(selfRef, selfRef, end); same_dtype(weight, selfRef);
+   broadcasts(selfRef, {&selfRef, &end, &weight}), at::lerp_out(selfRef, selfRef, end, weight))
+OP(aclnnInplaceLerps, check_lerp(selfRef, selfRef, end);
+   check_lerp_broadcasts(selfRef, selfRef, end), at::lerp_out(selfRef, selfRef, end, computed(weight, selfRef)))
 
-OP(aclnnAddcmul, three(out, self, tensor1, tensor2, kMulAdd),
+OP(aclnnAddcmul, check_three(out, self, tensor1, tensor2, kMulAdd),
    product_added(out, self, tensor1, tensor2, computed(value, out)))
-OP(aclnnInplaceAddcmul, three(selfRef, selfRef, tensor1, tensor2, kMulAdd),
+OP(aclnnInplaceAddcmul, check_three(selfRef, selfRef, tensor1, tensor2, kMulAdd),
    product_added(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
-OP(aclnnAddcdiv, divides(out, self, tensor1, tensor2),
+OP(aclnnAddcdiv, check_divide(out, self, tensor1, tensor2),
    quotient_added(out, self, tensor1, tensor2, computed(value, out)))
-OP(aclnnInplaceAddcdiv, divides(selfRef, selfRef, tensor1, tensor2),
+OP(aclnnInplaceAddcdiv, check_divide(selfRef, selfRef, tensor1, tensor2),
    quotient_added(selfRef, selfRef, tensor1, tensor2, computed(value, selfRef)))
 
-OP(aclnnSWhere, chooses(out, condition, self, other), choose(out, condition, self, other))
+OP(aclnnSWhere, check_choose(out, condition, self, other), choose(out, condition, self, other))
 // Its interface is generated from the operator's definition (ops-math: select_v2_def.cpp).
-OP(aclnnSelectV2, (dtype(condition, at::kBool), chooses(y, condition, x1, x2), same_dtype(x1, y), same_dtype(x2, y)),
-   choose(y, condition, x1, x2))
+OP(aclnnSelectV2, dtype(condition, at::kBool); check_choose(y, condition, x1, x2); same_dtype(x1, y);
+   same_dtype(x2, y), choose(y, condition, x1, x2))

@@ -3,15 +3,15 @@
 
 // The result has the operand's dtype, or one it can be cast to.
 #define UNARY(NAME, IN, DTYPES, FUNCTION) \
-    OP(NAME, same(IN, out, DTYPES), kept(out, IN, [&](at::Tensor &result) { FUNCTION(result, IN); }))
+    OP(NAME, check_same(IN, out, DTYPES), kept(out, IN, [&](at::Tensor &result) { FUNCTION(result, IN); }))
 // Integers give a float32.
-#define UNARY_FLOAT(NAME, IN, DTYPES, FUNCTION) OP(NAME, to_float(IN, out, DTYPES), FUNCTION(out, IN))
+#define UNARY_FLOAT(NAME, IN, DTYPES, FUNCTION) OP(NAME, check_to_float(IN, out, DTYPES), FUNCTION(out, IN))
 #define UNARY_INPLACE(NAME, REF, DTYPES, FUNCTION) OP(NAME, dtype(REF, DTYPES), FUNCTION(REF, REF))
 
 namespace vnpu::opapi {
 namespace {
 
-void same(const Operand &in, const Operand &out, DTypes dtypes) {
+void check_same(const Operand &in, const Operand &out, DTypes dtypes) {
     dtype(in, dtypes);
     same_shape(out, in);
     promotes(out, {&in});
@@ -35,25 +35,25 @@ void round_at(at::Tensor &out, const at::Tensor &self, int64_t decimals) {
     at::round_out(out, self, decimals);
 }
 
-void to_float(const Operand &in, const Operand &out, DTypes dtypes) {
-    same(in, out, dtypes);
+void check_to_float(const Operand &in, const Operand &out, DTypes dtypes) {
+    check_same(in, out, dtypes);
     dtype(out, kFloats | kComplex);
 }
 
-void to_bool(const Operand &in, const Operand &out, DTypes dtypes) {
+void check_to_bool(const Operand &in, const Operand &out, DTypes dtypes) {
     dtype(in, dtypes);
     same_shape(out, in);
     dtype(out, at::kBool);
 }
 
-void to_real(const Operand &self, const Operand &out) {
+void check_to_real(const Operand &self, const Operand &out) {
     dtype(self, kAll);
     same_shape(out, self);
     if (!self.is_complex()) return promotes(out, {&self});
     dtype(out, {c10::toRealValueType(self.scalar_type())});
 }
 
-void to_angle(const Operand &x, const Operand &out) {
+void check_to_angle(const Operand &x, const Operand &out) {
     dtype(x, kNative | kIntsAndBool | at::kComplexFloat);
     same_shape(out, x);
     dtype(out, {x.is_complex() || !x.is_floating_point() ? at::kFloat : x.scalar_type()});
@@ -87,15 +87,15 @@ at::Tensor &finite(at::Tensor &out, const at::Tensor &self) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnAbs, to_real(self, out), absolute(out, self))
-OP(aclnnAngleV2, to_angle(x, out), at::angle_out(out, x))
-OP(aclnnSign, same(self, result, kFloats | kComplex | at::kInt | at::kLong | at::kBool),
+OP(aclnnAbs, check_to_real(self, out), absolute(out, self))
+OP(aclnnAngleV2, check_to_angle(x, out), at::angle_out(out, x))
+OP(aclnnSign, check_same(self, result, kFloats | kComplex | at::kInt | at::kLong | at::kBool),
    kept(result, self, [&](at::Tensor &to) { at::sgn_out(to, self); }))
-OP(aclnnSignbit, (dtype(self, kReals | kUnsigned | at::kBool), same_shape(out, self)), out.copy_(at::signbit(self)))
+OP(aclnnSignbit, dtype(self, kReals | kUnsigned | at::kBool); same_shape(out, self), out.copy_(at::signbit(self)))
 // CANN's documentation of the three lists the integers and bool for every chip, its code fills in the answer.
-OP(aclnnIsPosInf, to_bool(self, out, kReals | at::kBool), at::isposinf_out(out, self))
-OP(aclnnIsNegInf, to_bool(self, out, kReals | at::kBool), at::isneginf_out(out, self))
-OP(aclnnIsFinite, to_bool(self, out, kReals | at::kBool), finite(out, self))
+OP(aclnnIsPosInf, check_to_bool(self, out, kReals | at::kBool), at::isposinf_out(out, self))
+OP(aclnnIsNegInf, check_to_bool(self, out, kReals | at::kBool), at::isneginf_out(out, self))
+OP(aclnnIsFinite, check_to_bool(self, out, kReals | at::kBool), finite(out, self))
 
 UNARY(aclnnNeg, self, kFloats | kComplex | at::kChar | at::kInt | at::kLong, at::neg_out)
 UNARY(aclnnBitwiseNot, self, kIntsAndBool, at::bitwise_not_out)
@@ -164,14 +164,14 @@ UNARY_INPLACE(aclnnInplaceSqrt, self, kFloats | kComplex, at::sqrt_out)
 UNARY_INPLACE(aclnnInplaceTan, selfRef, kFloats | kComplex, at::tan_out)
 UNARY_INPLACE(aclnnInplaceTanh, selfRef, kNative, at::tanh_out)
 
-OP(aclnnRoundDecimals, same(self, out, kFloats | at::kInt | at::kLong),
+OP(aclnnRoundDecimals, check_same(self, out, kFloats | at::kInt | at::kLong),
    kept(out, self, [&](at::Tensor &result) { round_at(result, self, decimals); }))
 OP(aclnnInplaceRoundDecimals, dtype(selfRef, kFloats | at::kInt | at::kLong), round_at(selfRef, selfRef, decimals))
-OP(aclnnNanToNum, same(self, out, kNative | kIntsAndBool),
+OP(aclnnNanToNum, check_same(self, out, kNative | kIntsAndBool),
    kept(out, self, [&](at::Tensor &result) { at::nan_to_num_out(result, self, nan, posinf, neginf); }))
 OP(aclnnInplaceNanToNum, dtype(selfRef, kNative | kIntsAndBool),
    at::nan_to_num_out(selfRef, selfRef, nan, posinf, neginf))
 // CANN: a negative eps means none.
-OP(aclnnLogit, same(input, out, kNative), kept(out, input, [&](at::Tensor &result) {
+OP(aclnnLogit, check_same(input, out, kNative), kept(out, input, [&](at::Tensor &result) {
        at::logit_out(result, input, eps < 0 ? std::nullopt : std::optional<double>(eps));
    }))

@@ -11,7 +11,7 @@ namespace {
 
 constexpr DTypes kHalves{at::kHalf, at::kFloat};
 
-void boxes(const at::Tensor &tensor, std::string_view what) {
+void check_boxes(const at::Tensor &tensor, std::string_view what) {
     allowed(tensor, kHalves, what);
     sizes(tensor, {-1, 4}, what);
 }
@@ -94,12 +94,12 @@ at::Tensor shared(const at::Tensor &boxes, const at::Tensor &truth, const aclopA
     return common / (by_truth ? area(b).expand_as(common) : area(a) - common + area(b));
 }
 
-void iou_check(LegacyArguments &call) {
+void check_iou(LegacyArguments &call) {
     const auto mode = attribute<std::string>(call.attributes, "mode", "iou");
     if (mode != "iou" && mode != "iof")
         fail(FaultKind::InvalidArgument, "attribute mode is \"{}\", allowed are iou and iof", mode);
-    boxes(call.in[0], "bboxes");
-    boxes(call.in[1], "gtboxes");
+    check_boxes(call.in[0], "bboxes");
+    check_boxes(call.in[1], "gtboxes");
     allowed(call.in[1], call.in[0].scalar_type(), "gtboxes");
     sizes(call.out[0], {call.in[1].size(0), call.in[0].size(0)}, "the output");
 }
@@ -138,7 +138,7 @@ at::Tensor rotated_decoded(const at::Tensor &anchors, const at::Tensor &deltas, 
     return at::stack({x - wide, y - high, x + wide, y + high, angle}, 1);
 }
 
-void rotated(LegacyArguments &call) {
+void check_rotated(LegacyArguments &call) {
     allowed(call.in[0], kHalves, "anchors");
     sizes(call.in[0], {-1, 5, -1}, "anchors");
     alike(call.in[1], call.in[0], "the second input");
@@ -155,7 +155,7 @@ Cells cells(LegacyArguments &call) {
     const Cells made{attribute<std::vector<int64_t>>(call.attributes, "featmap_size", {}),
                      attribute<std::vector<int64_t>>(call.attributes, "strides", {}),
                      attribute<int64_t>(call.attributes, "num_base_anchors", 0)};
-    boxes(call.in[0], "gt_bboxes");
+    check_boxes(call.in[0], "gt_bboxes");
     if (made.size.size() != 2 || made.stride.size() != 2 || made.stride[0] < 1 || made.stride[1] < 1 ||
         made.anchors < 1)
         fail(FaultKind::InvalidArgument, "featmap_size and strides are two numbers, num_base_anchors is 1 or more");
@@ -177,7 +177,7 @@ void respond(const Cells &grid, const at::Tensor &truth, at::Tensor &out) {
 
 // in: assigned, overlaps [truth, boxes], responsible, the largest overlap of each box and where, that of each truth and
 // where, the number of truths.
-void assign_check(LegacyArguments &call) {
+void check_assign(LegacyArguments &call) {
     allowed(call.in[0], kHalves, "assigned_gt_inds");
     alike(call.out[0], call.in[0], "the output");
     const int64_t count = call.in[0].numel();
@@ -220,19 +220,19 @@ at::Tensor inside(const at::Tensor &box, const at::Tensor &picture) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(BoundingBoxEncode, boxes(in[0], "anchor_box"); alike(in[1], in[0], "ground_truth_box");
+LEGACY(BoundingBoxEncode, check_boxes(in[0], "anchor_box"); alike(in[1], in[0], "ground_truth_box");
        alike(out[0], in[0], "the output"); numbers(attributes, "means", 0, 4);
        numbers(attributes, "stds", 1, 4), out[0].copy_(encoded(in[0], in[1], attributes)))
-LEGACY(BoundingBoxDecode, boxes(in[0], "rois"); alike(in[1], in[0], "deltas"); alike(out[0], in[0], "the output");
+LEGACY(BoundingBoxDecode, check_boxes(in[0], "rois"); alike(in[1], in[0], "deltas"); alike(out[0], in[0], "the output");
        image(attributes); numbers(attributes, "means", 0, 4);
        numbers(attributes, "stds", 1, 4), out[0].copy_(decoded(in[0], in[1], attributes)))
-LEGACY(Iou, iou_check(arguments), out[0].copy_(shared(in[0], in[1], attributes)))
-LEGACY(YoloBoxesEncode, boxes(in[0], "anchor_boxes"); alike(in[1], in[0], "gt_bboxes");
+LEGACY(Iou, check_iou(arguments), out[0].copy_(shared(in[0], in[1], attributes)))
+LEGACY(YoloBoxesEncode, check_boxes(in[0], "anchor_boxes"); alike(in[1], in[0], "gt_bboxes");
        allowed(in[2], at::kInt, "stride"); holds(in[2], in[0].size(0), "stride");
        alike(out[0], in[0], "the output"), out[0].copy_(in_cells(in[0], in[1], in[2])))
-LEGACY(RotatedBoxEncode, rotated(arguments), out[0].copy_(rotated_encoded(in[0], in[1], attributes)))
-LEGACY(RotatedBoxDecode, rotated(arguments), out[0].copy_(rotated_decoded(in[0], in[1], attributes)))
+LEGACY(RotatedBoxEncode, check_rotated(arguments), out[0].copy_(rotated_encoded(in[0], in[1], attributes)))
+LEGACY(RotatedBoxDecode, check_rotated(arguments), out[0].copy_(rotated_decoded(in[0], in[1], attributes)))
 LEGACY(AnchorResponseFlags, cells(arguments), respond(cells(arguments), in[0], out[0]))
-LEGACY(GridAssignPositive, assign_check(arguments), assign(arguments))
-LEGACY(CheckValid, boxes(in[0], "bbox_tensor"); allowed(in[1], in[0].scalar_type(), "img_metas");
+LEGACY(GridAssignPositive, check_assign(arguments), assign(arguments))
+LEGACY(CheckValid, check_boxes(in[0], "bbox_tensor"); allowed(in[1], in[0].scalar_type(), "img_metas");
        holds(in[1], 3, "img_metas"); holds(out[0], in[0].size(0), "the output"), put(out[0], inside(in[0], in[1])))

@@ -21,7 +21,7 @@ Method method(const aclopAttr &attributes, bool of_crops) {
 }
 
 // The crops are [K, height, width, C], boxes [K, 4] have y1, x1, y2, x2.
-void crops(const at::Tensor &of, const at::Tensor &boxes, const at::Tensor &pictures) {
+void check_crops(const at::Tensor &of, const at::Tensor &boxes, const at::Tensor &pictures) {
     sizes(of, {-1, -1, -1, -1}, "the crops");
     if (of.numel() > 0 && (of.size(1) < 1 || of.size(2) < 1))
         fail(FaultKind::InvalidArgument, "the crops are {}, which have no pixels", describe(of));
@@ -203,18 +203,18 @@ void slope_of_boxes(LegacyArguments &call) {
     call.out[0].copy_(made);
 }
 
-void crop_check(LegacyArguments &call) {
+void check_crop(LegacyArguments &call) {
     sizes(call.in[0], {-1, -1, -1, -1}, "the images");
-    crops(call.out[0], call.in[1], call.in[2]);
+    check_crops(call.out[0], call.in[1], call.in[2]);
     const std::vector<int64_t> size = ints(call.in[3]);
     if (size.size() != 2) fail(FaultKind::InvalidArgument, "crop_size has {} values, expected 2", size.size());
     sizes(call.out[0], {-1, size[0], size[1], call.in[0].size(3)}, "the output");
     method(call.attributes, true);
 }
 
-void slope_of_images_check(LegacyArguments &call) {
+void check_slope_of_images(LegacyArguments &call) {
     allowed(call.in[0], at::kFloat, "the gradient");
-    crops(call.in[0], call.in[1], call.in[2]);
+    check_crops(call.in[0], call.in[1], call.in[2]);
     const std::vector<int64_t> size = ints(call.in[3]);
     if (size.size() != 4 || size[3] != call.in[0].size(3))
         fail(FaultKind::InvalidArgument, "image_size has {} values or other channels than the gradient", size.size());
@@ -222,9 +222,9 @@ void slope_of_images_check(LegacyArguments &call) {
     method(call.attributes, false);
 }
 
-void slope_of_boxes_check(LegacyArguments &call) {
+void check_slope_of_boxes(LegacyArguments &call) {
     allowed(call.in[0], at::kFloat, "the gradient");
-    crops(call.in[0], call.in[2], call.in[3]);
+    check_crops(call.in[0], call.in[2], call.in[3]);
     sizes(call.in[1], {-1, -1, -1, call.in[0].size(3)}, "the images");
     alike(call.out[0], call.in[2], "the output");
     if (method(call.attributes, false) != Method::Bilinear)
@@ -234,6 +234,6 @@ void slope_of_boxes_check(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustCropAndResize, crop_check(arguments), crop(arguments))
-LEGACY(CustCropAndResizeGradImage, slope_of_images_check(arguments), slope_of_images(arguments))
-LEGACY(CustCropAndResizeGradBoxes, slope_of_boxes_check(arguments), slope_of_boxes(arguments))
+LEGACY(CustCropAndResize, check_crop(arguments), crop(arguments))
+LEGACY(CustCropAndResizeGradImage, check_slope_of_images(arguments), slope_of_images(arguments))
+LEGACY(CustCropAndResizeGradBoxes, check_slope_of_boxes(arguments), slope_of_boxes(arguments))

@@ -96,7 +96,7 @@ Resizing bicubic(const at::Tensor &x, const at::Tensor &y, const aclopAttr &attr
               {true, centres ? -0.5 : -0.75, centres, kSteps});
 }
 
-void image(const at::Tensor &tensor, std::string_view what) {
+void check_image(const at::Tensor &tensor, std::string_view what) {
     allowed(tensor, {at::kHalf, at::kFloat, at::kDouble}, what);
     sizes(tensor, {-1, -1, -1, -1}, what);
     if (tensor.size(2) < 1 || tensor.size(3) < 1)
@@ -104,14 +104,14 @@ void image(const at::Tensor &tensor, std::string_view what) {
 }
 
 // One has the batch and the channels of the other.
-void images(const at::Tensor &x, const at::Tensor &y) {
-    image(x, "the image");
-    image(y, "the resized image");
+void check_images(const at::Tensor &x, const at::Tensor &y) {
+    check_image(x, "the image");
+    check_image(y, "the resized image");
     sizes(y, {x.size(0), x.size(1), -1, -1}, "the resized image");
 }
 
-void bicubic_check(LegacyArguments &call) {
-    images(call.in[0], call.out[0]);
+void check_bicubic(LegacyArguments &call) {
+    check_images(call.in[0], call.out[0]);
     const List size = ints(call.in[1]);
     if (size.size() != 2) fail(FaultKind::InvalidArgument, "size has {} values, expected 2", size.size());
     sizes(call.out[0], {call.in[0].size(0), call.in[0].size(1), size[0], size[1]}, "the output");
@@ -140,29 +140,29 @@ Resizing by_mode(const at::Tensor &x, const at::Tensor &y, const aclopAttr &attr
 }
 
 // `sizes` and `original_size` end with what they are of: the width, height and width, or all four.
-void sized(const at::Tensor &tensor, const aclopAttr &attributes, const char *name) {
+void check_size(const at::Tensor &tensor, const aclopAttr &attributes, const char *name) {
     const List given = attribute<List>(attributes, name, {});
     const at::IntArrayRef whole = tensor.sizes();
     if (given.empty() || given.size() > 4 || whole.slice(4 - given.size()) != at::IntArrayRef(given))
         fail(FaultKind::InvalidArgument, "attribute {} is [{}] for {}", name, fmt::join(given, ", "), describe(tensor));
 }
 
-void mode_check(const at::Tensor &x, const at::Tensor &y, const at::Tensor &sized_one, const aclopAttr &attributes,
+void check_mode(const at::Tensor &x, const at::Tensor &y, const at::Tensor &sized_one, const aclopAttr &attributes,
                 const char *name) {
-    images(x, y);
+    check_images(x, y);
     allowed(y, x.scalar_type(), "the resized image");
-    sized(sized_one, attributes, name);
+    check_size(sized_one, attributes, name);
     by_mode(x, y, attributes);
 }
 
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustResizeBicubic, bicubic_check(arguments), out[0].copy_(resized(in[0], bicubic(in[0], out[0], attributes))))
+LEGACY(CustResizeBicubic, check_bicubic(arguments), out[0].copy_(resized(in[0], bicubic(in[0], out[0], attributes))))
 // in: the gradient, the image. In NHWC by CANN's prototype; MindSpore brings NCHW.
-LEGACY(ResizeBicubicGrad, images(in[1], in[0]); alike(out[0], in[1], "the output");
+LEGACY(ResizeBicubicGrad, check_images(in[1], in[0]); alike(out[0], in[1], "the output");
        bicubic(in[1], in[0], attributes), out[0].copy_(slope(in[0], bicubic(in[1], in[0], attributes))))
-LEGACY(ResizeD, mode_check(in[0], out[0], out[0], attributes, "sizes"),
+LEGACY(ResizeD, check_mode(in[0], out[0], out[0], attributes, "sizes"),
        out[0].copy_(resized(in[0], by_mode(in[0], out[0], attributes))))
-LEGACY(ResizeGradD, mode_check(out[0], in[0], out[0], attributes, "original_size"),
+LEGACY(ResizeGradD, check_mode(out[0], in[0], out[0], attributes, "original_size"),
        out[0].copy_(slope(in[0], by_mode(out[0], in[0], attributes))))

@@ -50,7 +50,7 @@ std::vector<int64_t> above(const float *scores, int64_t count, float least) {
     return order;
 }
 
-void mask_check(LegacyArguments &call) {
+void check_mask(LegacyArguments &call) {
     allowed(call.in[0], kNative, "box_scores");
     sizes(call.in[0], {-1, 5}, "box_scores");
     alike(call.out[0], call.in[0], "selected_boxes");
@@ -75,7 +75,7 @@ void mask(LegacyArguments &call) {
 float number(const at::Tensor &tensor) { return tensor.reshape({}).to(at::kFloat).item<float>(); }
 
 // in: boxes, scores, how many at most, the largest overlap, the smallest score.
-void best_check(LegacyArguments &call) {
+void check_best(LegacyArguments &call) {
     allowed(call.in[0], kHalves, "boxes");
     sizes(call.in[0], {-1, 4}, "boxes");
     holds(call.in[1], call.in[0].size(0), "scores");
@@ -119,7 +119,7 @@ Limits limits(const aclopAttr &attributes) {
 }
 
 // Boxes are [batch, boxes, classes or 1, 4] or [batch, classes or 1, 4, boxes].
-void batch_check(LegacyArguments &call) {
+void check_batch(LegacyArguments &call) {
     const Limits chosen = limits(call.attributes);
     allowed(call.in[0], kHalves, "boxes");
     allowed(call.in[1], call.in[0].scalar_type(), "scores");
@@ -182,6 +182,6 @@ void batch(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(NMSWithMask, mask_check(arguments), mask(arguments))
-LEGACY(NonMaxSuppressionV4, best_check(arguments), best(arguments))
-LEGACY(BatchMultiClassNonMaxSuppression, batch_check(arguments), batch(arguments))
+LEGACY(NMSWithMask, check_mask(arguments), mask(arguments))
+LEGACY(NonMaxSuppressionV4, check_best(arguments), best(arguments))
+LEGACY(BatchMultiClassNonMaxSuppression, check_batch(arguments), batch(arguments))

@@ -116,12 +116,12 @@ void pairs(LegacyArguments &call, size_t boxes) {
     alike(call.in[boxes + 1], call.in[boxes], "gtboxes");
 }
 
-void forward_check(LegacyArguments &call) {
+void check_forward(LegacyArguments &call) {
     pairs(call, 0);
     for (at::Tensor &out : call.out) holds(out, call.in[0].size(1), "an output");
 }
 
-void backward_check(LegacyArguments &call) {
+void check_backward(LegacyArguments &call) {
     pairs(call, 1);
     holds(call.in[0], call.in[1].size(1), "the gradient");
     for (size_t i = 0; i < 2; ++i) alike(call.out[i], call.in[1], "an output");
@@ -181,10 +181,10 @@ void backward(Kind kind, LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(GIoU, forward_check(arguments), forward(Kind::Generalized, arguments))
-LEGACY(DIoU, forward_check(arguments), forward(Kind::Distance, arguments))
+LEGACY(GIoU, check_forward(arguments), forward(Kind::Generalized, arguments))
+LEGACY(DIoU, check_forward(arguments), forward(Kind::Distance, arguments))
 // out: the overlap and the difference of the angles, which the gradient takes and computes again.
-LEGACY(CIoU, forward_check(arguments), forward(Kind::Complete, arguments))
-LEGACY(GIoUGrad, backward_check(arguments), backward(Kind::Generalized, arguments))
-LEGACY(DIoUGrad, backward_check(arguments), backward(Kind::Distance, arguments))
-LEGACY(CIoUGrad, backward_check(arguments), backward(Kind::Complete, arguments))
+LEGACY(CIoU, check_forward(arguments), forward(Kind::Complete, arguments))
+LEGACY(GIoUGrad, check_backward(arguments), backward(Kind::Generalized, arguments))
+LEGACY(DIoUGrad, check_backward(arguments), backward(Kind::Distance, arguments))
+LEGACY(CIoUGrad, check_backward(arguments), backward(Kind::Complete, arguments))

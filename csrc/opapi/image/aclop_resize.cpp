@@ -22,7 +22,7 @@ Grid grid(const aclopAttr &attributes) {
 }
 
 // x, height and width.
-void resized(LegacyArguments &call) {
+void check_resized(LegacyArguments &call) {
     grid(call.attributes);
     allowed(call.in[0], kNative, "x");
     const std::vector<int64_t> size = ints(call.in[1]);
@@ -104,7 +104,7 @@ std::vector<int64_t> image_size(const at::Tensor &image) {
 }
 
 // The gradient and, for its sizes, the image or its height and width.
-void resized_back(LegacyArguments &call, at::IntArrayRef size) {
+void check_resized_back(LegacyArguments &call, at::IntArrayRef size) {
     grid(call.attributes);
     if (call.out[0].defined() && call.out[0].dim() == 3) call.out[0] = call.out[0].unsqueeze(2);
     allowed(call.in[0], kNative, "the gradient");
@@ -125,7 +125,7 @@ void resize(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(ResizeNearestNeighborV2, resized(arguments), resize<nearest>(arguments))
-LEGACY(ResizeBilinearV2, resized(arguments), resize<linear>(arguments))
-LEGACY(ResizeNearestNeighborV2Grad, resized_back(arguments, ints(in[1])), resize_back<nearest_back>(arguments))
-LEGACY(ResizeBilinearV2Grad, resized_back(arguments, image_size(in[1])), resize_back<linear_back>(arguments))
+LEGACY(ResizeNearestNeighborV2, check_resized(arguments), resize<nearest>(arguments))
+LEGACY(ResizeBilinearV2, check_resized(arguments), resize<linear>(arguments))
+LEGACY(ResizeNearestNeighborV2Grad, check_resized_back(arguments, ints(in[1])), resize_back<nearest_back>(arguments))
+LEGACY(ResizeBilinearV2Grad, check_resized_back(arguments, image_size(in[1])), resize_back<linear_back>(arguments))

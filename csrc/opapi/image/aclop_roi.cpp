@@ -30,7 +30,7 @@ RoiPooling pooling(const aclopAttr &attributes, const at::Tensor &features, cons
 }
 
 // theta, and the sizes of what is sampled: N, C, then two or three.
-std::vector<int64_t> grid(const at::Tensor &theta, const at::Tensor &size, const at::Tensor &places) {
+void check_grid(const at::Tensor &theta, const at::Tensor &size, const at::Tensor &places) {
     const std::vector<int64_t> sampled = ints(size);
     if (sampled.size() != 4 && sampled.size() != 5)
         fail(FaultKind::InvalidArgument, "the size has {} values, expected 4 or 5", sampled.size());
@@ -42,7 +42,6 @@ std::vector<int64_t> grid(const at::Tensor &theta, const at::Tensor &size, const
     expected.push_back(axes);
     allowed(places, theta.scalar_type(), "the grid");
     sizes(places, expected, "the grid");
-    return sampled;
 }
 
 bool corners(const aclopAttr &attributes) { return attribute<bool>(attributes, "align_corners", false); }
@@ -55,7 +54,7 @@ LEGACY(ROIAlign, pooling(attributes, in[0], in[1], out[0]),
 // in: the gradient, the regions.
 LEGACY(ROIAlignGrad, pooling(attributes, out[0], in[1], in[0]),
        roi_align_backward(in[0], in[1], pooling(attributes, out[0], in[1], in[0]), out[0]))
-LEGACY(CustAffineGrid, grid(in[0], in[1], out[0]),
+LEGACY(CustAffineGrid, check_grid(in[0], in[1], out[0]),
        out[0].copy_(at::affine_grid_generator(in[0].to(at::kDouble), ints(in[1]), corners(attributes))))
-LEGACY(CustAffineGridGrad, grid(out[0], in[1], in[0]),
+LEGACY(CustAffineGridGrad, check_grid(out[0], in[1], in[0]),
        out[0].copy_(at::affine_grid_generator_backward(in[0].to(at::kDouble), ints(in[1]), corners(attributes))))

@@ -69,7 +69,7 @@ double shared(const Rectangle &a, const Rectangle &b) {
     return area(kept);
 }
 
-void rectangles(LegacyArguments &call) {
+void check_rectangles(LegacyArguments &call) {
     const at::Tensor &boxes = call.in[0], &others = call.in[1];
     for (size_t i = 0; i < 2; ++i) {
         allowed(call.in[i], at::kFloat, "boxes");
@@ -109,7 +109,7 @@ void overlap(LegacyArguments &call, bool relative) {
     call.out[0].copy_(result);
 }
 
-void nms_check(LegacyArguments &call) {
+void check_nms(LegacyArguments &call) {
     allowed(call.in[0], at::kFloat, "boxes");
     sizes(call.in[0], {-1, 5}, "boxes");
     allowed(call.in[1], at::kFloat, "scores");
@@ -160,6 +160,6 @@ void nms(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(RotatedOverlaps, rectangles(arguments), overlap(arguments, false))
-LEGACY(RotatedIou, rectangles(arguments), overlap(arguments, true))
-LEGACY(RotatedNMS, nms_check(arguments), nms(arguments))
+LEGACY(RotatedOverlaps, check_rectangles(arguments), overlap(arguments, false))
+LEGACY(RotatedIou, check_rectangles(arguments), overlap(arguments, true))
+LEGACY(RotatedNMS, check_nms(arguments), nms(arguments))

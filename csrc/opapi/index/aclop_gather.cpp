@@ -15,7 +15,7 @@ int64_t one(const at::Tensor &tensor, const char *what) {
 }
 
 // x, segments of its rows in ascending order.
-void sum_check(LegacyArguments &call) {
+void check_sum(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kReals, "x");
     allowed(call.in[1], kIndices, "the segments");
@@ -36,7 +36,7 @@ void sum(LegacyArguments &call) {
 }
 
 // Places [dimensions, n], their values, the sizes: each place once, in ascending order, with the sum of its values.
-void coalesce_check(LegacyArguments &call) {
+void check_coalesce(LegacyArguments &call) {
     const at::Tensor &places = call.in[0], &values = call.in[1];
     allowed(places, at::kLong, "the places");
     allowed(values, {at::kHalf, at::kFloat, at::kDouble}, "the values");
@@ -61,7 +61,7 @@ void coalesce(LegacyArguments &call) {
     (*call.found)[1] = {count};
 }
 
-void offsets_check(LegacyArguments &call) {
+void check_offsets(LegacyArguments &call) {
     const int64_t axis = axis_of(call.in[0], call.attributes, "axis", 0);
     allowed(call.out[0], at::kLong, "the output");
     for (const at::Tensor &each : call.in) {
@@ -84,7 +84,7 @@ void offsets(LegacyArguments &call) {
 }
 
 // Rows, their numbers, what is the number of the first one: rows that are not there are zeros.
-void lookup_check(LegacyArguments &call) {
+void check_lookup(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kAll, "the rows");
     allowed(call.in[1], kIndices, "the indices");
@@ -102,7 +102,7 @@ void lookup(LegacyArguments &call) {
 }
 
 // Rows in ascending order, values for each of them.
-void bounds_check(LegacyArguments &call) {
+void check_bounds(LegacyArguments &call) {
     sizes(call.in[0], {-1, -1}, "the rows");
     allowed(call.in[0], kReals, "the rows");
     allowed(call.in[1], call.in[0].scalar_type(), "the values");
@@ -115,7 +115,7 @@ void bounds(LegacyArguments &call, bool right) {
     call.out[0].copy_(at::searchsorted(call.in[0], call.in[1], false, right));
 }
 
-void ones_check(LegacyArguments &call) {
+void check_ones(LegacyArguments &call) {
     allowed(call.in[0], kInts | kUnsigned, "x");
     allowed(call.out[0], at::kByte, "the output");
     sizes(call.out[0], call.in[0].sizes(), "the output");
@@ -133,10 +133,10 @@ void ones(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(SegmentSum, sum_check(arguments), sum(arguments))
-LEGACY(CustCoalesce, coalesce_check(arguments), coalesce(arguments))
-LEGACY(CustConcatOffset, offsets_check(arguments), offsets(arguments))
-LEGACY(EmbeddingLookup, lookup_check(arguments), lookup(arguments))
-LEGACY(LowerBound, bounds_check(arguments), bounds(arguments, false))
-LEGACY(UpperBound, bounds_check(arguments), bounds(arguments, true))
-LEGACY(PopulationCount, ones_check(arguments), ones(arguments))
+LEGACY(SegmentSum, check_sum(arguments), sum(arguments))
+LEGACY(CustCoalesce, check_coalesce(arguments), coalesce(arguments))
+LEGACY(CustConcatOffset, check_offsets(arguments), offsets(arguments))
+LEGACY(EmbeddingLookup, check_lookup(arguments), lookup(arguments))
+LEGACY(LowerBound, check_bounds(arguments), bounds(arguments, false))
+LEGACY(UpperBound, check_bounds(arguments), bounds(arguments, true))
+LEGACY(PopulationCount, check_ones(arguments), ones(arguments))

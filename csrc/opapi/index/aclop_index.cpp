@@ -11,7 +11,7 @@ namespace vnpu::opapi {
 namespace {
 
 // Classes, how many there are, the values on and off. Classes past the last are off everywhere.
-void one_hot_check(LegacyArguments &call) {
+void check_one_hot(LegacyArguments &call) {
     allowed(call.in[0], {at::kInt, at::kLong, at::kByte}, "the classes");
     holds(call.out[0], call.in[0].numel() * one(call.in[1], "depth"), "the output");
     for (const size_t i : {2, 3}) holds(call.in[i], 1, "a value");
@@ -24,7 +24,7 @@ void one_hot(LegacyArguments &call) {
     put(call.out[0], axis == -1 || axis == call.in[0].dim() ? values : values.movedim(-1, axis));
 }
 
-void largest_check(LegacyArguments &call) {
+void check_largest(LegacyArguments &call) {
     allowed(call.in[0], kAll, "x");
     const int64_t dim = axis_of(call.in[0], call.attributes, "dim"), k = one(call.in[1], "k");
     if (k < 0 || k > call.in[0].size(dim)) fail(FaultKind::InvalidArgument, "k is {} for {}", k, describe(call.in[0]));
@@ -45,7 +45,7 @@ void sorted(LegacyArguments &call) {
     put(call.out[1], where);
 }
 
-void segments_check(LegacyArguments &call) {
+void check_segments(LegacyArguments &call) {
     const at::Tensor &x = call.in[0], &ids = call.in[1];
     allowed(ids, {at::kInt, at::kLong}, "the segments");
     if (ids.dim() > x.dim() || x.sizes().slice(0, static_cast<size_t>(ids.dim())) != ids.sizes())
@@ -77,7 +77,7 @@ c10::List<std::optional<at::Tensor>> places(const at::Tensor &x, const at::Tenso
     return all;
 }
 
-void positions(const at::Tensor &x, const at::Tensor &indices) {
+void check_positions(const at::Tensor &x, const at::Tensor &indices) {
     allowed(indices, {at::kInt, at::kLong}, "the indices");
     if (indices.dim() == 0 || indices.size(-1) == 0 || indices.size(-1) > x.dim())
         fail(FaultKind::InvalidArgument, "x is {}, the indices {}", describe(x), describe(indices));
@@ -89,7 +89,7 @@ void update(LegacyArguments &call) {
 }
 
 // indices [..., depth], updates [..., rest], the shape of the output: sums of what is written to one place.
-void spread_check(LegacyArguments &call) {
+void check_spread(LegacyArguments &call) {
     allowed(call.in[0], {at::kInt, at::kLong}, "the indices");
     const std::vector<int64_t> shape = ints(call.in[2]);
     sizes(call.out[0], shape, "the output");
@@ -144,7 +144,7 @@ void product_of_segments(LegacyArguments &call) {
 
 // x, an axis, places along it, a value for all of them. The axis may lie in the device's memory, so the kernel looks at
 // it.
-void fill_check(LegacyArguments &call) {
+void check_fill(LegacyArguments &call) {
     holds(call.in[1], 1, "dim");
     allowed(call.in[2], at::kInt, "the indices");
     allowed(call.in[3], call.in[0].scalar_type(), "the value");
@@ -159,7 +159,7 @@ at::Tensor filled(LegacyArguments &call) {
 }
 
 // x, how much of each row counts: that is turned round along seq_dim.
-void reversed_check(LegacyArguments &call) {
+void check_reversed(LegacyArguments &call) {
     const int64_t along = axis_of(call.in[0], call.attributes, "seq_dim");
     const auto batch = attribute<int64_t>(call.attributes, "batch_dim", 0);
     if (batch < 0 || batch >= call.in[0].dim() || batch == along)
@@ -180,7 +180,7 @@ void reversed(LegacyArguments &call) {
 }
 
 // x, how many diagonals below and above the main one stay; negative: all.
-void banded_check(LegacyArguments &call) {
+void check_banded(LegacyArguments &call) {
     alike(call.out[0], call.in[0], "the output");
     if (call.in[0].dim() < 2) fail(FaultKind::InvalidArgument, "x is {}, expected matrices", describe(call.in[0]));
     for (const size_t i : {1, 2}) one(call.in[i], "a number of diagonals");
@@ -191,7 +191,7 @@ at::Tensor banded(const at::Tensor &x, int64_t below, int64_t above) {
     return below < 0 ? kept : at::triu(kept, -below);
 }
 
-void rows_check(LegacyArguments &call) {
+void check_rows(LegacyArguments &call) {
     const int64_t axis = axis_of(call.in[0], call.attributes, "axis");
     allowed(call.in[1], {at::kInt, at::kLong}, "the indices");
     alike(call.out[0], call.in[0], "the output");
@@ -208,7 +208,7 @@ void rows(LegacyArguments &call) {
 }
 
 // Data, places along the axis, values for them.
-void scatter_check(LegacyArguments &call) {
+void check_scatter(LegacyArguments &call) {
     const int64_t axis = call.attributes.values.contains("axis") ? axis_of(call.in[0], call.attributes, "axis") : 0;
     const auto reduction = attribute<std::string>(call.attributes, "reduction", "none");
     if (reduction != "none" && reduction != "add" && reduction != "mul")
@@ -252,23 +252,23 @@ c10::List<std::optional<at::Tensor>> vectors(LegacyArguments &call) {
 }  // namespace vnpu::opapi
 
 // in: var, indices along the axis, updates.
-LEGACY(InplaceIndexAdd, rows_check(arguments), rows(arguments))
-LEGACY(ScatterElements, scatter_check(arguments), scatter(arguments))
-LEGACY(OneHot, one_hot_check(arguments), one_hot(arguments))
-LEGACY(TopK, largest_check(arguments), largest(arguments))
+LEGACY(InplaceIndexAdd, check_rows(arguments), rows(arguments))
+LEGACY(ScatterElements, check_scatter(arguments), scatter(arguments))
+LEGACY(OneHot, check_one_hot(arguments), one_hot(arguments))
+LEGACY(TopK, check_largest(arguments), largest(arguments))
 LEGACY(Sort, allowed(in[0], kAll, "x"); axis_of(in[0], attributes, "axis");
        alike(out[0], in[0], "the output"), sorted(arguments))
-LEGACY(UnsortedSegmentSum, segments_check(arguments), segments(arguments))
-LEGACY(GatherNd, positions(in[0], in[1]), put(out[0], at::index(in[0], places(in[0], in[1]))))
-LEGACY(TensorScatterUpdate, positions(in[0], in[1]); alike(out[0], in[0], "the output"), update(arguments))
-LEGACY(ScatterNd, spread_check(arguments), spread(arguments))
-LEGACY(UnsortedSegmentMax, segments_check(arguments), extreme_of_segments(arguments, "amax", false))
-LEGACY(UnsortedSegmentMin, segments_check(arguments), extreme_of_segments(arguments, "amin", true))
-LEGACY(ReverseSequence, reversed_check(arguments), reversed(arguments))
-LEGACY(MatrixBandPart, banded_check(arguments),
+LEGACY(UnsortedSegmentSum, check_segments(arguments), segments(arguments))
+LEGACY(GatherNd, check_positions(in[0], in[1]), put(out[0], at::index(in[0], places(in[0], in[1]))))
+LEGACY(TensorScatterUpdate, check_positions(in[0], in[1]); alike(out[0], in[0], "the output"), update(arguments))
+LEGACY(ScatterNd, check_spread(arguments), spread(arguments))
+LEGACY(UnsortedSegmentMax, check_segments(arguments), extreme_of_segments(arguments, "amax", false))
+LEGACY(UnsortedSegmentMin, check_segments(arguments), extreme_of_segments(arguments, "amin", true))
+LEGACY(ReverseSequence, check_reversed(arguments), reversed(arguments))
+LEGACY(MatrixBandPart, check_banded(arguments),
        out[0].copy_(banded(in[0], one(in[1], "num_lower"), one(in[2], "num_upper"))))
 LEGACY(CustIndexPut, vectors(arguments),
        out[0].copy_(at::index_put(in[0], vectors(arguments), in[1],
                                   attribute<int64_t>(attributes, "accumulate", 0) != 0)))
-LEGACY(UnsortedSegmentProd, segments_check(arguments), product_of_segments(arguments))
-LEGACY(CustIndexFill, fill_check(arguments), out[0].copy_(filled(arguments)))
+LEGACY(UnsortedSegmentProd, check_segments(arguments), product_of_segments(arguments))
+LEGACY(CustIndexFill, check_fill(arguments), out[0].copy_(filled(arguments)))

@@ -38,7 +38,7 @@ Depth rows(const at::Tensor &indices) { return {1, indices.sizes()}; }
 Depth depth(const at::Tensor &indices, bool places) { return places ? deep(indices) : rows(indices); }
 
 // var, indices, updates.
-void check(LegacyArguments &call, bool places, DTypes dtypes) {
+void check_scatter(LegacyArguments &call, bool places, DTypes dtypes) {
     const at::Tensor &x = call.in[0], &indices = call.in[1], &updates = call.in[2];
     allowed(x, dtypes, "the variable");
     allowed(indices, {at::kInt, at::kLong}, "the indices");
@@ -86,7 +86,7 @@ void in_place(LegacyArguments &call, bool places, Change change) {
 }
 
 // The rows are an attribute.
-void listed_check(LegacyArguments &call) {
+void check_listed(LegacyArguments &call) {
     const auto listed = attribute<std::vector<int64_t>>(call.attributes, "indices", {});
     std::vector<int64_t> expected = call.in[0].sizes().vec();
     allowed(call.in[0], {at::kHalf, at::kFloat, at::kInt}, "x");
@@ -110,21 +110,21 @@ void listed(LegacyArguments &call, int sign) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(ScatterAdd, check(arguments, false, kCounted), in_place(arguments, false, add))
-LEGACY(ScatterSub, check(arguments, false, kCounted), in_place(arguments, false, sub))
-LEGACY(ScatterMul, check(arguments, false, kCounted), in_place(arguments, false, mul))
-LEGACY(ScatterDiv, check(arguments, false, kCounted), in_place(arguments, false, div))
-LEGACY(ScatterMax, check(arguments, false, kOrdered), in_place(arguments, false, at::maximum))
-LEGACY(ScatterMin, check(arguments, false, kOrdered), in_place(arguments, false, at::minimum))
-LEGACY(ScatterUpdate, check(arguments, false, kAll), in_place(arguments, false, set))
-LEGACY(ScatterNdAdd, check(arguments, true, kCounted | at::kLong), in_place(arguments, true, add))
-LEGACY(ScatterNdSub, check(arguments, true, kCounted | at::kLong), in_place(arguments, true, sub))
-LEGACY(ScatterNdMax, check(arguments, true, kReals), in_place(arguments, true, at::maximum))
-LEGACY(ScatterNdMin, check(arguments, true, kReals), in_place(arguments, true, at::minimum))
-LEGACY(ScatterNdUpdate, check(arguments, true, kAll), in_place(arguments, true, set))
-LEGACY(ScatterNonAliasingAdd, check(arguments, true, kReals), out[0].copy_(changed(arguments, true, add)))
-LEGACY(TensorScatterSub, check(arguments, true, kReals), out[0].copy_(changed(arguments, true, sub)))
-LEGACY(TensorScatterMax, check(arguments, true, kReals), out[0].copy_(changed(arguments, true, at::maximum)))
-LEGACY(TensorScatterMin, check(arguments, true, kReals), out[0].copy_(changed(arguments, true, at::minimum)))
-LEGACY(InplaceAddD, listed_check(arguments), listed(arguments, 1))
-LEGACY(InplaceSubD, listed_check(arguments), listed(arguments, -1))
+LEGACY(ScatterAdd, check_scatter(arguments, false, kCounted), in_place(arguments, false, add))
+LEGACY(ScatterSub, check_scatter(arguments, false, kCounted), in_place(arguments, false, sub))
+LEGACY(ScatterMul, check_scatter(arguments, false, kCounted), in_place(arguments, false, mul))
+LEGACY(ScatterDiv, check_scatter(arguments, false, kCounted), in_place(arguments, false, div))
+LEGACY(ScatterMax, check_scatter(arguments, false, kOrdered), in_place(arguments, false, at::maximum))
+LEGACY(ScatterMin, check_scatter(arguments, false, kOrdered), in_place(arguments, false, at::minimum))
+LEGACY(ScatterUpdate, check_scatter(arguments, false, kAll), in_place(arguments, false, set))
+LEGACY(ScatterNdAdd, check_scatter(arguments, true, kCounted | at::kLong), in_place(arguments, true, add))
+LEGACY(ScatterNdSub, check_scatter(arguments, true, kCounted | at::kLong), in_place(arguments, true, sub))
+LEGACY(ScatterNdMax, check_scatter(arguments, true, kReals), in_place(arguments, true, at::maximum))
+LEGACY(ScatterNdMin, check_scatter(arguments, true, kReals), in_place(arguments, true, at::minimum))
+LEGACY(ScatterNdUpdate, check_scatter(arguments, true, kAll), in_place(arguments, true, set))
+LEGACY(ScatterNonAliasingAdd, check_scatter(arguments, true, kReals), out[0].copy_(changed(arguments, true, add)))
+LEGACY(TensorScatterSub, check_scatter(arguments, true, kReals), out[0].copy_(changed(arguments, true, sub)))
+LEGACY(TensorScatterMax, check_scatter(arguments, true, kReals), out[0].copy_(changed(arguments, true, at::maximum)))
+LEGACY(TensorScatterMin, check_scatter(arguments, true, kReals), out[0].copy_(changed(arguments, true, at::minimum)))
+LEGACY(InplaceAddD, check_listed(arguments), listed(arguments, 1))
+LEGACY(InplaceSubD, check_listed(arguments), listed(arguments, -1))

@@ -11,13 +11,13 @@ namespace vnpu::opapi {
 namespace {
 
 // [*indices, row size]
-void rows_check(const Operand &rows, const Operand &indices, int64_t row) {
+void check_rows(const Operand &rows, const Operand &indices, int64_t row) {
     at::DimVector sizes(indices.sizes().begin(), indices.sizes().end());
     sizes.push_back(row);
     shape(rows, sizes);
 }
 
-void rows_exist(const Operand &table) {
+void check_rows_exist(const Operand &table) {
     if (table.size(0) == 0)
         fail(FaultKind::InvalidArgument, "parameter {} is {}: it has no rows to take", table.parameter(),
              describe(table));
@@ -34,7 +34,7 @@ void embedding(at::Tensor &out, const at::Tensor &weight, const at::Tensor &indi
     });
 }
 
-void gradient_check(const Operand &grad, const Operand &indices, int64_t rows, const Operand &out) {
+void check_gradient(const Operand &grad, const Operand &indices, int64_t rows, const Operand &out) {
     network(grad);
     if (rows < 0) fail(FaultKind::InvalidArgument, "parameter numWeights is {}, allowed is >= 0", rows);
     if (grad.dim() == 0) rank(grad, {1, 2, 3, 4, 5, 6, 7, 8});
@@ -47,7 +47,7 @@ void gradient_check(const Operand &grad, const Operand &indices, int64_t rows, c
 
 // --- bags: rows added up (mode 0), averaged (1) or their maxima (2) between one offset and the next.
 
-void bag_check(const Operand &weight, const Operand &indices, const Operand &offsets, int64_t mode,
+void check_bag(const Operand &weight, const Operand &indices, const Operand &offsets, int64_t mode,
                const Operand &weights, bool last_offset, const Operand &output) {
     rank(weight, {2});
     network(weight, output);
@@ -117,14 +117,14 @@ void embedding_bag(at::Tensor &output, at::Tensor &offset2bag, at::Tensor &bag_s
 }  // namespace vnpu::opapi
 
 OP(aclnnEmbedding, rank(weight, {2}); dtype(indices, {at::kLong, at::kInt}); same_dtype(out, weight);
-   rows_check(out, indices, weight.size(1));
-   if (indices.numel() > 0) rows_exist(weight), embedding(out, weight, indices))
-OP(aclnnEmbeddingDenseBackward, gradient_check(grad, indices, numWeights, out),
+   check_rows(out, indices, weight.size(1));
+   if (indices.numel() > 0) check_rows_exist(weight), embedding(out, weight, indices))
+OP(aclnnEmbeddingDenseBackward, check_gradient(grad, indices, numWeights, out),
    give(out,
         at::embedding_dense_backward(widened(grad), indices.to(at::kLong), numWeights, paddingIdx, scaleGradByFreq)))
 OP(aclnnEmbeddingRenorm, rank(selfRef, {2}); network(selfRef);
    dtype(indices, {at::kLong, at::kInt}), at::embedding_renorm_(selfRef, indices.to(at::kLong), maxNorm, normType))
 OP(aclnnEmbeddingBag, optional(perSampleWeights);
-   bag_check(weight, indices, offsets, mode, perSampleWeights, includeLastOffset, output),
+   check_bag(weight, indices, offsets, mode, perSampleWeights, includeLastOffset, output),
    embedding_bag(output, offset2bag, bagSize, maxIndices, weight, indices, offsets, scaleGradByFreq, mode, sparse,
                  perSampleWeights, includeLastOffset, paddingIdx))

@@ -52,7 +52,7 @@ bool no_place(const Operands &indices) {
     return true;
 }
 
-void subscripted(const Operand &self, const Operands &indices) {
+void check_subscripted(const Operand &self, const Operands &indices) {
     require(indices);
     int64_t used = 0;
     for (const Operand &index : indices) {
@@ -108,10 +108,10 @@ std::optional<at::DimVector> subscripted_shape(const Operand &self, const Operan
     return sizes;
 }
 
-void reads(const Operand &out, const Operand &self, const Operands &indices) {
+void check_read(const Operand &out, const Operand &self, const Operands &indices) {
     dtype(self, kAll);
     same_dtype(out, self);
-    subscripted(self, indices);
+    check_subscripted(self, indices);
     if (out.numel() == 0) return;  // an empty index looks like None
     if (const auto sizes = subscripted_shape(self, indices)) shape(out, *sizes);
 }
@@ -135,7 +135,7 @@ void read_subscripted(at::Tensor &out, const at::Tensor &self, const Operands &i
 }
 
 // How many places a mask has is found by the kernel; what lies behind its dimensions is known.
-void fits_behind(const Operand &values, const Operand &self, const Operand &mask) {
+void check_fits_behind(const Operand &values, const Operand &self, const Operand &mask) {
     const at::IntArrayRef behind = self.sizes().slice(static_cast<size_t>(mask.dim()));
     const size_t rank = values.sizes().size(), shared = std::min(rank, behind.size());
     if (rank > behind.size() + 1 || !at::is_expandable_to(values.sizes().slice(rank - shared), behind))
@@ -143,20 +143,20 @@ void fits_behind(const Operand &values, const Operand &self, const Operand &mask
              values.parameter(), describe(values), describe(mask), describe(self));
 }
 
-void writes(const Operand &self, const Operands &indices, const Operand &values) {
+void check_write(const Operand &self, const Operands &indices, const Operand &values) {
     dtype(self, kAll);
     same_dtype(values, self);
-    subscripted(self, indices);
+    check_subscripted(self, indices);
     if (no_place(indices)) return;
     const auto sizes = subscripted_shape(self, indices);
     if (sizes && !at::is_expandable_to(values.sizes(), *sizes))
         fail(FaultKind::InvalidArgument, "parameter {} is {}, which does not broadcast to the {} places of indices",
              values.parameter(), describe(values), c10::multiply_integers(*sizes));
-    if (!sizes && indices.size() == 1) fits_behind(values, self, indices.front());
+    if (!sizes && indices.size() == 1) check_fits_behind(values, self, indices.front());
 }
 
 // `index` selects along `dim` of `self`: the same rank, no longer than self elsewhere.
-void along(const Operand &index, const Operand &self, int64_t dim, const char *why) {
+void check_along(const Operand &index, const Operand &self, int64_t dim, const char *why) {
     dtype(index, kIndex);
     dimension(dim, self);
     if (std::max<int64_t>(index.dim(), 1) != std::max<int64_t>(self.dim(), 1))
@@ -172,19 +172,19 @@ void along(const Operand &index, const Operand &self, int64_t dim, const char *w
                  index.parameter(), describe(index), self.parameter(), describe(self), dim, why);
 }
 
-void gathers(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
+void check_gather(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
     dtype(self, kReals | at::kBool | kUnsigned);
     same_dtype(out, self);
-    along(index, self, dim, "nothing to gather from");
+    check_along(index, self, dim, "nothing to gather from");
     same_shape(out, index);
 }
 
-void scatters(const Operand &out, const Operand &self, int64_t dim, const Operand &index, const Operand &src) {
+void check_scatter(const Operand &out, const Operand &self, int64_t dim, const Operand &index, const Operand &src) {
     dtype(self, kAll);
     same_dtype(out, self);
     same_dtype(src, self);
     same_shape(out, self);
-    along(index, self, dim, "nowhere to scatter to");
+    check_along(index, self, dim, "nowhere to scatter to");
     if (index.dim() == 0 || index.numel() == 0) return;
     if (src.dim() != index.dim())
         fail(FaultKind::InvalidArgument, "parameter src has {} dimensions, expected {}, as many as index", src.dim(),
@@ -195,12 +195,13 @@ void scatters(const Operand &out, const Operand &self, int64_t dim, const Operan
                  describe(src));
 }
 
-void scatters(const Operand &out, const Operand &self, int64_t dim, const Operand &index, const ScalarArgument &value) {
+void check_scatter(const Operand &out, const Operand &self, int64_t dim, const Operand &index,
+                   const ScalarArgument &value) {
     require(value);
     dtype(self, kAll);
     same_dtype(out, self);
     same_shape(out, self);
-    along(index, self, dim, "nowhere to scatter to");
+    check_along(index, self, dim, "nowhere to scatter to");
 }
 
 // Values meeting at one place are added in float32 and rounded once, as the hardware's sorted accumulation does.
@@ -231,7 +232,7 @@ Reduce reduction(int64_t reduce, Reduce last) {
 }
 
 // All that the first phase lets pass on a 910B, whose torch_npu does the rest on the CPU (ops-nn: aclnn_scatter.cpp).
-void adds_floats(const Operand &self, int64_t reduce, bool include_self) {
+void check_adds_floats(const Operand &self, int64_t reduce, bool include_self) {
     const bool adds = reduction(reduce, Reduce::Mean) == Reduce::Add && include_self;
     on_chip(!chip_is(Generation::k910B) || (adds && self.scalar_type() == at::kFloat),
             "scatter_reduce only supports dtype=float32, reduce=sum, include_self=true: parameter {} is {}, reduce {}, "
@@ -313,7 +314,7 @@ void index_add(at::Tensor &out, const at::Tensor &self, int64_t dim, const at::T
     });
 }
 
-void selects(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
+void check_select(const Operand &out, const Operand &self, int64_t dim, const Operand &index) {
     dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     dtype(index, kIndex);
@@ -328,7 +329,7 @@ void selects(const Operand &out, const Operand &self, int64_t dim, const Operand
 }
 
 // Slices of `source` go to `self` along `dim`.
-void slices(const Operand &out, const Operand &self, int64_t dim, const Operand &index, const Operand &source) {
+void check_slices(const Operand &out, const Operand &self, int64_t dim, const Operand &index, const Operand &source) {
     dtype(self, kAll);
     same_dtype(out, self);
     same_dtype(source, self);
@@ -350,7 +351,7 @@ void slices(const Operand &out, const Operand &self, int64_t dim, const Operand 
     shape(source, sizes);
 }
 
-void fills(const Operand &out, const Operand &self, int64_t dim) {
+void check_fill(const Operand &out, const Operand &self, int64_t dim) {
     dtype(self, kReals | at::kBool);
     same_dtype(out, self);
     same_shape(out, self);
@@ -358,7 +359,7 @@ void fills(const Operand &out, const Operand &self, int64_t dim) {
 }
 
 // CANN knows these indices beforehand (ops-nn: aclnn_index_fill_tensor.cpp).
-void fills_at(const Operand &self, int64_t dim, const Ints &index) {
+void check_fill_at(const Operand &self, int64_t dim, const Ints &index) {
     if (self.numel() == 0) return;
     const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
     for (const int64_t place : index)
@@ -371,7 +372,7 @@ void fill_at(at::Tensor &out, int64_t dim, const at::Tensor &index, const at::Sc
     if (out.numel() != 0) out.index_fill_(dim, index, value);
 }
 
-void takes(const Operand &out, const Operand &self, const Operand &index) {
+void check_take(const Operand &out, const Operand &self, const Operand &index) {
     dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     dtype(index, kIndex);
@@ -381,7 +382,7 @@ void takes(const Operand &out, const Operand &self, const Operand &index) {
              describe(self));
 }
 
-void puts(const Operand &self, const Operand &index, const Operand &source) {
+void check_put(const Operand &self, const Operand &index, const Operand &source) {
     dtype(self, kAll);
     dtype(index, kIndex);
     same_dtype(source, self);
@@ -394,7 +395,7 @@ void puts(const Operand &self, const Operand &index, const Operand &source) {
 }
 
 // The result holds at most as many elements as the broadcast of both has.
-void masks_fit(const Operand &self, const Operand &mask, const Operand &out) {
+void check_mask_fits(const Operand &self, const Operand &mask, const Operand &out) {
     dtype(mask, {at::kBool, at::kByte});
     int64_t most = 1;
     try {
@@ -407,19 +408,19 @@ void masks_fit(const Operand &self, const Operand &mask, const Operand &out) {
         fail(FaultKind::InvalidArgument, "parameter out has {} elements, up to {} are needed", out.numel(), most);
 }
 
-void masks(const Operand &self, const Operand &mask) {
+void check_mask(const Operand &self, const Operand &mask) {
     dtype(mask, {at::kBool, at::kByte});
     expands(self, mask);
 }
 
-void filled(const Operand &self, const Operand &mask, const Operand &value) {
-    masks(self, mask);
+void check_masked_fill(const Operand &self, const Operand &mask, const Operand &value) {
+    check_mask(self, mask);
     if (value.numel() != 1)
         fail(FaultKind::InvalidArgument, "parameter value has {} elements, allowed is 1", value.numel());
 }
 
 // updates of shape [batch, ..., e, ...] replace e places along `axis` of data from indices[batch] on.
-void updates_rows(const Operand &data, const Operand &indices, const Operand &updates, int64_t axis) {
+void check_update_rows(const Operand &data, const Operand &indices, const Operand &updates, int64_t axis) {
     dtype(data, {at::kChar, at::kByte, at::kHalf, at::kFloat, at::kInt, at::kBFloat16});
     same_dtype(updates, data);
     dtype(indices, kIndex);
@@ -456,7 +457,7 @@ void update_rows(at::Tensor &data, const at::Tensor &indices, const at::Tensor &
 }
 
 // indices of shape [..., k] hold places in the first k dimensions of the variable.
-void updates_places(const Operand &variable, const Operand &indices, const Operand &updates) {
+void check_update_places(const Operand &variable, const Operand &indices, const Operand &updates) {
     dtype(variable, kNative | kIntsAndBool);
     same_dtype(updates, variable);
     dtype(indices, kIndex);
@@ -477,63 +478,64 @@ void update_places(at::Tensor &variable, const at::Tensor &indices, const at::Te
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnIndex, reads(out, self, indices), if (out.numel() != 0) read_subscripted(out, self, indices))
-OP(aclnnIndexPutImpl, writes(selfRef, indices, values), put(selfRef, indices, values, accumulate, unsafe))
+OP(aclnnIndex, check_read(out, self, indices), if (out.numel() != 0) read_subscripted(out, self, indices))
+OP(aclnnIndexPutImpl, check_write(selfRef, indices, values), put(selfRef, indices, values, accumulate, unsafe))
 // CANN starts no kernel for an empty index (ops-nn: aclnn_index_select.cpp).
-OP(aclnnIndexSelect, selects(out, self, dim, index),
+OP(aclnnIndexSelect, check_select(out, self, dim, index),
    if (index.numel() != 0) reading(index, 0, length(self, dim), [&, to = moved(out)](const at::Tensor &at) mutable {
        at::index_select_out(to, moved(self), dim, at);
    }))
-OP(aclnnIndexAdd, (slices(out, self, dim, index, source), require(alpha)),
-   index_add(out, self, dim, index, source, alpha))
+OP(aclnnIndexAdd, check_slices(out, self, dim, index, source);
+   require(alpha), index_add(out, self, dim, index, source, alpha))
 // mode only chooses between two algorithms of the hardware.
-OP(aclnnIndexAddV2, (slices(out, self, dim, index, source), require(alpha)),
-   index_add(out, self, dim, index, source, alpha))
-OP(aclnnIndexCopy, slices(outRef, selfRef, dim, index, source),
+OP(aclnnIndexAddV2, check_slices(out, self, dim, index, source);
+   require(alpha), index_add(out, self, dim, index, source, alpha))
+OP(aclnnIndexCopy, check_slices(outRef, selfRef, dim, index, source),
    (outRef.copy_(selfRef), index_copy(outRef, dim, index, source)))
-OP(aclnnInplaceIndexCopy, slices(selfRef, selfRef, dim, index, source), index_copy(selfRef, dim, index, source))
-OP(aclnnIndexFill, (fills(out, self, dim), dtype(index, kIndex), rank(index, {0, 1}), require(value)),
-   (out.copy_(self), fill_at(out, dim, wide(index), value.as(out.scalar_type()))))
-OP(aclnnInplaceIndexFill, (fills(selfRef, selfRef, dim), dtype(index, kIndex), rank(index, {0, 1}), require(value)),
-   fill_at(selfRef, dim, wide(index), value.as(selfRef.scalar_type())))
-OP(aclnnIndexFillTensor, (fills(out, self, dim), fills_at(self, dim, index), require(value)),
+OP(aclnnInplaceIndexCopy, check_slices(selfRef, selfRef, dim, index, source), index_copy(selfRef, dim, index, source))
+OP(aclnnIndexFill, check_fill(out, self, dim); dtype(index, kIndex); rank(index, {0, 1});
+   require(value), (out.copy_(self), fill_at(out, dim, wide(index), value.as(out.scalar_type()))))
+OP(aclnnInplaceIndexFill, check_fill(selfRef, selfRef, dim); dtype(index, kIndex); rank(index, {0, 1});
+   require(value), fill_at(selfRef, dim, wide(index), value.as(selfRef.scalar_type())))
+OP(aclnnIndexFillTensor, check_fill(out, self, dim); check_fill_at(self, dim, index);
+   require(value),
    (out.copy_(self), fill_at(out, dim, at::tensor(at::IntArrayRef(index)), value.as(out.scalar_type()))))
-OP(aclnnInplaceIndexFillTensor, (fills(selfRef, selfRef, dim), fills_at(selfRef, dim, index), require(value)),
-   fill_at(selfRef, dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
+OP(aclnnInplaceIndexFillTensor, check_fill(selfRef, selfRef, dim); check_fill_at(selfRef, dim, index);
+   require(value), fill_at(selfRef, dim, at::tensor(at::IntArrayRef(index)), value.as(selfRef.scalar_type())))
 
 // Indices count from the end, too (ops-nn: aclnnGather.md), which ATen's do not.
-OP(aclnnGather, gathers(out, self, dim, index),
+OP(aclnnGather, check_gather(out, self, dim, index),
    reading(index, -length(self, dim), length(self, dim), [&, to = moved(out)](const at::Tensor &at) mutable {
        at::gather_out(to, moved(self), dim, from_the_start(wide(at), length(self, dim)));
    }))
-OP(aclnnScatter, (scatters(out, self, dim, index, src), reduction(reduce, Reduce::Multiply)),
-   scatter(out, self, dim, index, src, reduce))
-OP(aclnnInplaceScatter, (scatters(selfRef, selfRef, dim, index, src), reduction(reduce, Reduce::Multiply)),
-   scatter(selfRef, selfRef, dim, index, src, reduce))
-OP(aclnnScatterValue, (scatters(out, self, dim, index, value), reduction(reduce, Reduce::Multiply)),
-   scatter(out, self, dim, index, value.as(self.scalar_type()), reduce))
-OP(aclnnInplaceScatterValue, (scatters(selfRef, selfRef, dim, index, value), reduction(reduce, Reduce::Multiply)),
-   scatter(selfRef, selfRef, dim, index, value.as(selfRef.scalar_type()), reduce))
-OP(aclnnScatterAdd, scatters(out, self, dim, index, src),
+OP(aclnnScatter, check_scatter(out, self, dim, index, src);
+   reduction(reduce, Reduce::Multiply), scatter(out, self, dim, index, src, reduce))
+OP(aclnnInplaceScatter, check_scatter(selfRef, selfRef, dim, index, src);
+   reduction(reduce, Reduce::Multiply), scatter(selfRef, selfRef, dim, index, src, reduce))
+OP(aclnnScatterValue, check_scatter(out, self, dim, index, value);
+   reduction(reduce, Reduce::Multiply), scatter(out, self, dim, index, value.as(self.scalar_type()), reduce))
+OP(aclnnInplaceScatterValue, check_scatter(selfRef, selfRef, dim, index, value);
+   reduction(reduce, Reduce::Multiply), scatter(selfRef, selfRef, dim, index, value.as(selfRef.scalar_type()), reduce))
+OP(aclnnScatterAdd, check_scatter(out, self, dim, index, src),
    scatter(out, self, dim, index, src, static_cast<int64_t>(Reduce::Add)))
-OP(aclnnScatterReduce, (scatters(out, self, dim, index, src), adds_floats(self, reduce, includeSelf)),
-   scatter_reduce(out, self, dim, index, src, reduce, includeSelf))
-OP(aclnnInplaceScatterReduce, (scatters(selfRef, selfRef, dim, index, src), adds_floats(selfRef, reduce, includeSelf)),
+OP(aclnnScatterReduce, check_scatter(out, self, dim, index, src);
+   check_adds_floats(self, reduce, includeSelf), scatter_reduce(out, self, dim, index, src, reduce, includeSelf))
+OP(aclnnInplaceScatterReduce, check_scatter(selfRef, selfRef, dim, index, src);
+   check_adds_floats(selfRef, reduce, includeSelf),
    scatter_reduce(selfRef, selfRef, dim, index, src, reduce, includeSelf))
-OP(aclnnInplaceScatterUpdate, updates_rows(data, indices, updates, axis), update_rows(data, indices, updates, axis))
-OP(aclnnScatterNdUpdate, updates_places(varRef, indices, updates), update_places(varRef, indices, updates))
-OP(aclnnTake, takes(out, self, index),
+OP(aclnnInplaceScatterUpdate, check_update_rows(data, indices, updates, axis),
+   update_rows(data, indices, updates, axis))
+OP(aclnnScatterNdUpdate, check_update_places(varRef, indices, updates), update_places(varRef, indices, updates))
+OP(aclnnTake, check_take(out, self, index),
    reading(index, -self.numel(), self.numel(),
            [&, to = moved(out)](const at::Tensor &at) mutable { at::take_out(to, moved(self), wide(at)); }))
-OP(aclnnInplacePut, puts(selfRef, index, source), selfRef.put_(wide(index), source, accumulate))
+OP(aclnnInplacePut, check_put(selfRef, index, source), selfRef.put_(wide(index), source, accumulate))
 
-OP(aclnnMaskedSelect,
-   (dtype(self, kReals | at::kBool), same_dtype(out, self), masks_fit(self, mask, out), data_dependent(out),
-    found_along({{&out}})),
-   out.publish(at::masked_select(self, mask.to(at::kBool))))
-OP(aclnnInplaceMaskedFillScalar, (masks(selfRef, mask), require(value)),
-   selfRef.masked_fill_(mask.to(at::kBool), value.as(selfRef.scalar_type())))
-OP(aclnnInplaceMaskedFillTensor, filled(selfRef, mask, value),
+OP(aclnnMaskedSelect, dtype(self, kReals | at::kBool); same_dtype(out, self); check_mask_fits(self, mask, out);
+   data_dependent(out); found_along({{&out}}), out.publish(at::masked_select(self, mask.to(at::kBool))))
+OP(aclnnInplaceMaskedFillScalar, check_mask(selfRef, mask);
+   require(value), selfRef.masked_fill_(mask.to(at::kBool), value.as(selfRef.scalar_type())))
+OP(aclnnInplaceMaskedFillTensor, check_masked_fill(selfRef, mask, value),
    selfRef.masked_fill_(mask.to(at::kBool), value.reshape({}).to(selfRef.scalar_type())))
-OP(aclnnInplaceMaskedScatter, (masks(selfRef, mask), same_dtype(source, selfRef)),
-   selfRef.masked_scatter_(mask.to(at::kBool), source))
+OP(aclnnInplaceMaskedScatter, check_mask(selfRef, mask);
+   same_dtype(source, selfRef), selfRef.masked_scatter_(mask.to(at::kBool), source))

@@ -80,7 +80,7 @@ struct Assignment {
     }
 };
 
-void check(LegacyArguments &call) {
+void check_assignment(LegacyArguments &call) {
     allowed(call.in[0], kReals | at::kBool, "cost_matrix");
     sizes(call.in[0], {-1, -1}, "cost_matrix");
     allowed(call.in[1], at::kLong, "dimension_limit");
@@ -121,4 +121,4 @@ void assign(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustLinearSumAssignment, check(arguments), assign(arguments))
+LEGACY(CustLinearSumAssignment, check_assignment(arguments), assign(arguments))

@@ -19,7 +19,7 @@ std::pair<int64_t, int64_t> wanted(int64_t a, int64_t v, const aclopAttr &attrib
     fail(FaultKind::InvalidArgument, "attribute mode is \"{}\", allowed are valid, same and full", mode);
 }
 
-void correlate_check(LegacyArguments &call) {
+void check_correlate(LegacyArguments &call) {
     for (const size_t i : {0, 1}) {
         allowed(call.in[i], kReals | kComplex, "a sequence");
         sizes(call.in[i], {-1}, "a sequence");
@@ -40,4 +40,4 @@ void correlate(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustCorrelate, correlate_check(arguments), correlate(arguments))
+LEGACY(CustCorrelate, check_correlate(arguments), correlate(arguments))

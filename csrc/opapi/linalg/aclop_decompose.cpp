@@ -11,20 +11,20 @@ constexpr DTypes kAnyField = kReal | kComplex;
 
 at::Tensor wide(const at::Tensor &x) { return x.to(x.is_complex() ? at::kComplexDouble : at::kDouble); }
 
-void square(const at::Tensor &x, DTypes dtypes) {
+void check_square(const at::Tensor &x, DTypes dtypes) {
     allowed(x, dtypes, "x");
     if (x.dim() < 2 || x.size(-1) != x.size(-2))
         fail(FaultKind::InvalidArgument, "x is {}, expected square matrices", describe(x));
 }
 
-void like_itself(LegacyArguments &call, DTypes dtypes) {
-    square(call.in[0], dtypes);
+void check_like_itself(LegacyArguments &call, DTypes dtypes) {
+    check_square(call.in[0], dtypes);
     alike(call.out[0], call.in[0], "the output");
 }
 
 // Right and left hand side of a system, with as many matrices.
-void system(const at::Tensor &right, const at::Tensor &left, const at::Tensor &out, DTypes dtypes) {
-    square(left, dtypes);
+void check_system(const at::Tensor &right, const at::Tensor &left, const at::Tensor &out, DTypes dtypes) {
+    check_square(left, dtypes);
     allowed(right, left.scalar_type(), "the right hand side");
     if (right.dim() < 2 || right.size(-2) != left.size(-1))
         fail(FaultKind::InvalidArgument, "the right hand side is {} for {}", describe(right), describe(left));
@@ -41,9 +41,9 @@ bool flag(const aclopAttr &attributes, const char *name, bool otherwise) {
 }
 
 // x, which is general: values and vectors are complex.
-void eigen_check(LegacyArguments &call) {
+void check_eigen(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
-    square(x, kAnyField);
+    check_square(x, kAnyField);
     const bool twice = x.scalar_type() == at::kDouble || x.scalar_type() == at::kComplexDouble;
     const at::ScalarType field = twice ? at::kComplexDouble : at::kComplexFloat;
     allowed(call.out[0], field, "eigen_values");
@@ -64,8 +64,8 @@ void eigen(LegacyArguments &call) {
 }
 
 // x, the decomposition, pivots counted from 1.
-void lu_solve_check(LegacyArguments &call) {
-    system(call.in[0], call.in[1], call.out[0], {at::kHalf, at::kFloat});
+void check_lu_solve(LegacyArguments &call) {
+    check_system(call.in[0], call.in[1], call.out[0], {at::kHalf, at::kFloat});
     allowed(call.in[2], at::kInt, "lu_pivots");
     holds(call.in[2], call.in[1].numel() / std::max<int64_t>(call.in[1].size(-1), 1), "lu_pivots");
 }
@@ -78,7 +78,7 @@ at::Tensor pivots(const at::Tensor &given, const at::Tensor &of) {
 }
 
 // in: the decomposition, pivots. out: which rows were moved where, what is below the diagonal and what is not.
-void lu_unpack_check(LegacyArguments &call) {
+void check_lu_unpack(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kReals, "LU_data");
     if (x.dim() < 2) fail(FaultKind::InvalidArgument, "LU_data is {}, expected matrices", describe(x));
@@ -121,7 +121,7 @@ void lu_unpack(LegacyArguments &call) {
 }
 
 // The gradients of both triangles and LU_data: each as far as it comes from that.
-void unpack_grad_check(LegacyArguments &call) {
+void check_unpack_grad(LegacyArguments &call) {
     const at::Tensor &x = call.in[2];
     allowed(x, kReals, "LU_data");
     if (x.dim() < 2) fail(FaultKind::InvalidArgument, "LU_data is {}, expected matrices", describe(x));
@@ -142,7 +142,7 @@ void unpack_grad(LegacyArguments &call) {
 }
 
 // Reflections below the diagonal and their factors, as LAPACK has them.
-void reflections(const at::Tensor &x, const at::Tensor &factors, DTypes dtypes) {
+void check_reflections(const at::Tensor &x, const at::Tensor &factors, DTypes dtypes) {
     allowed(x, dtypes, "x");
     if (x.dim() < 2) fail(FaultKind::InvalidArgument, "x is {}, expected matrices", describe(x));
     allowed(factors, x.scalar_type(), "tau");
@@ -157,8 +157,8 @@ void reflect(LegacyArguments &call) {
     call.out[1].copy_(factors);
 }
 
-void orthogonal_check(LegacyArguments &call) {
-    reflections(call.in[0], call.in[1], kAnyField);
+void check_orthogonal(LegacyArguments &call) {
+    check_reflections(call.in[0], call.in[1], kAnyField);
     if (call.in[0].size(-2) < call.in[0].size(-1))
         fail(FaultKind::InvalidArgument, "x is {}, expected no more columns than rows", describe(call.in[0]));
     alike(call.out[0], call.in[0], "the output");
@@ -167,16 +167,17 @@ void orthogonal_check(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustEig, eigen_check(arguments), eigen(arguments))
-LEGACY(CustMatrixExp, like_itself(arguments, kAnyField | at::kHalf), out[0].copy_(at::linalg_matrix_exp(wide(in[0]))))
-LEGACY(CustCholeskyInverse, like_itself(arguments, kReal),
+LEGACY(CustEig, check_eigen(arguments), eigen(arguments))
+LEGACY(CustMatrixExp, check_like_itself(arguments, kAnyField | at::kHalf),
+       out[0].copy_(at::linalg_matrix_exp(wide(in[0]))))
+LEGACY(CustCholeskyInverse, check_like_itself(arguments, kReal),
        out[0].copy_(of_root(wide(in[0]), flag(attributes, "upper", false))))
 // in: the right hand side, the decomposition.
-LEGACY(CustCholeskySolve, system(in[0], in[1], out[0], kReal),
+LEGACY(CustCholeskySolve, check_system(in[0], in[1], out[0], kReal),
        out[0].copy_(at::cholesky_solve(wide(in[0]), wide(in[1]), flag(attributes, "upper", false))))
-LEGACY(CustLuSolve, lu_solve_check(arguments),
+LEGACY(CustLuSolve, check_lu_solve(arguments),
        out[0].copy_(at::linalg_lu_solve(wide(in[1]), pivots(in[2], in[1]), wide(in[0]))))
-LEGACY(CustLuUnpack, lu_unpack_check(arguments), lu_unpack(arguments))
-LEGACY(CustLuUnpackGrad, unpack_grad_check(arguments), unpack_grad(arguments))
-LEGACY(CustGeqrf, reflections(in[0], out[1], kReal); alike(out[0], in[0], "the output"), reflect(arguments))
-LEGACY(CustOrgqr, orthogonal_check(arguments), out[0].copy_(at::linalg_householder_product(wide(in[0]), wide(in[1]))))
+LEGACY(CustLuUnpack, check_lu_unpack(arguments), lu_unpack(arguments))
+LEGACY(CustLuUnpackGrad, check_unpack_grad(arguments), unpack_grad(arguments))
+LEGACY(CustGeqrf, check_reflections(in[0], out[1], kReal); alike(out[0], in[0], "the output"), reflect(arguments))
+LEGACY(CustOrgqr, check_orthogonal(arguments), out[0].copy_(at::linalg_householder_product(wide(in[0]), wide(in[1]))))

@@ -6,7 +6,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void square(LegacyArguments &call) {
+void check_square(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, {at::kFloat, at::kDouble}, "x");
     if (x.dim() < 2 || x.size(-1) != x.size(-2))
@@ -27,7 +27,7 @@ void logarithm(LegacyArguments &call) {
     put(call.out[1], value);
 }
 
-void matrix(LegacyArguments &call) {
+void check_matrix(LegacyArguments &call) {
     allowed(call.in[0], kAll, "x");
     sizes(call.in[0], {-1, -1}, "x");
     holds(call.out[0], 1, "the output");
@@ -36,13 +36,13 @@ void matrix(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(MatrixInverse, square(arguments);
+LEGACY(MatrixInverse, check_square(arguments);
        alike(out[0], in[0], "the output"), out[0].copy_(inverse(in[0], attribute<bool>(attributes, "adjoint", false))))
-LEGACY(MatrixDeterminant, square(arguments);
+LEGACY(MatrixDeterminant, check_square(arguments);
        holds(out[0], matrices(in[0]), "the output"), put(out[0], at::linalg_det(in[0].to(at::kDouble))))
-LEGACY(LogMatrixDeterminant, square(arguments);
+LEGACY(LogMatrixDeterminant, check_square(arguments);
        for (const size_t i : {0, 1}) holds(out[i], matrices(in[0]), "an output"), logarithm(arguments))
-LEGACY(Trace, matrix(arguments), put(out[0], in[0].trace()))
+LEGACY(Trace, check_matrix(arguments), put(out[0], in[0].trace()))
 // The gradient of the trace, the matrix's sizes.
 LEGACY(CustTraceGrad, holds(in[0], 1, "the gradient");
        sizes(out[0], ints(in[1]), "the gradient of x"),

@@ -55,7 +55,7 @@ Band band(LegacyArguments &call, const at::Tensor &matrix, size_t place) {
 }
 
 // diagonals, k, rows, columns, the value elsewhere: the output's descriptor has the sizes.
-void made_check(LegacyArguments &call) {
+void check_made(LegacyArguments &call) {
     allowed(call.in[0], kAll, "the diagonal");
     holds(call.in[4], 1, "the padding");
     holds(call.in[0], band(call, call.out[0], 1).packed(call.out[0]), "the diagonal");
@@ -68,7 +68,7 @@ void made(LegacyArguments &call) {
     });
 }
 
-void set_check(LegacyArguments &call) {
+void check_set(LegacyArguments &call) {
     alike(call.out[0], call.in[0], "the output");
     holds(call.in[1], band(call, call.in[0], 2).packed(call.in[0]), "the diagonal");
 }
@@ -81,7 +81,7 @@ void set(LegacyArguments &call) {
 }
 
 // x, k, the value that fills rows.
-void part_check(LegacyArguments &call) {
+void check_part(LegacyArguments &call) {
     allowed(call.in[0], kAll, "x");
     holds(call.in[2], 1, "the padding");
     holds(call.out[0], band(call, call.in[0], 1).packed(call.in[0]), "the output");
@@ -122,9 +122,9 @@ at::Tensor on_diagonal(const at::Tensor &x, const at::Tensor &out) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(MatrixDiagV3, made_check(arguments), made(arguments))
-LEGACY(MatrixSetDiagV3, set_check(arguments), set(arguments))
-LEGACY(MatrixDiagPartV3, part_check(arguments), part(arguments))
+LEGACY(MatrixDiagV3, check_made(arguments), made(arguments))
+LEGACY(MatrixSetDiagV3, check_set(arguments), set(arguments))
+LEGACY(MatrixDiagPartV3, check_part(arguments), part(arguments))
 // x times a matrix of ones on its diagonal, which the caller brings.
 LEGACY(MatrixDiagD, alike(out[0], in[1], "the output");
        holds(in[1], in[0].numel() * (in[0].dim() == 0 ? 1 : in[0].size(-1)), "the matrix"),

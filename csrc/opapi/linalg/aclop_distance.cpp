@@ -16,7 +16,7 @@ double order(const aclopAttr &attributes) {
     return p;
 }
 
-void rows(const at::Tensor &x, const at::Tensor &distances) {
+void check_rows(const at::Tensor &x, const at::Tensor &distances) {
     allowed(x, {at::kHalf, at::kFloat}, "x");
     sizes(x, {-1, -1}, "x");
     allowed(distances, x.scalar_type(), "the distances");
@@ -24,7 +24,7 @@ void rows(const at::Tensor &x, const at::Tensor &distances) {
 }
 
 // Is the target among the k largest of its row? What is as large as the k-th is, too.
-void ranks_check(LegacyArguments &call) {
+void check_ranks(LegacyArguments &call) {
     allowed(call.in[0], at::kFloat, "the predictions");
     sizes(call.in[0], {-1, -1}, "the predictions");
     allowed(call.in[1], {at::kInt, at::kLong}, "the targets");
@@ -65,12 +65,12 @@ at::Tensor distance_grad(const at::Tensor &grad, const at::Tensor &x1, const at:
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(Pdist, rows(in[0], out[0]); order(attributes), out[0].copy_(at::pdist(wide(in[0]), order(attributes))))
+LEGACY(Pdist, check_rows(in[0], out[0]); order(attributes), out[0].copy_(at::pdist(wide(in[0]), order(attributes))))
 // in: the gradient, x, the distances. Those are taken again: rounded, none is the largest difference of its rows.
-LEGACY(CustPdistGrad, rows(in[1], in[2]); alike(in[0], in[2], "the gradient"); alike(out[0], in[1], "the output");
+LEGACY(CustPdistGrad, check_rows(in[1], in[2]); alike(in[0], in[2], "the gradient"); alike(out[0], in[1], "the output");
        order(attributes), const double p = order(attributes);
        out[0].copy_(at::_pdist_backward(wide(in[0]), wide(in[1]), p, at::pdist(wide(in[1]), p))))
-LEGACY(InTopKD, ranks_check(arguments), out[0].copy_(ranks(arguments)))
+LEGACY(InTopKD, check_ranks(arguments), out[0].copy_(ranks(arguments)))
 LEGACY(CdistGrad, check_one_shape(in[1], in[0]); check_one_shape(in[2], in[0]);
        check_one_shape(in[3], in[0]),
        out[0].copy_(

@@ -45,7 +45,7 @@ void put_whole(const at::Tensor &out, const at::Tensor &result) {
     out.copy_(result);
 }
 
-void check(LegacyArguments &call) {
+void check_transform(LegacyArguments &call) {
     if (!call.in[0].defined()) fail(FaultKind::NullArgument, "the input is missing");
     allowed(call.out[0], kResults, "the output");
     if (call.in.size() != 4) fail(FaultKind::InvalidArgument, "there are {} inputs, expected 4", call.in.size());
@@ -96,7 +96,7 @@ void doubled(LegacyArguments &call) {
     if (count > 0) call.out[0].narrow(dim, 1, count).mul_(2);
 }
 
-void same_rank(const at::Tensor &in, const at::Tensor &out) {
+void check_same_rank(const at::Tensor &in, const at::Tensor &out) {
     if (in.dim() != out.dim() || in.scalar_type() != out.scalar_type())
         fail(FaultKind::InvalidArgument, "the output is {}, the input {}", describe(out), describe(in));
 }
@@ -104,8 +104,8 @@ void same_rank(const at::Tensor &in, const at::Tensor &out) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-#define ALONG(NAME, FUNCTION) LEGACY(Cust##NAME, check(arguments), along(arguments, at::FUNCTION))
-#define OVER(NAME, FUNCTION) LEGACY(Cust##NAME, check(arguments), over(arguments, at::FUNCTION))
+#define ALONG(NAME, FUNCTION) LEGACY(Cust##NAME, check_transform(arguments), along(arguments, at::FUNCTION))
+#define OVER(NAME, FUNCTION) LEGACY(Cust##NAME, check_transform(arguments), over(arguments, at::FUNCTION))
 ALONG(FFT, fft_fft)
 ALONG(IFFT, fft_ifft)
 ALONG(RFFT, fft_rfft)
@@ -128,5 +128,5 @@ LEGACY(CustFFTShift, alike(out[0], in[0], "the output"), shift(arguments, at::ff
 LEGACY(CustIFFTShift, alike(out[0], in[0], "the output"), shift(arguments, at::fft_ifftshift))
 LEGACY(CustFFTFreq, allowed(out[0], kFloats, "the output"), frequencies(arguments, at::fft_fftfreq))
 LEGACY(CustRFFTFreq, allowed(out[0], kFloats, "the output"), frequencies(arguments, at::fft_rfftfreq))
-LEGACY(CustFFTShapeCopy, same_rank(in[0], out[0]), copy_shaped(in[0], out[0]))
+LEGACY(CustFFTShapeCopy, check_same_rank(in[0], out[0]), copy_shaped(in[0], out[0]))
 LEGACY(CustIRFFTDouble, alike(out[0], in[0], "the output"), doubled(arguments))

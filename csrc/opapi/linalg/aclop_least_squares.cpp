@@ -35,7 +35,7 @@ int64_t driver(LegacyArguments &call) {
     return which;
 }
 
-void operands(const at::Tensor &a, const at::Tensor &b) {
+void check_operands(const at::Tensor &a, const at::Tensor &b) {
     allowed(a, kExact, "a");
     allowed(b, a.scalar_type(), "b");
     if (a.dim() < 2 || b.dim() < 1 || (b.dim() != a.dim() && b.dim() != a.dim() - 1) ||
@@ -43,8 +43,8 @@ void operands(const at::Tensor &a, const at::Tensor &b) {
         fail(FaultKind::InvalidArgument, "a is {}, b {}", describe(a), describe(b));
 }
 
-void squares_check(LegacyArguments &call) {
-    operands(call.in[0], call.in[1]);
+void check_squares(LegacyArguments &call) {
+    check_operands(call.in[0], call.in[1]);
     allowed(call.out[0], call.in[0].scalar_type(), "the solution");
     allowed(call.out[2], at::kLong, "the ranks");
 }
@@ -59,8 +59,8 @@ void squares(LegacyArguments &call) {
     if (way > 1) put(call.out[3], at::linalg_svdvals(wide(a)));
 }
 
-void squares_grad_check(LegacyArguments &call) {
-    operands(call.in[1], call.in[2]);
+void check_squares_grad(LegacyArguments &call) {
+    check_operands(call.in[1], call.in[2]);
     allowed(call.in[0], call.in[1].scalar_type(), "the gradient");
     for (const size_t i : {0, 1}) alike(call.out[i], call.in[i + 1], "an output");
 }
@@ -82,5 +82,5 @@ void squares_grad(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustLstsqV2, squares_check(arguments), squares(arguments))
-LEGACY(CustLstsqV2Grad, squares_grad_check(arguments), squares_grad(arguments))
+LEGACY(CustLstsqV2, check_squares(arguments), squares(arguments))
+LEGACY(CustLstsqV2Grad, check_squares_grad(arguments), squares_grad(arguments))

@@ -7,7 +7,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void check(LegacyArguments &call) {
+void check_logarithm(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kComplex, "x");
     if (x.dim() < 2 || x.size(-1) != x.size(-2))
@@ -74,4 +74,4 @@ void each(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustMatrixLogarithm, check(arguments), each(arguments))
+LEGACY(CustMatrixLogarithm, check_logarithm(arguments), each(arguments))

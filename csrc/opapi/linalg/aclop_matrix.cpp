@@ -17,7 +17,7 @@ at::Tensor diagonal(const at::Tensor &x, LegacyTensors &in, size_t first) {
     return x.diagonal(number(in[first], "offset"), number(in[first + 1], "axis1"), number(in[first + 2], "axis2"));
 }
 
-void matrices(const at::Tensor &x, const at::Tensor &out) {
+void check_matrices(const at::Tensor &x, const at::Tensor &out) {
     if (!x.defined() || x.dim() < 2)
         fail(FaultKind::InvalidArgument, "the input is {}, expected 2 dimensions or more", describe(x));
     if (out.scalar_type() != x.scalar_type())
@@ -37,10 +37,10 @@ void decomposed(LegacyArguments &call) {
 }
 
 // q and r; LAPACK's signs. All columns of q, or as many as the smaller side has.
-void triangular_check(LegacyArguments &call) {
+void check_triangular(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, {at::kHalf, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble}, "the input");
-    matrices(x, call.out[0]);
+    check_matrices(x, call.out[0]);
     allowed(call.out[1], x.scalar_type(), "r");
     const int64_t rows = x.size(-2), columns = x.size(-1);
     const bool whole = attribute<bool>(call.attributes, "full_matrices", false);
@@ -60,11 +60,11 @@ void triangular(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustTraceV2, matrices(in[0], out[0]), put(out[0], diagonal(in[0], in, 1).sum(-1)))
+LEGACY(CustTraceV2, check_matrices(in[0], out[0]), put(out[0], diagonal(in[0], in, 1).sum(-1)))
 // in: the gradient, the shape of what had the trace, offset, axis1, axis2.
-LEGACY(CustTraceV2Grad, matrices(out[0], in[0]), out[0].zero_();
+LEGACY(CustTraceV2Grad, check_matrices(out[0], in[0]), out[0].zero_();
        diagonal(out[0], in, 2).copy_(in[0].reshape(diagonal(out[0], in, 2).sum(-1).sizes()).unsqueeze(-1)))
-LEGACY(Svd, matrices(in[0], out[0]);
+LEGACY(Svd, check_matrices(in[0], out[0]);
        allowed(in[0], {at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble}, "the input"),
        decomposed(arguments))
-LEGACY(Qr, triangular_check(arguments), triangular(arguments))
+LEGACY(Qr, check_triangular(arguments), triangular(arguments))

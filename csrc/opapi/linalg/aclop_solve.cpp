@@ -12,15 +12,15 @@ constexpr DTypes kExact{at::kFloat, at::kDouble, at::kComplexFloat, at::kComplex
 
 at::Tensor wide(const at::Tensor &x) { return x.to(x.is_complex() ? at::kComplexDouble : at::kDouble); }
 
-void squares(const at::Tensor &x, std::string_view what) {
+void check_squares(const at::Tensor &x, std::string_view what) {
     if (!x.defined() || x.dim() < 2 || x.size(-1) != x.size(-2))
         fail(FaultKind::InvalidArgument, "{} is {}, expected square matrices", what, describe(x));
 }
 
 // Of one dtype, as many rows as the square matrices have, and batches that broadcast to the output's.
-void sided(const at::Tensor &matrix, const at::Tensor &side, const at::Tensor &out, DTypes dtypes) {
+void check_side(const at::Tensor &matrix, const at::Tensor &side, const at::Tensor &out, DTypes dtypes) {
     allowed(matrix, dtypes, "the matrix");
-    squares(matrix, "the matrix");
+    check_squares(matrix, "the matrix");
     allowed(side, matrix.scalar_type(), "the right side");
     const auto batch = [](const at::Tensor &x) { return x.sizes().slice(0, static_cast<size_t>(x.dim()) - 2); };
     if (side.dim() < 2 || side.size(-2) != matrix.size(-1) || out.dim() < 2 || out.size(-1) != side.size(-1) ||
@@ -69,9 +69,9 @@ at::Tensor columns(const at::Tensor &b, const at::Tensor &a) {
     return wide(b.dim() == a.dim() - 1 ? b.unsqueeze(-1) : b);
 }
 
-void triangle_check(LegacyArguments &call, size_t first) {
+void check_triangle(LegacyArguments &call, size_t first) {
     allowed(call.in[0], kExact | at::kHalf | DTypes{at::kShort, at::kInt, at::kLong, at::kChar}, "a");
-    squares(call.in[0], "a");
+    check_squares(call.in[0], "a");
     const at::Tensor &b = call.in[1];
     const bool vector = b.defined() && b.dim() == call.in[0].dim() - 1;
     if (!b.defined() || b.dim() < 1 || b.size(vector ? -1 : -2) != call.in[0].size(-1))
@@ -99,11 +99,11 @@ void triangle_grad(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(MatrixSolve, sided(in[0], in[1], out[0], kExact),
+LEGACY(MatrixSolve, check_side(in[0], in[1], out[0], kExact),
        out[0].copy_(solved(in[0], in[1], attribute<bool>(attributes, "adjoint", false))))
-LEGACY(MatrixTriangularSolve, sided(in[0], in[1], out[0], kExact),
+LEGACY(MatrixTriangularSolve, check_side(in[0], in[1], out[0], kExact),
        out[0].copy_(of_triangle(in[0], in[1], attribute<bool>(attributes, "lower", true),
                                 attribute<bool>(attributes, "adjoint", false))))
-LEGACY(CustSolveTriangular, triangle_check(arguments, 2), triangle(arguments))
-LEGACY(CustSolveTriangularGrad, triangle_check(arguments, 3); holds(in[2], in[1].numel(), "the gradient");
+LEGACY(CustSolveTriangular, check_triangle(arguments, 2), triangle(arguments))
+LEGACY(CustSolveTriangularGrad, check_triangle(arguments, 3); holds(in[2], in[1].numel(), "the gradient");
        alike(out[0], in[0], "the gradient of a"), triangle_grad(arguments))

@@ -11,7 +11,7 @@ constexpr DTypes kIndices{at::kInt, at::kLong};
 constexpr DTypes kValues = DTypes{at::kHalf, at::kFloat, at::kDouble, at::kInt, at::kLong} | kComplex;
 
 // in: coordinates [count, 2], values, the two sizes, the dense matrix.
-void product_check(LegacyArguments &call) {
+void check_product(LegacyArguments &call) {
     allowed(call.in[0], kIndices, "x1_indices");
     sizes(call.in[0], {call.in[1].numel(), 2}, "x1_indices");
     allowed(call.in[1], kValues, "x1_values");
@@ -44,7 +44,7 @@ void product(LegacyArguments &call) {
 }
 
 // in: the sizes, where each matrix of a batch begins among the values, where its rows do, columns, values.
-void coordinates_check(LegacyArguments &call) {
+void check_coordinates(LegacyArguments &call) {
     const int64_t rank = call.in[0].numel(), count = call.in[4].numel();
     if (rank != 2 && rank != 3) fail(FaultKind::InvalidArgument, "x_dense_shape has {} values, expected 2 or 3", rank);
     allowed(call.in[3], kIndices, "x_col_indices");
@@ -88,5 +88,5 @@ void coordinates(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(SparseTensorDenseMatMul, product_check(arguments), product(arguments))
-LEGACY(CustCSRSparseMatrixToSparseTensor, coordinates_check(arguments), coordinates(arguments))
+LEGACY(SparseTensorDenseMatMul, check_product(arguments), product(arguments))
+LEGACY(CustCSRSparseMatrixToSparseTensor, check_coordinates(arguments), coordinates(arguments))

@@ -43,7 +43,7 @@ Ints sizes_of(LegacyArguments &call, const Transform &how) {
     return made;
 }
 
-void transform_check(LegacyArguments &call) {
+void check_transform(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kExact | kInts | at::kBool, "x");
     const Transform how(call);
@@ -76,7 +76,7 @@ int64_t length(LegacyArguments &call, const char *name, int64_t otherwise) {
     return given == 0 ? otherwise : given;
 }
 
-void windows_check(LegacyArguments &call) {
+void check_windows(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kExact, "x");
     const auto points = attribute<int64_t>(call.attributes, "n_fft", 0);
@@ -107,5 +107,5 @@ void windows(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustFFTWithSize, transform_check(arguments), transform(arguments))
-LEGACY(STFT, windows_check(arguments), windows(arguments))
+LEGACY(CustFFTWithSize, check_transform(arguments), transform(arguments))
+LEGACY(STFT, check_windows(arguments), windows(arguments))

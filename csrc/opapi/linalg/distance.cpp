@@ -8,7 +8,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void check(const Operand &x1, const Operand &x2, double p, const Operand &out) {
+void check_distance(const Operand &x1, const Operand &x2, double p, const Operand &out) {
     network(x1, x2, out);
     for (const Operand *x : {&x1, &x2})
         if (x->dim() < 2) rank(*x, {2, 3, 4, 5, 6, 7, 8});
@@ -30,7 +30,7 @@ void check(const Operand &x1, const Operand &x2, double p, const Operand &out) {
     shape(out, sizes);
 }
 
-void pairs_check(const Operand &self, double p, const Operand &out) {
+void check_pairs(const Operand &self, double p, const Operand &out) {
     rank(self, {2});
     network(self, out);
     if (!(p >= 0)) fail(FaultKind::InvalidArgument, "parameter p is {}, allowed is >= 0", p);
@@ -43,8 +43,8 @@ constexpr int64_t kDirect = 2;
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnCdist, check(x1, x2, p, out), give(out, at::_cdist_forward(widened(x1), widened(x2), p, kDirect)))
-OP(aclnnCdistBackward, check(x1, x2, p, grad); same_shape(cdist, grad);
+OP(aclnnCdist, check_distance(x1, x2, p, out), give(out, at::_cdist_forward(widened(x1), widened(x2), p, kDirect)))
+OP(aclnnCdistBackward, check_distance(x1, x2, p, grad); same_shape(cdist, grad);
    same_shape(out, x1), give(out, at::_cdist_backward(widened(grad).contiguous(), widened(x1).contiguous(),
                                                       widened(x2).contiguous(), p, widened(cdist).contiguous())))
-OP(aclnnPdist, pairs_check(self, p, out), give(out, at::_pdist_forward(widened(self).contiguous(), p)))
+OP(aclnnPdist, check_pairs(self, p, out), give(out, at::_pdist_forward(widened(self).contiguous(), p)))

@@ -10,7 +10,7 @@ namespace {
 
 constexpr DTypes kLapack = kComplex | at::kFloat | at::kDouble;
 
-void square(const Operand &self) {
+void check_square(const Operand &self) {
     matrices(self);
     if (self.size(-1) != self.size(-2))
         fail(FaultKind::InvalidArgument, "parameter {} is {}: its matrices are not square", self.parameter(),
@@ -18,7 +18,7 @@ void square(const Operand &self) {
 }
 
 // `out` holds matrices of `rows` x `columns` over self's batch.
-void batch(const Operand &out, const Operand &self, int64_t rows, int64_t columns) {
+void check_batch(const Operand &out, const Operand &self, int64_t rows, int64_t columns) {
     at::DimVector sizes(self.sizes().begin(), self.sizes().end() - 2);
     sizes.push_back(rows);
     sizes.push_back(columns);
@@ -26,31 +26,31 @@ void batch(const Operand &out, const Operand &self, int64_t rows, int64_t column
     shape(out, sizes);
 }
 
-void inverts(const Operand &out, const Operand &self, DTypes dtypes) {
+void check_inverse(const Operand &out, const Operand &self, DTypes dtypes) {
     dtype(self, dtypes);
-    square(self);
+    check_square(self);
     same_dtype(out, self);
     same_shape(out, self);
 }
 
-void determines(const Operand &sign, const Operand &log, const Operand &self) {
+void check_determinant(const Operand &sign, const Operand &log, const Operand &self) {
     dtype(self, kLapack);
-    square(self);
+    check_square(self);
     same_dtype(sign, self);
     for (const Operand *out : {&sign, &log}) shape(*out, self.sizes().slice(0, static_cast<size_t>(self.dim()) - 2));
 }
 
 enum class Qr { Reduced, Complete, OnlyR };
 
-void factors(const Operand &q, const Operand &r, const Operand &self, int64_t mode) {
+void check_factors(const Operand &q, const Operand &r, const Operand &self, int64_t mode) {
     dtype(self, kLapack | at::kHalf);
     matrices(self);
     if (mode < 0 || mode > 2)
         fail(FaultKind::InvalidArgument, "parameter mode is {}, allowed are 0 (reduced), 1 (complete), 2 (r)", mode);
     const int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
     const bool complete = static_cast<Qr>(mode) == Qr::Complete;
-    if (static_cast<Qr>(mode) != Qr::OnlyR) batch(q, self, m, complete ? m : k);
-    batch(r, self, complete ? m : k, n);
+    if (static_cast<Qr>(mode) != Qr::OnlyR) check_batch(q, self, m, complete ? m : k);
+    check_batch(r, self, complete ? m : k, n);
 }
 
 void factor(at::Tensor &q, at::Tensor &r, const at::Tensor &self, int64_t mode) {
@@ -60,7 +60,8 @@ void factor(at::Tensor &q, at::Tensor &r, const at::Tensor &self, int64_t mode) 
     r.copy_(second);
 }
 
-void singular(const Operand &sigma, const Operand &u, const Operand &v, const Operand &self, bool full, bool vectors) {
+void check_singular(const Operand &sigma, const Operand &u, const Operand &v, const Operand &self, bool full,
+                    bool vectors) {
     dtype(self, kLapack);
     matrices(self);
     const int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
@@ -69,8 +70,8 @@ void singular(const Operand &sigma, const Operand &u, const Operand &v, const Op
     shape(sigma, values);
     dtype(sigma, c10::toRealValueType(self.scalar_type()));
     if (!vectors) return;
-    batch(u, self, m, full ? m : k);
-    batch(v, self, n, full ? n : k);
+    check_batch(u, self, m, full ? m : k);
+    check_batch(v, self, n, full ? n : k);
 }
 
 void decompose(at::Tensor &sigma, at::Tensor &u, at::Tensor &v, const at::Tensor &self, bool full, bool vectors) {
@@ -85,12 +86,12 @@ void decompose(at::Tensor &sigma, at::Tensor &u, at::Tensor &v, const at::Tensor
 }
 
 // self and A broadcast over their batches; mOut is A as it was broadcast.
-void solves(const Operand &x, const Operand &m, const Operand &self, const Operand &a) {
+void check_solve(const Operand &x, const Operand &m, const Operand &self, const Operand &a) {
     dtype(self, kLapack);
     same_dtype(a, self);
     same_dtype(x, self);
     same_dtype(m, self);
-    square(a);
+    check_square(a);
     matrices(self);
     if (self.size(-2) != a.size(-1))
         fail(FaultKind::InvalidArgument, "parameter self is {}, A is {}: their rows differ", describe(self),
@@ -108,7 +109,7 @@ void solves(const Operand &x, const Operand &m, const Operand &self, const Opera
 }
 
 // The ones of a unit triangle are written over A in float32 (ops-math: aclnn_triangular_solve.cpp).
-void unit_in_float(const Operand &self, const Operand &a, bool unit) {
+void check_unit_in_float(const Operand &self, const Operand &a, bool unit) {
     on_chip(!unit || a.scalar_type() == at::kFloat || self.numel() == 0 || a.numel() == 0,
             "unitriangular mode only support float: parameter A is {}", describe(a));
 }
@@ -120,7 +121,7 @@ void solve(at::Tensor &x, at::Tensor &m, const at::Tensor &self, const at::Tenso
     m.copy_(used);
 }
 
-void crosses(const Operand &out, const Operand &self, const Operand &other, int64_t dim) {
+void check_cross(const Operand &out, const Operand &self, const Operand &other, int64_t dim) {
     dtype(self, kReals | kComplex);
     same_dtype(other, self);
     same_dtype(out, self);
@@ -135,18 +136,19 @@ void crosses(const Operand &out, const Operand &self, const Operand &other, int6
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnInverse, inverts(out, self, DTypes{at::kFloat, at::kHalf, at::kDouble} | kComplex),
+OP(aclnnInverse, check_inverse(out, self, DTypes{at::kFloat, at::kHalf, at::kDouble} | kComplex),
    out.copy_(at::linalg_inv(widened(self))))
-OP(aclnnLinalgCholesky, inverts(out, self, kNative), out.copy_(at::linalg_cholesky(widened(self), upper)))
-OP(aclnnSlogdet, determines(signOut, logOut, self), {
+OP(aclnnLinalgCholesky, check_inverse(out, self, kNative), out.copy_(at::linalg_cholesky(widened(self), upper)))
+OP(aclnnSlogdet, check_determinant(signOut, logOut, self), {
     const auto [sign, log] = at::linalg_slogdet(self);
     signOut.copy_(sign);
     logOut.copy_(log);
 })
-OP(aclnnLinalgQr, factors(Q, R, self, mode), factor(Q, R, self, mode))
-OP(aclnnSvd, singular(sigma, u, v, input, fullMatrices, computeUV),
+OP(aclnnLinalgQr, check_factors(Q, R, self, mode), factor(Q, R, self, mode))
+OP(aclnnSvd, check_singular(sigma, u, v, input, fullMatrices, computeUV),
    decompose(sigma, u, v, input, fullMatrices, computeUV))
-OP(aclnnTriangularSolve, solves(xOut, mOut, self, A);
-   unit_in_float(self, A, unitriangular), solve(xOut, mOut, self, A, upper, transpose, unitriangular))
+OP(aclnnTriangularSolve, check_solve(xOut, mOut, self, A);
+   check_unit_in_float(self, A, unitriangular), solve(xOut, mOut, self, A, upper, transpose, unitriangular))
 // ATen rounds the products, CANN's kernel does not (ops-nn: cross_v2).
-OP(aclnnLinalgCross, crosses(out, self, other, dim), out.copy_(at::linalg_cross(widened(self), widened(other), dim)))
+OP(aclnnLinalgCross, check_cross(out, self, other, dim),
+   out.copy_(at::linalg_cross(widened(self), widened(other), dim)))

@@ -12,7 +12,7 @@ struct Frames {
     int64_t bins() const { return onesided ? points / 2 + 1 : points; }
 };
 
-void check(Operand &self, Operand &window, const Operand &out, const Frames &frames, bool as_complex) {
+void check_frames(Operand &self, Operand &window, const Operand &out, const Frames &frames, bool as_complex) {
     rank(self, {1, 2});
     const int64_t samples = self.size(-1);
     if (frames.points <= 0 || frames.points > samples)
@@ -49,4 +49,5 @@ void transform(const Operand &self, const Operand &window, const Operand &out, c
 }  // namespace vnpu::opapi
 
 #define FRAMES {nFft, hopLength, winLength, normalized, onesided}
-OP(aclStft, check(self, windowOptional, out, FRAMES, returnComplex), transform(self, windowOptional, out, FRAMES))
+OP(aclStft, check_frames(self, windowOptional, out, FRAMES, returnComplex),
+   transform(self, windowOptional, out, FRAMES))

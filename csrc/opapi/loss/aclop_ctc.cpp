@@ -9,7 +9,7 @@ namespace vnpu::opapi {
 namespace {
 
 // in: logits [steps, batch, classes], how many steps each of the batch has.
-void greedy_check(LegacyArguments &call) {
+void check_greedy(LegacyArguments &call) {
     const at::Tensor &logits = call.in[0];
     allowed(logits, {at::kFloat, at::kDouble}, "inputs");
     sizes(logits, {-1, -1, -1}, "inputs");
@@ -104,5 +104,5 @@ void ctc(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CTCGreedyDecoder, greedy_check(arguments), greedy(arguments))
+LEGACY(CTCGreedyDecoder, check_greedy(arguments), greedy(arguments))
 LEGACY(CTCLoss, check_ctc_loss(arguments), ctc(arguments))

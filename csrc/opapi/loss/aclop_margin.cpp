@@ -10,7 +10,7 @@ namespace {
 constexpr DTypes kMargins{at::kHalf, at::kFloat, at::kDouble};
 
 // What is reduced over has a value for each row, or one.
-void reduced(const at::Tensor &tensor, const at::Tensor &x, const aclopAttr &attributes, std::string_view what) {
+void check_reduced(const at::Tensor &tensor, const at::Tensor &x, const aclopAttr &attributes, std::string_view what) {
     const int64_t rows = x.dim() == 2 ? x.size(0) : 1;
     holds(tensor, reduction(attributes) == at::Reduction::None ? rows : 1, what);
 }
@@ -31,7 +31,7 @@ at::Tensor weight(LegacyTensors &in, size_t place) {
 }
 
 // x [N, C], target [N] and perhaps a weight of each class; `first` of them is operand `at`.
-void one_label(LegacyArguments &call, size_t at) {
+void check_one_label(LegacyArguments &call, size_t at) {
     const at::Tensor &x = call.in[at];
     margin(call.attributes);
     allowed(x, kMargins, "x");
@@ -61,7 +61,7 @@ at::Tensor one_label_slope(LegacyArguments &call) {
 }
 
 // x [N, C] or [C]; the labels of a row end at the first -1.
-void labels(const at::Tensor &x, const at::Tensor &target, const at::Tensor &is_target) {
+void check_labels(const at::Tensor &x, const at::Tensor &target, const at::Tensor &is_target) {
     allowed(x, {at::kHalf, at::kFloat, at::kBFloat16}, "x");
     if (x.dim() != 1 && x.dim() != 2)
         fail(FaultKind::InvalidArgument, "x is {}, expected 1 or 2 dimensions", describe(x));
@@ -87,13 +87,14 @@ at::Tensor labels_slope(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustMultiMarginLoss, one_label(arguments, 0);
-       reduced(out[0], in[0], attributes, "the output"), put(out[0], one_label_loss(arguments)))
+LEGACY(CustMultiMarginLoss, check_one_label(arguments, 0);
+       check_reduced(out[0], in[0], attributes, "the output"), put(out[0], one_label_loss(arguments)))
 // in: the gradient, x, target, weight.
-LEGACY(CustMultiMarginLossGrad, one_label(arguments, 1); reduced(in[0], in[1], attributes, "the gradient");
+LEGACY(CustMultiMarginLossGrad, check_one_label(arguments, 1); check_reduced(in[0], in[1], attributes, "the gradient");
        alike(out[0], in[1], "the output"), put(out[0], one_label_slope(arguments)))
-LEGACY(MultilabelMarginLoss, labels(in[0], in[1], out[1]);
-       reduced(out[0], in[0], attributes, "the output"), labels_loss(arguments))
+LEGACY(MultilabelMarginLoss, check_labels(in[0], in[1], out[1]);
+       check_reduced(out[0], in[0], attributes, "the output"), labels_loss(arguments))
 // in: the gradient, x, target, which classes are targets.
-LEGACY(CustMultilabelMarginLossGrad, labels(in[1], in[2], in[3]); reduced(in[0], in[1], attributes, "the gradient");
+LEGACY(CustMultilabelMarginLossGrad, check_labels(in[1], in[2], in[3]);
+       check_reduced(in[0], in[1], attributes, "the gradient");
        alike(out[0], in[1], "the output"), put(out[0], labels_slope(arguments)))

@@ -17,7 +17,8 @@ int64_t reduction_of(std::string_view name) {
 }
 
 // CANN documents the auxiliary z-loss as not supported yet; its outputs must be there, and nothing is written to them.
-void check(const Operand &logits, const Operand &target, const Operand &weight, double smoothing, double z_scale) {
+void check_logits(const Operand &logits, const Operand &target, const Operand &weight, double smoothing,
+                  double z_scale) {
     rank(logits, {2});
     network(logits);
     dtype(target, {at::kLong, at::kInt});
@@ -31,7 +32,7 @@ void check(const Operand &logits, const Operand &target, const Operand &weight, 
     if (z_scale != 0) fail(FaultKind::InvalidArgument, "parameter lseSquareScaleForZloss is {}, allowed is 0", z_scale);
 }
 
-void loss_check(const Operand &loss, const Operand &logits, const std::string &reduction, bool z_loss) {
+void check_loss(const Operand &loss, const Operand &logits, const std::string &reduction, bool z_loss) {
     if (reduction_of(reduction) == at::Reduction::None)
         shape(loss, {logits.size(0)});
     else if (loss.numel() != 1)
@@ -69,11 +70,11 @@ void cross_entropy_backward(at::Tensor &out, const at::Tensor &grad, const at::T
 }  // namespace vnpu::opapi
 
 OP(aclnnCrossEntropyLoss, optional(zlossOut, lseForZlossOut);
-   check(input, target, weightOptional, labelSmoothing, lseSquareScaleForZloss);
-   loss_check(lossOut, input, reductionOptional, returnZloss);
+   check_logits(input, target, weightOptional, labelSmoothing, lseSquareScaleForZloss);
+   check_loss(lossOut, input, reductionOptional, returnZloss);
    same_shape(logProbOut, input),
    cross_entropy(lossOut, logProbOut, input, target, weightOptional, reductionOptional, ignoreIndex, labelSmoothing))
-OP(aclnnCrossEntropyLossGrad, check(logProb, target, weightOptional, labelSmoothing, lseSquareScaleForZloss);
-   loss_check(gradLoss, logProb, reductionOptional, false);
+OP(aclnnCrossEntropyLossGrad, check_logits(logProb, target, weightOptional, labelSmoothing, lseSquareScaleForZloss);
+   check_loss(gradLoss, logProb, reductionOptional, false);
    same_shape(out, logProb), cross_entropy_backward(out, gradLoss, logProb, target, weightOptional, reductionOptional,
                                                     ignoreIndex, labelSmoothing))

@@ -7,14 +7,14 @@
 namespace vnpu::opapi {
 namespace {
 
-void reduction_check(int64_t reduction) {
+void check_reduction(int64_t reduction) {
     if (reduction < 0 || reduction > 2)
         fail(FaultKind::InvalidArgument, "parameter reduction is {}, allowed are 0 (none), 1 (mean) and 2 (sum)",
              reduction);
 }
 
 // A 0-dim tensor; CANN documents [1] for it too.
-void single(const Operand &out) {
+void check_single(const Operand &out) {
     if (out.dim() != 1 || out.size(0) != 1) shape(out, {});
 }
 
@@ -32,7 +32,7 @@ void with_classes(Compute compute) {
 
 // --- negative log likelihood: self has its classes in dimension `dim`, target has the other dimensions.
 
-void nll_check(const Operand &self, const Operand &target, const Operand &weight, int64_t reduction,
+void check_nll(const Operand &self, const Operand &target, const Operand &weight, int64_t reduction,
                const Operand &loss) {
     network(self);
     dtype(target, {at::kLong, at::kInt, at::kByte});
@@ -44,11 +44,11 @@ void nll_check(const Operand &self, const Operand &target, const Operand &weight
         network(weight);
         shape(weight, {self.size(dim)});
     }
-    reduction_check(reduction);
+    check_reduction(reduction);
     if (reduction == at::Reduction::None && self.dim() > 1)
         shape(loss, sizes);
     else
-        single(loss);
+        check_single(loss);
 }
 
 void nll_loss(at::Tensor &out, at::Tensor &total_weight, const at::Tensor &self, const at::Tensor &target,
@@ -91,12 +91,12 @@ void nll_loss_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor
 }  // namespace vnpu::opapi
 
 #define NLL(NAME, RANKS)                                                                           \
-    OP(NAME, optional(weight); rank(self, RANKS); nll_check(self, target, weight, reduction, out); \
-       single(totalWeightOut),                                                                     \
+    OP(NAME, optional(weight); rank(self, RANKS); check_nll(self, target, weight, reduction, out); \
+       check_single(totalWeightOut),                                                               \
        with_classes([&] { nll_loss(out, totalWeightOut, self, target, weight, reduction, ignoreIndex); }))
 #define NLL_BACKWARD(NAME, RANKS)                                                                         \
-    OP(NAME, optional(weight); rank(self, RANKS); nll_check(self, target, weight, reduction, gradOutput); \
-       single(totalWeight); same_shape(out, self);                                                        \
+    OP(NAME, optional(weight); rank(self, RANKS); check_nll(self, target, weight, reduction, gradOutput); \
+       check_single(totalWeight); same_shape(out, self);                                                  \
        network(out, gradOutput, totalWeight), with_classes([&] {                                          \
            nll_loss_backward(out, gradOutput, self, target, weight, reduction, ignoreIndex, totalWeight); \
        }))

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kBatchMean = 3;  // KlDiv only: the sum over the first size
 
-void reduces_to(const Operand &out, const Operand &self, const Operand &target, int64_t reduction,
-                int64_t last = at::Reduction::Sum) {
+void check_reduces_to(const Operand &out, const Operand &self, const Operand &target, int64_t reduction,
+                      int64_t last = at::Reduction::Sum) {
     if (reduction < 0 || reduction > last)
         fail(FaultKind::InvalidArgument, "parameter reduction is {}, allowed is 0 to {}", reduction, last);
     if (reduction == at::Reduction::None) return broadcasts(out, {&self, &target});
@@ -21,14 +21,14 @@ void reduces_to(const Operand &out, const Operand &self, const Operand &target, 
         shape(out, {});
 }
 
-void loss_check(const Operand &self, const Operand &target, int64_t reduction, const Operand &out,
+void check_loss(const Operand &self, const Operand &target, int64_t reduction, const Operand &out,
                 int64_t last = at::Reduction::Sum) {
     network(self, target, out);
-    reduces_to(out, self, target, reduction, last);
+    check_reduces_to(out, self, target, reduction, last);
 }
 
 // The one loss of integers, which have no mean (ops-nn: aclnn_l1_loss.cpp).
-void distance_check(const Operand &self, const Operand &target, int64_t reduction, const Operand &out) {
+void check_distance(const Operand &self, const Operand &target, int64_t reduction, const Operand &out) {
     for (const Operand *tensor : {&self, &target, &out}) dtype(*tensor, kNative | at::kLong);
     const bool reals = target.is_floating_point();
     if (!self.is_floating_point() && reals == (reduction == at::Reduction::None) && reduction != at::Reduction::Sum)
@@ -36,16 +36,16 @@ void distance_check(const Operand &self, const Operand &target, int64_t reductio
              "Input dtype should be either floating point or complex dtypes. Got {} of self beside {} of target",
              describe(self), describe(target));
     promotes(out, {&self, &target});
-    reduces_to(out, self, target, reduction);
+    check_reduces_to(out, self, target, reduction);
 }
 
-void gradient_check(const Operand &grad, const Operand &self, const Operand &target, const Operand &out) {
+void check_gradient(const Operand &grad, const Operand &self, const Operand &target, const Operand &out) {
     network(grad, self, target);
     broadcasts(out, {&grad, &self, &target});
 }
 
 // Weights are of the target's shape or broadcast to it.
-void weights(const Operand &target, std::initializer_list<Operand *> given) {
+void check_weights(const Operand &target, std::initializer_list<Operand *> given) {
     for (Operand *weight : given) {
         weight->allow_null();
         if (!weight->defined()) continue;
@@ -78,7 +78,7 @@ at::Tensor smooth(const at::Tensor &self, const at::Tensor &target, double beta)
     return at::smooth_l1_loss(widened(self), widened(target), at::Reduction::None, beta);
 }
 
-void beta_check(float beta) {
+void check_beta(float beta) {
     if (!(beta >= 0)) fail(FaultKind::InvalidArgument, "parameter beta is {}, allowed are 0 and more", beta);
 }
 
@@ -151,46 +151,46 @@ at::Tensor probabilities_entropy(const at::Tensor &self, const at::Tensor &targe
 }  // namespace
 }  // namespace vnpu::opapi
 
-#define LOSS(NAME, OUT, ...) OP(NAME, loss_check(self, target, reduction, OUT), reduced(OUT, __VA_ARGS__, reduction))
+#define LOSS(NAME, OUT, ...) OP(NAME, check_loss(self, target, reduction, OUT), reduced(OUT, __VA_ARGS__, reduction))
 #define LOSS_BACKWARD(NAME, GRAD, OUT, ...) \
-    OP(NAME, gradient_check(GRAD, self, target, OUT), chained(OUT, __VA_ARGS__, GRAD, reduction))
+    OP(NAME, check_gradient(GRAD, self, target, OUT), chained(OUT, __VA_ARGS__, GRAD, reduction))
 
-OP(aclnnL1Loss, distance_check(self, target, reduction, out), reduced(out, difference(self, target).abs_(), reduction))
+OP(aclnnL1Loss, check_distance(self, target, reduction, out), reduced(out, difference(self, target).abs_(), reduction))
 LOSS_BACKWARD(aclnnL1LossBackward, gradOutput, gradInput, difference(self, target).sign_())
 LOSS(aclnnMseLoss, out, difference(self, target).square_())
 LOSS_BACKWARD(aclnnMseLossBackward, gradOutput, out, difference(self, target).mul_(2))
-OP(aclnnSmoothL1Loss, beta_check(beta);
-   loss_check(self, target, reduction, result), reduced(result, smooth(self, target, beta), reduction))
-OP(aclnnSmoothL1LossBackward, beta_check(beta);
-   gradient_check(gradOut, self, target, gradInput),
+OP(aclnnSmoothL1Loss, check_beta(beta);
+   check_loss(self, target, reduction, result), reduced(result, smooth(self, target, beta), reduction))
+OP(aclnnSmoothL1LossBackward, check_beta(beta);
+   check_gradient(gradOut, self, target, gradInput),
    chained(gradInput, smooth_slope(self, target, beta), gradOut, reduction))
 LOSS(aclnnSoftMarginLoss, out, at::softplus(widened(self) * widened(target).neg()))
 LOSS_BACKWARD(aclnnSoftMarginLossBackward, gradOutput, out,
               (widened(self) * widened(target)).neg_().sigmoid_().mul(widened(target)).neg_())
 
-OP(aclnnKlDiv, loss_check(self, target, reduction, out, kBatchMean), kl_div(out, self, target, reduction, logTarget))
+OP(aclnnKlDiv, check_loss(self, target, reduction, out, kBatchMean), kl_div(out, self, target, reduction, logTarget))
 OP(aclnnKlDivBackward, network(self, target, gradOutput); expands(self, target); expands(self, gradOutput);
    same_shape(out, self), kl_div_backward(out, gradOutput, self, target, reduction, logTarget))
 OP(aclnnKlDivTargetBackward, network(self, target, gradOutput, gradTarget); same_shape(gradTarget, target);
    broadcasts(self.numel() >= target.numel() ? self : target, {&self, &target}),
    kl_div_target_backward(gradTarget, gradOutput, self, target, reduction, logTarget))
-OP(aclnnBinaryCrossEntropy, weights(target, {&weight}); loss_check(self, target, reduction, out);
+OP(aclnnBinaryCrossEntropy, check_weights(target, {&weight}); check_loss(self, target, reduction, out);
    same_shape(target, self),
    reduced(out, probabilities_entropy(widened(self), widened(target), wide(weight)), reduction))
-OP(aclnnBinaryCrossEntropyBackward, weights(target, {&weightOptional}); same_shape(target, self); same_shape(out, self);
-   network(self, target, gradOutput);
+OP(aclnnBinaryCrossEntropyBackward, check_weights(target, {&weightOptional}); same_shape(target, self);
+   same_shape(out, self); network(self, target, gradOutput);
    expands(self, gradOutput), chained(out,
                                       at::binary_cross_entropy_backward(at::ones({}), widened(self), widened(target),
                                                                         wide(weightOptional), at::Reduction::None),
                                       gradOutput, reduction))
-OP(aclnnBinaryCrossEntropyWithLogits, weights(target, {&weightOptional, &posWeightOptional});
-   loss_check(self, target, reduction, out);
+OP(aclnnBinaryCrossEntropyWithLogits, check_weights(target, {&weightOptional, &posWeightOptional});
+   check_loss(self, target, reduction, out);
    same_shape(target, self),
    reduced(out,
            at::binary_cross_entropy_with_logits(widened(self), widened(target), wide(weightOptional),
                                                 wide(posWeightOptional), at::Reduction::None),
            reduction))
-OP(aclnnBinaryCrossEntropyWithLogitsBackward, weights(target, {&weightOptional, &posWeightOptional});
+OP(aclnnBinaryCrossEntropyWithLogitsBackward, check_weights(target, {&weightOptional, &posWeightOptional});
    same_shape(target, self); same_shape(out, self); network(gradOutput, self, target);
    expands(self, gradOutput),
    chained(out, logits_slope(self, target, weightOptional, posWeightOptional), gradOutput, reduction))

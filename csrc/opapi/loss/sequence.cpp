@@ -12,8 +12,8 @@ namespace {
 
 // --- connectionist temporal classification: log_probs [T, N, C] (N may be missing), targets [N, S] or all in a row.
 
-void ctc_fits(const at::Tensor &log_probs, const at::Tensor &targets, at::IntArrayRef input_lengths,
-              at::IntArrayRef target_lengths, int64_t blank) {
+void check_ctc_fits(const at::Tensor &log_probs, const at::Tensor &targets, at::IntArrayRef input_lengths,
+                    at::IntArrayRef target_lengths, int64_t blank) {
     const int64_t batch = log_probs.dim() == 3 ? log_probs.size(1) : 1, classes = log_probs.size(-1);
     if (batch < 1)
         fail(FaultKind::InvalidArgument, "parameter logProbs is {}, expected at least one sequence",
@@ -44,13 +44,13 @@ void ctc_fits(const at::Tensor &log_probs, const at::Tensor &targets, at::IntArr
         fail(FaultKind::InvalidArgument, "parameter targetLengths asks for {} labels, targets has {}", used, room);
 }
 
-void ctc_check(const Operand &log_probs, const Operand &targets, const Ints &input_lengths, const Ints &target_lengths,
+void check_ctc(const Operand &log_probs, const Operand &targets, const Ints &input_lengths, const Ints &target_lengths,
                int64_t blank) {
     rank(log_probs, {2, 3});
     floating(log_probs);
     dtype(targets, {at::kLong, at::kInt, at::kBool, at::kFloat, at::kHalf});
     rank(targets, {1, 2});
-    ctc_fits(log_probs, targets, input_lengths, target_lengths, blank);
+    check_ctc_fits(log_probs, targets, input_lengths, target_lengths, blank);
 }
 
 // torch_npu tells the old operator the longest target within `blank`, as a multiple of the classes.
@@ -58,17 +58,17 @@ int64_t old_blank(const LegacyArguments &call, const at::Tensor &log_probs) {
     return attribute<int64_t>(call.attributes, "blank", 0) % log_probs.size(-1);
 }
 
-void old_ctc_check(LegacyArguments &call) {
+void check_old_ctc(LegacyArguments &call) {
     const at::Tensor &log_probs = call.in[0], &targets = call.in[1];
     if (log_probs.dim() != 3 || log_probs.scalar_type() != at::kFloat || log_probs.size(-1) == 0)
         fail(FaultKind::InvalidArgument, "log_probs is {}, expected three dimensions of float32", describe(log_probs));
     if (targets.dim() < 1 || targets.dim() > 2)
         fail(FaultKind::InvalidArgument, "targets is {}, expected one or two dimensions", describe(targets));
-    ctc_fits(log_probs, targets, ints(call.in[2]), ints(call.in[3]), old_blank(call, log_probs));
+    check_ctc_fits(log_probs, targets, ints(call.in[2]), ints(call.in[3]), old_blank(call, log_probs));
 }
 
 // The lengths lie on the device.
-void old_ctc_backward_check(LegacyArguments &call) {
+void check_old_ctc_backward(LegacyArguments &call) {
     const at::Tensor &log_probs = call.in[1];
     if (log_probs.dim() < 2 || log_probs.scalar_type() != at::kFloat || call.out[0].sizes() != log_probs.sizes())
         fail(FaultKind::InvalidArgument, "log_probs is {} and its gradient {}, expected one shape, and float32",
@@ -91,7 +91,7 @@ void ctc_loss(at::Tensor &loss, at::Tensor &log_alpha, const at::Tensor &log_pro
     room.narrow(1, 0, alpha.size(1)).narrow(2, 0, alpha.size(2)).copy_(alpha);
 }
 
-void alpha_check(const Operand &log_alpha, const Operand &log_probs, const Ints &target_lengths) {
+void check_alpha(const Operand &log_alpha, const Operand &log_probs, const Ints &target_lengths) {
     rank(log_alpha, {2, 3});
     const int64_t states = 2 * *std::max_element(target_lengths.begin(), target_lengths.end()) + 1;
     if (log_alpha.size(-2) < log_probs.size(0) || log_alpha.size(-1) < states)
@@ -116,7 +116,7 @@ void ctc_loss_backward(at::Tensor &out, const at::Tensor &grad, const at::Tensor
 
 // --- margins between the labels that hold and those that do not.
 
-void multilabel_check(const Operand &self, const Operand &target, int64_t reduction, const Operand &out,
+void check_multilabel(const Operand &self, const Operand &target, int64_t reduction, const Operand &out,
                       const Operand &is_target) {
     rank(self, {0, 1, 2});
     network(self, out);
@@ -143,19 +143,19 @@ void multilabel_margin(at::Tensor &out, at::Tensor &is_target, const at::Tensor 
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnCtcLoss, ctc_check(logProbs, targets, inputLengths, targetlengths, blank);
-   alpha_check(logAlphaOut, logProbs, targetlengths),
+OP(aclnnCtcLoss, check_ctc(logProbs, targets, inputLengths, targetlengths, blank);
+   check_alpha(logAlphaOut, logProbs, targetlengths),
    ctc_loss(negLogLikelihoodOut, logAlphaOut, logProbs, targets, inputLengths, targetlengths, blank, zeroInfinity))
-OP(aclnnCtcLossBackward, ctc_check(logProbs, targets, inputLengths, targetLengths, blank); same_shape(out, logProbs);
-   alpha_check(logAlpha, logProbs, targetLengths),
+OP(aclnnCtcLossBackward, check_ctc(logProbs, targets, inputLengths, targetLengths, blank); same_shape(out, logProbs);
+   check_alpha(logAlpha, logProbs, targetLengths),
    ctc_loss_backward(out, gradOut, logProbs, targets, inputLengths, targetLengths, negLogLikelihood, logAlpha, blank,
                      zeroInfinity))
-OP(aclnnMultilabelMarginLoss, multilabel_check(self, target, reduction, out, isTarget),
+OP(aclnnMultilabelMarginLoss, check_multilabel(self, target, reduction, out, isTarget),
    multilabel_margin(out, isTarget, self, target, reduction))
 
-LEGACY(CTCLossV2, old_ctc_check(arguments),
+LEGACY(CTCLossV2, check_old_ctc(arguments),
        ctc_loss(out[0], out[1], in[0], in[1], ints(in[2]), ints(in[3]), old_blank(arguments, in[0]),
                 attribute<bool>(attributes, "zero_infinity", false)))
-LEGACY(CTCLossV2Grad, old_ctc_backward_check(arguments),
+LEGACY(CTCLossV2Grad, check_old_ctc_backward(arguments),
        ctc_loss_backward(out[0], in[0], in[1], in[2], ints(in[3]), ints(in[4]), in[5], in[6],
                          old_blank(arguments, in[1]), attribute<bool>(attributes, "zero_infinity", false)))

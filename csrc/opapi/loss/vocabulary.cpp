@@ -17,7 +17,7 @@ void check_linear(const Operand &input, const Operand &weight) {
              input.size(1));
 }
 
-void per_row(std::initializer_list<const Operand *> values, int64_t rows) {
+void check_per_row(std::initializer_list<const Operand *> values, int64_t rows) {
     for (const Operand *value : values)
         if (value->defined()) {
             dtype(*value, at::kFloat);
@@ -88,7 +88,7 @@ void check_gradients(const Operand &input, const Operand &weight, const Operand 
 }
 
 // CANN has labelSmoothing in the signature and asks for 0.
-void no_smoothing(double smoothing) {
+void check_no_smoothing(double smoothing) {
     if (smoothing != 0)
         fail(FaultKind::InvalidArgument, "parameter labelSmoothing is {}, CANN allows 0 only", smoothing);
 }
@@ -98,7 +98,7 @@ void no_smoothing(double smoothing) {
 
 OP(aclnnFusedLinearOnlineMaxSum, check_linear(input, weight); dtype(target, {at::kInt, at::kLong});
    shape(target, {input.size(0)});
-   per_row({&logitsMaxLocalOut, &sumExpLogitsLocalOut, &predictedLogitsLocalOut}, input.size(0));
+   check_per_row({&logitsMaxLocalOut, &sumExpLogitsLocalOut, &predictedLogitsLocalOut}, input.size(0));
    check_targets(targetMaskOut, maskedTargetOut, input.size(0));
    if (vocabStartIndex < 0 || vocabEndIndex < vocabStartIndex || vocabEndIndex - vocabStartIndex > weight.size(0))
        fail(vnpu::FaultKind::InvalidArgument, "the vocabulary is [{}, {}), which weight's {} rows cannot hold",
@@ -108,8 +108,8 @@ OP(aclnnFusedLinearOnlineMaxSum, check_linear(input, weight); dtype(target, {at:
    max_and_sum(input, weight, target, vocabStartIndex, vocabEndIndex, logitsMaxLocalOut, sumExpLogitsLocalOut,
                predictedLogitsLocalOut, targetMaskOut, maskedTargetOut, vocabParallelLogitsOutOptional))
 OP(
-    aclnnFusedCrossEntropyLossWithMaxSum, optional(softMaxOutOptional); no_smoothing(labelSmoothing);
-    rank(logitsMax, {1}); per_row({&logitsMax, &sumExpLogits, &predictedLogits, &lossOut}, logitsMax.size(0));
+    aclnnFusedCrossEntropyLossWithMaxSum, optional(softMaxOutOptional); check_no_smoothing(labelSmoothing);
+    rank(logitsMax, {1}); check_per_row({&logitsMax, &sumExpLogits, &predictedLogits, &lossOut}, logitsMax.size(0));
     if (vocabParallelLogitsOptional.defined()) {
         network(vocabParallelLogitsOptional);
         rank(vocabParallelLogitsOptional, {2});
@@ -118,8 +118,8 @@ OP(
     lossOut.copy_(sumExpLogits.log() - predictedLogits);
     if (vocabParallelLogitsOptional.defined() && softMaxOutOptional.defined()) softMaxOutOptional.copy_(
         (widened(vocabParallelLogitsOptional) - logitsMax.unsqueeze(1)).exp_().div_(sumExpLogits.unsqueeze(1))))
-OP(aclnnFusedLinearCrossEntropyLossGrad, no_smoothing(labelSmoothing); check_linear(input, weight);
-   per_row({&grad, &logitsMaxOptional, &sumExpLogitsOptional}, input.size(0));
+OP(aclnnFusedLinearCrossEntropyLossGrad, check_no_smoothing(labelSmoothing); check_linear(input, weight);
+   check_per_row({&grad, &logitsMaxOptional, &sumExpLogitsOptional}, input.size(0));
    check_targets(targetMask, maskedTarget, input.size(0));
    check_gradients(input, weight, logitsMaxOptional, sumExpLogitsOptional, softmaxOptional);
    same_shape(inputGradOut, input);

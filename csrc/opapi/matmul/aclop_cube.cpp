@@ -12,7 +12,7 @@ bool counts(const at::Tensor &tensor) {
     return tensor.scalar_type() == at::kInt || (tensor.scalar_type() == at::kLong && tensor.dim() == 1);
 }
 
-void floating(const LegacyTensors &tensors) {
+void check_floating(const LegacyTensors &tensors) {
     for (const at::Tensor &tensor : tensors)
         if (tensor.defined() && !kNative.has(tensor.scalar_type()) && !counts(tensor))
             fail(FaultKind::InvalidArgument, "an operand is {}, allowed are float32, float16 and bfloat16",
@@ -24,8 +24,8 @@ at::Tensor side(const at::Tensor &operand, const aclopAttr &attributes, const ch
 }
 
 // `names` are the attributes that say which operand is transposed.
-void multiplies(LegacyArguments &call, const char *first, const char *second) {
-    floating(call.in);
+void check_multiply(LegacyArguments &call, const char *first, const char *second) {
+    check_floating(call.in);
     const at::Tensor &x = call.in[0], &y = call.in[1], &out = call.out[0];
     if (x.dim() < 2 || y.dim() != x.dim() || out.dim() != x.dim())
         fail(FaultKind::InvalidArgument, "the operands {} and {} and the output {} are not matrices of one rank",
@@ -80,7 +80,7 @@ Window window(const aclopAttr &attributes, const at::Tensor &x) {
 }
 
 // `y` has the shape of the convolution of `x` with `weight`.
-void convolves(const at::Tensor &x, const at::Tensor &weight, const at::Tensor &y, const aclopAttr &attributes) {
+void check_convolve(const at::Tensor &x, const at::Tensor &weight, const at::Tensor &y, const aclopAttr &attributes) {
     const Window w = window(attributes, x);
     if (weight.dim() != x.dim() || y.dim() != x.dim() || w.groups < 1 || weight.size(0) % w.groups != 0 ||
         x.size(1) != weight.size(1) * w.groups || y.size(0) != x.size(0) || y.size(1) != weight.size(0))
@@ -123,7 +123,7 @@ std::vector<int64_t> output_padding(LegacyArguments &call) {
 }
 
 // A transposed convolution: `y` is what a convolution of it would make `x` of. Filters are [in, out / groups, ...].
-void transposes(LegacyArguments &call) {
+void check_transpose(LegacyArguments &call) {
     const at::Tensor &x = call.in[1], &filter = call.in[2], &y = call.out[0];
     const Window w = window(call.attributes, x);
     if (filter.dim() != x.dim() || y.dim() != x.dim() || w.groups < 1 || x.size(1) % w.groups != 0 ||
@@ -157,12 +157,12 @@ void by_channel(LegacyArguments &call, const at::Tensor &x) {
 
 // int8 to float16: a scale per output channel lies in the low 32 bits of a word, as a float32 whose last 13 bits the
 // hardware does not have (TransQuantParam).
-void quantizes(LegacyArguments &call) {
+void check_quantize(LegacyArguments &call) {
     const at::Tensor &x = call.in[0], &filter = call.in[1], &scale = call.in[2];
     for (const at::Tensor &tensor : {x, filter})
         if (tensor.scalar_type() != at::kChar)
             fail(FaultKind::InvalidArgument, "an operand is {}, allowed is int8", describe(tensor));
-    convolves(x, filter, call.out[0], call.attributes);
+    check_convolve(x, filter, call.out[0], call.attributes);
     if ((scale.scalar_type() != at::kLong && scale.scalar_type() != at::kUInt64) ||
         (scale.numel() != filter.size(0) && scale.numel() != 1))
         fail(FaultKind::InvalidArgument, "scale is {}, expected a word of 64 bits per output channel", describe(scale));
@@ -185,28 +185,28 @@ void quantize(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(MatMul, multiplies(arguments, "transpose_x1", "transpose_x2"),
+LEGACY(MatMul, check_multiply(arguments, "transpose_x1", "transpose_x2"),
        multiply(arguments, "transpose_x1", "transpose_x2"))
-LEGACY(MatMulV2, multiplies(arguments, "transpose_x1", "transpose_x2"),
+LEGACY(MatMulV2, check_multiply(arguments, "transpose_x1", "transpose_x2"),
        multiply(arguments, "transpose_x1", "transpose_x2"))
-LEGACY(BatchMatMul, multiplies(arguments, "adj_x1", "adj_x2"), multiply(arguments, "adj_x1", "adj_x2"))
-LEGACY(Conv2D, floating(in); convolves(in[0], in[1], out[0], attributes), convolve(arguments))
-LEGACY(Conv3D, floating(in); convolves(in[0], in[1], out[0], attributes), convolve(arguments))
+LEGACY(BatchMatMul, check_multiply(arguments, "adj_x1", "adj_x2"), multiply(arguments, "adj_x1", "adj_x2"))
+LEGACY(Conv2D, check_floating(in); check_convolve(in[0], in[1], out[0], attributes), convolve(arguments))
+LEGACY(Conv3D, check_floating(in); check_convolve(in[0], in[1], out[0], attributes), convolve(arguments))
 // The gradients take the shape of what they differentiate by as an input of integers; the output has it too.
-LEGACY(Conv2DBackpropInput, floating(in);
-       convolves(out[0], in[1], in[2], attributes), differentiate(in[2], out[0], in[1], 0, arguments))
-LEGACY(Conv3DBackpropInput, floating(in);
-       convolves(out[0], in[1], in[2], attributes), differentiate(in[2], out[0], in[1], 0, arguments))
-LEGACY(Conv2DBackpropFilter, floating(in);
-       convolves(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
-LEGACY(Conv3DBackpropFilter, floating(in);
-       convolves(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
-LEGACY(Conv2DTranspose, floating(in); transposes(arguments), transpose(arguments))
-LEGACY(Conv3DTranspose, floating(in); transposes(arguments), transpose(arguments))
+LEGACY(Conv2DBackpropInput, check_floating(in);
+       check_convolve(out[0], in[1], in[2], attributes), differentiate(in[2], out[0], in[1], 0, arguments))
+LEGACY(Conv3DBackpropInput, check_floating(in);
+       check_convolve(out[0], in[1], in[2], attributes), differentiate(in[2], out[0], in[1], 0, arguments))
+LEGACY(Conv2DBackpropFilter, check_floating(in);
+       check_convolve(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
+LEGACY(Conv3DBackpropFilter, check_floating(in);
+       check_convolve(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
+LEGACY(Conv2DTranspose, check_floating(in); check_transpose(arguments), transpose(arguments))
+LEGACY(Conv3DTranspose, check_floating(in); check_transpose(arguments), transpose(arguments))
 // The filter is [out / in, in, ...] here, its gradient as torch has it.
-LEGACY(DepthwiseConv2DBackpropInput, floating(in); by_channel(arguments, out[0]);
-       convolves(out[0], in[1].transpose(0, 1), in[2], attributes),
+LEGACY(DepthwiseConv2DBackpropInput, check_floating(in); by_channel(arguments, out[0]);
+       check_convolve(out[0], in[1].transpose(0, 1), in[2], attributes),
        differentiate(in[2], out[0], in[1].transpose(0, 1), 0, arguments))
-LEGACY(DepthwiseConv2DBackpropFilter, floating(in); by_channel(arguments, in[0]);
-       convolves(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
-LEGACY(QuantConv2D, quantizes(arguments), quantize(arguments))
+LEGACY(DepthwiseConv2DBackpropFilter, check_floating(in); by_channel(arguments, in[0]);
+       check_convolve(in[0], out[0], in[2], attributes), differentiate(in[2], in[0], out[0], 1, arguments))
+LEGACY(QuantConv2D, check_quantize(arguments), quantize(arguments))

@@ -20,7 +20,7 @@ struct Grouped {
     Operands &out;
 };
 
-void unused(std::initializer_list<const Operands *> lists) {
+void check_unused(std::initializer_list<const Operands *> lists) {
     for (const Operands *list : lists)
         for (const Operand &tensor : *list)
             if (tensor.defined() && tensor.numel() > 0)
@@ -263,9 +263,9 @@ void fused_matmul(const at::Tensor &x1, const at::Tensor &x2, const at::Tensor &
 }  // namespace
 }  // namespace vnpu::opapi
 
-#define GROUPED(NAME, OUT, ROW_SCALE, ...)                                                   \
-    OP(NAME, unused({&offsetOptional, &antiquantScaleOptional, &antiquantOffsetOptional});   \
-       check_grouped({x, weight, biasOptional, scaleOptional, ROW_SCALE, __VA_ARGS__, OUT}), \
+#define GROUPED(NAME, OUT, ROW_SCALE, ...)                                                       \
+    OP(NAME, check_unused({&offsetOptional, &antiquantScaleOptional, &antiquantOffsetOptional}); \
+       check_grouped({x, weight, biasOptional, scaleOptional, ROW_SCALE, __VA_ARGS__, OUT}),     \
        grouped_matmul({x, weight, biasOptional, scaleOptional, ROW_SCALE, __VA_ARGS__, OUT}))
 #define DEVICE_GROUPS \
     {}, groupListOptional.defined() ? &groupListOptional : nullptr, splitItem, groupType, groupListType, actType
@@ -279,7 +279,7 @@ GROUPED(aclnnGroupedMatmulV3, y, offsetOptional, {}, groupListOptional.defined()
         splitItem, groupType, 0, 0)
 GROUPED(aclnnGroupedMatmulV4, out, perTokenScaleOptional, DEVICE_GROUPS)
 GROUPED(aclnnGroupedMatmulV5, out, perTokenScaleOptional, DEVICE_GROUPS)
-OP(aclnnGroupedMatmulWeightNz, unused({&offsetOptional, &antiquantScaleOptional, &antiquantOffsetOptional});
+OP(aclnnGroupedMatmulWeightNz, check_unused({&offsetOptional, &antiquantScaleOptional, &antiquantOffsetOptional});
    fractal_nz(weight);
    check_grouped({x, weight, biasOptional, scaleOptional, perTokenScaleOptional, DEVICE_GROUPS, out}),
    Operands rows = unpacked(weight);

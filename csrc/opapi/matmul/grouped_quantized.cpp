@@ -135,14 +135,14 @@ const Operand &only(const Operands &list) {
     return list.front();
 }
 
-void unused(std::initializer_list<const Operand *> operands) {
+void check_unused(std::initializer_list<const Operand *> operands) {
     for (const Operand *each : operands)
         if (each->defined() && each->numel() > 0)
             fail(FaultKind::InvalidArgument, "parameter {} is {}, the virtual NPU offers null", each->parameter(),
                  describe(*each));
 }
 
-void given(std::initializer_list<const Operand *> operands) {
+void check_given(std::initializer_list<const Operand *> operands) {
     for (const Operand *each : operands)
         if (!each->defined())
             fail(FaultKind::NullArgument, "parameter {} is null, which weights in rows do not allow",
@@ -151,7 +151,7 @@ void given(std::initializer_list<const Operand *> operands) {
 
 const Operand &only_or(const Operands &list, const Operand &none) { return list.size() == 0 ? none : only(list); }
 
-void modes(int64_t dequant, int64_t quant, int64_t list_type, const Operand &scale) {
+void check_modes(int64_t dequant, int64_t quant, int64_t list_type, const Operand &scale) {
     if (dequant != (scale.dim() == 3) || quant != 0)
         fail(FaultKind::InvalidArgument,
              "dequantMode is {} and quantMode {}, and parameter {} is {}: the virtual NPU offers 0 (a scale for each "
@@ -272,16 +272,16 @@ void routed(const Routed &r, const at::Tensor &stacked) {
 
 // The first version has what is added in the place of its bias.
 #define SWIGLU {x, weight, weightScale, bias, xScale, none, groupList, false, output, outputScale}
-OP(aclnnGroupedMatmulSwigluQuantWeightNZ, optional(bias, offset, outputOffset); fractal_nz(weight); unused({&offset});
-   Operand none(nullptr, "smoothScale"); check_swiglu(SWIGLU), Operand none(nullptr, "smoothScale");
-   swiglu(SWIGLU, unpacked(weight)))
+OP(aclnnGroupedMatmulSwigluQuantWeightNZ, optional(bias, offset, outputOffset); fractal_nz(weight);
+   check_unused({&offset}); Operand none(nullptr, "smoothScale");
+   check_swiglu(SWIGLU), Operand none(nullptr, "smoothScale"); swiglu(SWIGLU, unpacked(weight)))
 #define SWIGLU_V2                                                                \
     {x,      only(weight), only(weightScale), only_or(weightAssistMatrix, none), \
      xScale, smoothScale,  groupList,         groupListType == 1,                \
      output, outputScale}
 #define SWIGLU_LISTS(NAME, LAID_OUT)                                                                                 \
     OP(NAME, optional(weightAssistMatrix, bias, smoothScale); LAID_OUT; Operand none(nullptr, "weightAssistMatrix"); \
-       modes(dequantMode, quantMode, groupListType, only(weightScale)); unused({&bias});                             \
+       check_modes(dequantMode, quantMode, groupListType, only(weightScale)); check_unused({&bias});                 \
        check_swiglu(SWIGLU_V2), Operand none(nullptr, "weightAssistMatrix");                                         \
        swiglu(SWIGLU_V2, unpacked(weight.front())))
 
@@ -301,13 +301,13 @@ OP(aclnnGroupedMatmulFinalizeRoutingWeightNz, optional(bias, sharedInput, logit)
    Operand none(nullptr, "offset"); check_routed(PLAIN(none)), Operand none(nullptr, "offset");
    routed(PLAIN(none), unpacked(x2)))
 OP(aclnnGroupedMatmulFinalizeRoutingWeightNzV2, optional(bias, sharedInput, logit); fractal_nz(x2);
-   unused({&antiquantScaleOptional, &antiquantOffsetOptional});
+   check_unused({&antiquantScaleOptional, &antiquantOffsetOptional});
    check_routed(ROUTED_NZ_V2), routed(ROUTED_NZ_V2, unpacked(x2)))
 // These are for weights of 4 bits in rows, and want every operand but two.
-#define ROUTED_ROWS(NAME)                                                                                      \
-    OP(NAME, unused({&antiquantScaleOptional, &antiquantOffsetOptional}); require(x2);                         \
-       given({&scaleOptional, &biasOptional, &pertokenScaleOptional, &groupListOptional, &sharedInputOptional, \
-              &logitOptional, &rowIndexOptional});                                                             \
+#define ROUTED_ROWS(NAME)                                                                                            \
+    OP(NAME, check_unused({&antiquantScaleOptional, &antiquantOffsetOptional}); require(x2);                         \
+       check_given({&scaleOptional, &biasOptional, &pertokenScaleOptional, &groupListOptional, &sharedInputOptional, \
+                    &logitOptional, &rowIndexOptional});                                                             \
        vnpu::opapi::dtype(x2, {at::kInt}); check_routed(ROUTED_V2), routed(ROUTED_V2, x2))
 
 ROUTED_ROWS(aclnnGroupedMatmulFinalizeRoutingV2)

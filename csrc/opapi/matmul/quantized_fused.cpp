@@ -9,7 +9,7 @@ namespace {
 
 using namespace quantization;
 
-void none_of(std::initializer_list<const Operand *> operands) {
+void check_none_of(std::initializer_list<const Operand *> operands) {
     for (const Operand *each : operands)
         if (each->defined() && each->numel() > 0)
             fail(FaultKind::InvalidArgument, "parameter {} is {}, CANN takes null", each->parameter(), describe(*each));
@@ -80,15 +80,15 @@ void product_sum(const at::Tensor &x1, const at::Tensor &x2, const at::Tensor &r
 }  // namespace
 }  // namespace vnpu::opapi
 
-#define FUSED_QUANT(NAME, LAID_OUT, WEIGHT)                                                             \
-    OP(NAME, optional(yScaleOptional); LAID_OUT;                                                        \
-       none_of({&yScaleOptional, &x1OffsetOptional, &x2OffsetOptional, &yOffsetOptional, &x3Optional}); \
-       check_gelu(x1, x2, x1Scale, x2Scale, biasOptional, fusedOpType, groupSizeOptional, out),         \
+#define FUSED_QUANT(NAME, LAID_OUT, WEIGHT)                                                                   \
+    OP(NAME, optional(yScaleOptional); LAID_OUT;                                                              \
+       check_none_of({&yScaleOptional, &x1OffsetOptional, &x2OffsetOptional, &yOffsetOptional, &x3Optional}); \
+       check_gelu(x1, x2, x1Scale, x2Scale, biasOptional, fusedOpType, groupSizeOptional, out),               \
        gelu_product(x1, WEIGHT, x1Scale, x2Scale, biasOptional, fusedOpType, out))
 
 FUSED_QUANT(aclnnFusedQuantMatmul, (void)0, x2)
 FUSED_QUANT(aclnnFusedQuantMatmulWeightNz, fractal_nz(x2), unpacked(x2))
 OP(aclnnQuantMatmulReduceSumWeightNz, optional(yScale, x1Offset, x2Offset, yOffset, bias); fractal_nz(x2);
-   none_of({&yScale, &x1Offset, &x2Offset, &yOffset, &bias});
+   check_none_of({&yScale, &x1Offset, &x2Offset, &yOffset, &bias});
    check_sum(x1, x2, x1Scale, x2Scale, transposeX1 || transposeX2, groupSize, dims, keepDims, out),
    product_sum(x1, unpacked(x2), x1Scale, x2Scale, out))

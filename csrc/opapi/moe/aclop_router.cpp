@@ -8,7 +8,7 @@ namespace {
 // in: experts [batch, tokens, k], capacity, number of experts, which tokens come first: 0 by token, 1 by choice.
 // out: the tokens of each expert's places, from 1 on, 0 where none is; the places [batch, tokens, k] of all experts in
 // one row with an empty one before each expert's, which dropped tokens get.
-void router_check(LegacyArguments &call) {
+void check_router(LegacyArguments &call) {
     allowed(call.in[0], at::kInt, "the experts");
     sizes(call.in[0], {-1, -1, -1}, "the experts");
     const int64_t capacity = one(call.in[1], "the capacity"), experts = one(call.in[2], "the number of experts"),
@@ -50,4 +50,4 @@ void router(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustTopKRouter, router_check(arguments), router(arguments))
+LEGACY(CustTopKRouter, check_router(arguments), router(arguments))

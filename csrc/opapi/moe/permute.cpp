@@ -6,18 +6,18 @@
 namespace vnpu::opapi {
 namespace {
 
-void tokens(const Operand &value) {
+void check_tokens(const Operand &value) {
     rank(value, {2});
     network(value);
 }
 
-void index(const Operand &value) { dtype(value, {at::kInt, at::kLong}); }
+void check_index(const Operand &value) { dtype(value, {at::kInt, at::kLong}); }
 
-void plain_mode(bool padded) {
+void check_plain_mode(bool padded) {
     if (padded) fail(FaultKind::InvalidArgument, "parameter paddedMode is true, which CANN does not support either");
 }
 
-void needed(const Operand &operand, const char *why) {
+void check_needed(const Operand &operand, const char *why) {
     if (!operand.defined())
         fail(FaultKind::NullArgument, "parameter {} is null, which {} does not allow", operand.parameter(), why);
 }
@@ -25,10 +25,10 @@ void needed(const Operand &operand, const char *why) {
 int64_t choices(const at::Tensor &indices) { return indices.dim() < 2 ? 1 : indices.size(1); }
 
 void check_permute(const Operand &x, const Operand &indices, const Operand &out, const Operand &sorted) {
-    tokens(x);
-    index(indices);
+    check_tokens(x);
+    check_index(indices);
     rank(indices, {1, 2});
-    tokens(out);
+    check_tokens(out);
     if (indices.size(0) != x.size(0))
         fail(FaultKind::InvalidArgument, "parameter indices is {}, expected a row for each of {} tokens",
              describe(indices), x.size(0));
@@ -56,18 +56,18 @@ at::Tensor picked(const at::Tensor &rows, const at::Tensor &where) {
 }
 
 void check_grad(const Operand &grad, const Operand &sorted, int64_t top_k, const Operand &out) {
-    tokens(grad);
-    index(sorted);
-    tokens(out);
+    check_tokens(grad);
+    check_index(sorted);
+    check_tokens(out);
     if (top_k <= 0 || sorted.numel() != out.size(0) * top_k || out.size(1) != grad.size(1))
         fail(FaultKind::InvalidArgument, "parameter out is {}, expected [{} / numTopk, {}]", describe(out),
              sorted.numel(), grad.size(1));
 }
 
 void check_unpermute(const Operand &x, const Operand &sorted, const Operand &probs, const Operand &out) {
-    tokens(x);
-    index(sorted);
-    tokens(out);
+    check_tokens(x);
+    check_index(sorted);
+    check_tokens(out);
     const int64_t top_k = probs.defined() ? choices(probs) : 1;
     if (probs.defined()) network(probs);
     if (sorted.numel() != out.size(0) * top_k || out.size(1) != x.size(1))
@@ -108,9 +108,9 @@ at::Tensor by_expert(const at::Tensor &map) { return map.to(at::kBool).t().conti
 
 void check_permute_map(const Operand &x, const Operand &map, const Operand &probs, const Operand &out,
                        const Operand &out_probs, const Operand &sorted) {
-    tokens(x);
+    check_tokens(x);
     check_map(map, x.size(0));
-    tokens(out);
+    check_tokens(out);
     dtype(sorted, {at::kInt});
     shape(sorted, {out.size(0)});
     if (!probs.defined()) return;
@@ -142,8 +142,8 @@ void permute_map(const at::Tensor &x, const at::Tensor &map, const at::Tensor &p
 
 void check_permute_map_grad(const Operand &grad, const Operand &probs_grad, const Operand &sorted, const Operand &map,
                             int64_t rows, int64_t experts, const Operand &out, const Operand &out_probs) {
-    tokens(grad);
-    index(sorted);
+    check_tokens(grad);
+    check_index(sorted);
     shape(sorted, {grad.size(0)});
     shape(out, {rows, grad.size(1)});
     if (!probs_grad.defined()) return;
@@ -196,12 +196,12 @@ Routes routes(const at::Tensor &sorted, const at::Tensor &map, const at::Tensor 
 
 void check_unpermute_map(const Operand &x, const Operand &sorted, const Operand &map, const Operand &probs, bool pad,
                          const Operand &out, const Operand &out_index, const Operand &token) {
-    tokens(x);
-    index(sorted);
-    tokens(out);
+    check_tokens(x);
+    check_index(sorted);
+    check_tokens(out);
     if (map.defined()) check_map(map, out.size(0));
     if (probs.defined()) network(probs);
-    if (!pad && probs.defined()) needed(map, "a call with probabilities");
+    if (!pad && probs.defined()) check_needed(map, "a call with probabilities");
     same_shape(out_index, sorted);
     same_shape(token, sorted);
 }
@@ -246,18 +246,20 @@ void unpermute_map_grad(const at::Tensor &grad, const at::Tensor &out_index, con
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnMoeTokenPermute, plain_mode(paddedMode); check_permute(tokens, indices, permuteTokensOut, sortedIndicesOut),
-                                                 permute(tokens, indices, permuteTokensOut, sortedIndicesOut))
-OP(aclnnMoeTokenPermuteGrad, plain_mode(paddedMode);
+OP(aclnnMoeTokenPermute, check_plain_mode(paddedMode);
+   check_permute(tokens, indices, permuteTokensOut, sortedIndicesOut),
+   permute(tokens, indices, permuteTokensOut, sortedIndicesOut))
+OP(aclnnMoeTokenPermuteGrad, check_plain_mode(paddedMode);
    check_grad(permutedOutputGrad, sortedIndices, numTopk, out),
    out.copy_(picked(permutedOutputGrad, long_flat(sortedIndices)).view({out.size(0), numTopk, out.size(1)}).sum(1)))
-OP(aclnnMoeTokenUnpermute, plain_mode(paddedMode); check_unpermute(permutedTokens, sortedIndices, probsOptional, out),
-                                                   unpermute(permutedTokens, sortedIndices, probsOptional, out))
+OP(aclnnMoeTokenUnpermute, check_plain_mode(paddedMode);
+   check_unpermute(permutedTokens, sortedIndices, probsOptional, out),
+   unpermute(permutedTokens, sortedIndices, probsOptional, out))
 OP(
-    aclnnMoeTokenUnpermuteGrad, plain_mode(paddedMode); optional(probsGradOut); tokens(unpermutedTokensGrad);
-    index(sortedIndices); tokens(permutedTokensGradOut);
+    aclnnMoeTokenUnpermuteGrad, check_plain_mode(paddedMode); optional(probsGradOut);
+    check_tokens(unpermutedTokensGrad); check_index(sortedIndices); check_tokens(permutedTokensGradOut);
     if (probsOptional.defined()) {
-        needed(permuteTokensOptional, "a call with probabilities");
+        check_needed(permuteTokensOptional, "a call with probabilities");
         same_shape(probsGradOut, probsOptional);
     },
     unpermute_grad(permuteTokensOptional, unpermutedTokensGrad, long_flat(sortedIndices), probsOptional,
@@ -266,7 +268,7 @@ OP(aclnnMoeTokenPermuteWithRoutingMap,
    check_permute_map(tokens, routingMap, probsOptional, permuteTokensOut, permuteProbsOutOptional, sortedIndicesOut),
    permute_map(tokens, routingMap, probsOptional, dropAndPad, permuteTokensOut, permuteProbsOutOptional,
                sortedIndicesOut))
-OP(aclnnMoeTokenPermuteWithRoutingMapGrad, if (!dropAndPad) needed(routingMapOptional, "dropAndPad=false");
+OP(aclnnMoeTokenPermuteWithRoutingMapGrad, if (!dropAndPad) check_needed(routingMapOptional, "dropAndPad=false");
    check_permute_map_grad(permutedTokenOutputGrad, permutedProbsOutputGradOptional, sortedIndices, routingMapOptional,
                           tokensNum, numExperts, tokensGradOut, probsGradOutOptional),
    permute_map_grad(permutedTokenOutputGrad, permutedProbsOutputGradOptional, sortedIndices, routingMapOptional,
@@ -277,12 +279,12 @@ OP(aclnnMoeTokenUnpermuteWithRoutingMap, optional(permuteProbs);
    unpermute_map(permutedTokens, sortedIndices, routingMapOptional, probsOptional, paddedMode, unpermutedTokens,
                  outIndex, permuteTokenId, permuteProbs))
 OP(
-    aclnnMoeTokenUnpermuteWithRoutingMapGrad, tokens(unpermutedTokensGrad); index(outIndex);
+    aclnnMoeTokenUnpermuteWithRoutingMapGrad, check_tokens(unpermutedTokensGrad); check_index(outIndex);
     same_shape(permuteTokenId, outIndex);
     shape(permutedTokensGradOut, {outIndex.size(0), unpermutedTokensGrad.size(1)});
     if (probsOptional.defined()) {
-        needed(permutedTokensOptional, "a call with probabilities");
+        check_needed(permutedTokensOptional, "a call with probabilities");
         same_shape(probsGradOutOptional, probsOptional);
-    } if (probsOptional.defined() && !dropAndPad) needed(routingMapOptional, "dropAndPad=false"),
+    } if (probsOptional.defined() && !dropAndPad) check_needed(routingMapOptional, "dropAndPad=false"),
     unpermute_map_grad(unpermutedTokensGrad, outIndex, permuteTokenId, routingMapOptional, permutedTokensOptional,
                        probsOptional, dropAndPad, permutedTokensGradOut, probsGradOutOptional))

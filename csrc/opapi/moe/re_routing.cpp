@@ -124,7 +124,7 @@ OP(aclnnMoeReRouting, optional(permutePerTokenScalesOut);
                     permuteTokensOut, permutePerTokenScalesOut, permuteTokenIdxOut, expertTokenNumOut),
    re_route(tokens, expertTokenNumPerRank, perTokenScalesOptional, permuteTokensOut, permutePerTokenScalesOut,
             permuteTokenIdxOut, expertTokenNumOut))
-OP(aclnnMoeUpdateExpert, a3_only("aclnnMoeUpdateExpert");
+OP(aclnnMoeUpdateExpert, check_a3_only("aclnnMoeUpdateExpert");
    check_update(expertIds, eplbTable, expertScalesOptional, pruningThresholdOptional, activeMaskOptional, localRankId,
                 worldSize, balanceMode, balancedExpertIds, balancedActiveMask),
    update_experts(expertIds, eplbTable, localRankId, worldSize, balanceMode, balancedExpertIds);

@@ -84,7 +84,7 @@ at::Tensor gathered(const at::Tensor &x, const Expansion &expansion, int64_t k) 
 
 void give_rows(at::Tensor &out, const at::Tensor &rows) { out.copy_(rows.view(out.sizes())); }
 
-void fits(const Operand &out, int64_t rows, const Operand &x) {
+void check_fits(const Operand &out, int64_t rows, const Operand &x) {
     if (out.numel() != rows * x.size(1) || out.dim() < 2 || out.size(-1) != x.size(1))
         fail(FaultKind::InvalidArgument, "parameter expandedXOut is {}, expected {} rows of {}", describe(out), rows,
              x.size(1));
@@ -257,14 +257,16 @@ OP(aclnnMoeComputeExpertTokens, rank(sortedExperts, {1}); dtype(sortedExperts, {
    shape(out, {numExperts}),
    out.copy_(at::searchsorted(sortedExperts.contiguous(), at::arange(numExperts, sortedExperts.options()), true, true)))
 OP(aclnnMoeInitRouting, check_routing(x, expertIdx, expandedRowIdxOut); same_shape(rowIdx, expertIdx);
-   dtype(rowIdx, {at::kInt}); fits(expandedXOut, std::min(activeNum, x.size(0)) * expertIdx.size(1), x);
+   dtype(rowIdx, {at::kInt}); check_fits(expandedXOut, std::min(activeNum, x.size(0)) * expertIdx.size(1), x);
    same_shape(expandedExpertIdxOut, expandedRowIdxOut),
    init_routing(x, rowIdx, expertIdx, expandedXOut, expandedRowIdxOut, expandedExpertIdxOut))
 OP(aclnnMoeInitRoutingV2, optional(expertTokensCountOrCumsumOutOptional, expertTokensBeforeCapacityOutOptional);
    check_routing(x, expertIdx, expandedRowIdxOut);
    check_mode(dropPadModeOptional, expertNumOptional, expertCapacityOptional, expertTokensCountOrCumsumFlagOptional);
-   fits(expandedXOut,
-        expanded_rows(expertIdx, activeNumOptional, dropPadModeOptional, expertNumOptional, expertCapacityOptional), x),
+   check_fits(expandedXOut,
+              expanded_rows(expertIdx, activeNumOptional, dropPadModeOptional, expertNumOptional,
+                            expertCapacityOptional),
+              x),
    init_routing_v2(x, expertIdx, expertNumOptional, expertCapacityOptional, dropPadModeOptional,
                    expertTokensCountOrCumsumFlagOptional, expertTokensBeforeCapacityFlagOptional, expandedXOut,
                    expandedRowIdxOut, expertTokensCountOrCumsumOutOptional, expertTokensBeforeCapacityOutOptional))
@@ -273,7 +275,7 @@ OP(aclnnMoeInitRoutingQuantV2,
    check_routing(x, expertIdx, expandedRowIdxOut);
    check_mode(dropPadMode, expertNum, expertCapacity, expertTokensCountOrCumsumFlag);
    check_quant(quantMode, scaleOptional, offsetOptional, expandedXOut, x);
-   fits(expandedXOut, expanded_rows(expertIdx, activeNum, dropPadMode, expertNum, expertCapacity), x),
+   check_fits(expandedXOut, expanded_rows(expertIdx, activeNum, dropPadMode, expertNum, expertCapacity), x),
    at::Tensor rows = at::empty(expandedXOut.sizes(), at::kFloat);
    init_routing_v2(widened(x), expertIdx, expertNum, expertCapacity, dropPadMode, expertTokensCountOrCumsumFlag,
                    expertTokensBeforeCapacityFlag, rows, expandedRowIdxOut, expertTokensCountOrCumsumOutOptional,
@@ -289,7 +291,7 @@ OP(aclnnMoeInitRoutingV3, optional(expertTokensCountOrCumsumOut, expandedScaleOu
    check_v3({expertCapacity, expertNum, dropPadMode, expertTokensNumType, expertTokensNumFlag, quantMode,
              activeExpertRangeOptional, rowIdxType},
             x, scaleOptional, offsetOptional, expandedXOut, expertTokensCountOrCumsumOut);
-   fits(expandedXOut, expanded_rows(expertIdx, activeNum, dropPadMode, expertNum, expertCapacity), x),
+   check_fits(expandedXOut, expanded_rows(expertIdx, activeNum, dropPadMode, expertNum, expertCapacity), x),
    init_routing_v3({expertCapacity, expertNum, dropPadMode, expertTokensNumType, expertTokensNumFlag, quantMode,
                     activeExpertRangeOptional, rowIdxType},
                    x, expertIdx, scaleOptional, offsetOptional, expandedXOut, expandedRowIdxOut,

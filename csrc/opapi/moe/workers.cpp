@@ -73,7 +73,7 @@ void check_table(const Operand &table, int64_t schedule) {
     tiled(schedule == 0 || schedule == 1, "parameter needSchedule is {}, allowed are 0 and 1", schedule);
 }
 
-void token_dtype(const Operand &y, int64_t type, std::initializer_list<at::ScalarType> types) {
+void check_token_dtype(const Operand &y, int64_t type, std::initializer_list<at::ScalarType> types) {
     tiled(type >= 0 && type < static_cast<int64_t>(types.size()), "parameter tokenDtype is {}, allowed are 0 to {}",
           type, types.size() - 1);
     dtype(y, {types.begin()[type]});
@@ -124,7 +124,7 @@ void check_batching(const Operand &table, int64_t experts, const Ints &most, int
             most[3] > 0,
         "parameter maxOutShape has to be up to 1024 sessions, the tokens of each, up to 64 rows of a token, and their "
         "length");
-    token_dtype(y, type, {at::kHalf, at::kBFloat16, at::kChar});
+    check_token_dtype(y, type, {at::kHalf, at::kBFloat16, at::kChar});
     const int64_t rows = most[0] * most[1] * most[2];
     shape(y, {rows, most[3]});
     shape(groups, {experts, 2});

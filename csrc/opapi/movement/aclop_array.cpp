@@ -11,12 +11,12 @@
 namespace vnpu::opapi {
 namespace {
 
-void same_count(const at::Tensor &out, const at::Tensor &in) {
+void check_same_count(const at::Tensor &out, const at::Tensor &in) {
     if (out.numel() != in.numel())
         fail(FaultKind::InvalidArgument, "the output is {}, the input {}", describe(out), describe(in));
 }
 
-void shaped(const at::Tensor &out, at::IntArrayRef sizes) {
+void check_shaped(const at::Tensor &out, at::IntArrayRef sizes) {
     int64_t elements = 1;
     for (const int64_t size : sizes) elements *= size;
     if (out.numel() != elements)
@@ -24,13 +24,13 @@ void shaped(const at::Tensor &out, at::IntArrayRef sizes) {
              elements);
 }
 
-void compares(const at::Tensor &a, const at::Tensor &b, const at::Tensor &out) {
+void check_compare(const at::Tensor &a, const at::Tensor &b, const at::Tensor &out) {
     if (!at::is_expandable_to(a.sizes(), out.sizes()) || !at::is_expandable_to(b.sizes(), out.sizes()))
         fail(FaultKind::InvalidArgument, "{} and {} do not broadcast to the output {}", describe(a), describe(b),
              describe(out));
 }
 
-void permutes(const at::Tensor &in, const at::Tensor &order, const at::Tensor &out) {
+void check_permute(const at::Tensor &in, const at::Tensor &order, const at::Tensor &out) {
     const std::vector<int64_t> axes = ints(order);
     if (static_cast<int64_t>(axes.size()) != in.dim())
         fail(FaultKind::InvalidArgument, "perm has {} axes, the input is {}", axes.size(), describe(in));
@@ -40,7 +40,7 @@ void permutes(const at::Tensor &in, const at::Tensor &order, const at::Tensor &o
             fail(FaultKind::InvalidArgument, "perm is no permutation of {} axes", in.dim());
         seen[static_cast<size_t>(axis)] = true;
     }
-    same_count(out, in);
+    check_same_count(out, in);
 }
 
 // Slice: per dimension a start and a length, -1 for the rest.
@@ -123,7 +123,7 @@ at::Tensor lp_norm(const at::Tensor &in, const aclopAttr &attributes) {
     return root(powers(wide, attributes), attributes);
 }
 
-void one_hot(const at::Tensor &in, const at::Tensor &on, const at::Tensor &off, const at::Tensor &out) {
+void check_one_hot(const at::Tensor &in, const at::Tensor &on, const at::Tensor &off, const at::Tensor &out) {
     if (on.numel() != 1 || off.numel() != 1)
         fail(FaultKind::InvalidArgument, "on_value and off_value have one element");
     if (out.dim() != in.dim() + 1)
@@ -131,7 +131,7 @@ void one_hot(const at::Tensor &in, const at::Tensor &on, const at::Tensor &off, 
 }
 
 // Size: how many elements the input has.
-void counts(const at::Tensor &out) {
+void check_count(const at::Tensor &out) {
     if (out.numel() != 1 || (out.scalar_type() != at::kInt && out.scalar_type() != at::kLong))
         fail(FaultKind::InvalidArgument, "the output is {}, expected one int32 or int64", describe(out));
 }
@@ -147,48 +147,48 @@ at::Tensor powers_of(const at::Tensor &start, const at::Tensor &end, const at::T
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(Identity, same_count(out[0], in[0]), put(out[0], in[0]))
-LEGACY(TransData, same_count(out[0], in[0]), put(out[0], in[0]))
-LEGACY(Cast, same_count(out[0], in[0]), put(out[0], in[0]))
-LEGACY(Fill, shaped(out[0], ints(in[0])), out[0].fill_(in[1].reshape({})))
+LEGACY(Identity, check_same_count(out[0], in[0]), put(out[0], in[0]))
+LEGACY(TransData, check_same_count(out[0], in[0]), put(out[0], in[0]))
+LEGACY(Cast, check_same_count(out[0], in[0]), put(out[0], in[0]))
+LEGACY(Fill, check_shaped(out[0], ints(in[0])), out[0].fill_(in[1].reshape({})))
 LEGACY(CustLogSpace, allowed(in[0], kFloats, "the start"); alike(in[1], in[0], "the end"); holds(in[0], 1, "the start");
        holds(out[0], attribute<int64_t>(attributes, "steps", 10), "the output"),
        put(out[0], powers_of(in[0], in[1], out[0], attributes)))
-LEGACY(Size, counts(out[0]), out[0].fill_(in[0].numel()))
+LEGACY(Size, check_count(out[0]), out[0].fill_(in[0].numel()))
 LEGACY(Shape, allowed(out[0], {at::kInt, at::kLong}, "the output");
        holds(out[0], in[0].dim(), "the output"), put(out[0], at::tensor(in[0].sizes(), at::kLong)))
 LEGACY(Complex, allowed(in[0], {at::kFloat, at::kDouble}, "the real part");
-       allowed(in[1], in[0].scalar_type(), "the imaginary part"); same_count(in[1], in[0]);
+       allowed(in[1], in[0].scalar_type(), "the imaginary part"); check_same_count(in[1], in[0]);
        allowed(out[0], in[0].scalar_type() == at::kFloat ? at::kComplexFloat : at::kComplexDouble, "the output");
-       same_count(out[0], in[0]), put(out[0], at::complex(in[0], in[1].reshape(in[0].sizes()))))
-LEGACY(Angle, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::angle(in[0])))
-LEGACY(CustReal, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::real(in[0])))
-LEGACY(Imag, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::imag(in[0])))
-LEGACY(CustImag, allowed(in[0], kComplex, "x"); same_count(out[0], in[0]), put(out[0], at::imag(in[0])))
-LEGACY(Digamma, same_count(out[0], in[0]), put(out[0], at::digamma(in[0].to(at::kFloat))))
-LEGACY(IsNan, same_count(out[0], in[0]), put(out[0], at::isnan(in[0])))
-LEGACY(Conj, same_count(out[0], in[0]), put(out[0], at::conj(in[0])))
-LEGACY(ZerosLike, same_count(out[0], in[0]), out[0].zero_())
-LEGACY(Slice, shaped(out[0], sliced(in[0], in[1], in[2]).sizes()), put(out[0], sliced(in[0], in[1], in[2])))
+       check_same_count(out[0], in[0]), put(out[0], at::complex(in[0], in[1].reshape(in[0].sizes()))))
+LEGACY(Angle, allowed(in[0], kComplex, "x"); check_same_count(out[0], in[0]), put(out[0], at::angle(in[0])))
+LEGACY(CustReal, allowed(in[0], kComplex, "x"); check_same_count(out[0], in[0]), put(out[0], at::real(in[0])))
+LEGACY(Imag, allowed(in[0], kComplex, "x"); check_same_count(out[0], in[0]), put(out[0], at::imag(in[0])))
+LEGACY(CustImag, allowed(in[0], kComplex, "x"); check_same_count(out[0], in[0]), put(out[0], at::imag(in[0])))
+LEGACY(Digamma, check_same_count(out[0], in[0]), put(out[0], at::digamma(in[0].to(at::kFloat))))
+LEGACY(IsNan, check_same_count(out[0], in[0]), put(out[0], at::isnan(in[0])))
+LEGACY(Conj, check_same_count(out[0], in[0]), put(out[0], at::conj(in[0])))
+LEGACY(ZerosLike, check_same_count(out[0], in[0]), out[0].zero_())
+LEGACY(Slice, check_shaped(out[0], sliced(in[0], in[1], in[2]).sizes()), put(out[0], sliced(in[0], in[1], in[2])))
 // in: the gradient of a slice, what was sliced, begins and sizes.
 LEGACY(CustSliceGrad, alike(out[0], in[1], "the output");
        sizes(in[0], sliced(out[0], in[2], in[3]).sizes(), "dy"), out[0].zero_();
        sliced(out[0], in[2], in[3]).copy_(in[0]))
-LEGACY(StridedSlice, shaped(out[0], strided(in[0], in, attributes).sizes()),
+LEGACY(StridedSlice, check_shaped(out[0], strided(in[0], in, attributes).sizes()),
        put(out[0], strided(in[0], in, attributes)))
 // in: the shape of what was sliced, begins, ends, strides, the gradient of the slice.
-LEGACY(StridedSliceGrad, shaped(in[4], strided(out[0], in, attributes).sizes()), out[0].zero_();
+LEGACY(StridedSliceGrad, check_shaped(in[4], strided(out[0], in, attributes).sizes()), out[0].zero_();
        at::Tensor part = strided(out[0], in, attributes); part.copy_(in[4].reshape(part.sizes())))
-LEGACY(Transpose, permutes(in[0], in[1], out[0]), put(out[0], in[0].permute(ints(in[1]))))
-LEGACY(BroadcastTo, shaped(out[0], ints(in[1])), out[0].copy_(in[0].expand(ints(in[1]))))
-LEGACY(Equal, compares(in[0], in[1], out[0]), at::eq_out(out[0], in[0], in[1]))
-LEGACY(NotEqual, compares(in[0], in[1], out[0]), at::ne_out(out[0], in[0], in[1]))
-LEGACY(Less, compares(in[0], in[1], out[0]), at::lt_out(out[0], in[0], in[1]))
-LEGACY(LessEqual, compares(in[0], in[1], out[0]), at::le_out(out[0], in[0], in[1]))
-LEGACY(Greater, compares(in[0], in[1], out[0]), at::gt_out(out[0], in[0], in[1]))
-LEGACY(GreaterEqual, compares(in[0], in[1], out[0]), at::ge_out(out[0], in[0], in[1]))
-LEGACY(OneHotD, one_hot(in[0], in[1], in[2], out[0]),
+LEGACY(Transpose, check_permute(in[0], in[1], out[0]), put(out[0], in[0].permute(ints(in[1]))))
+LEGACY(BroadcastTo, check_shaped(out[0], ints(in[1])), out[0].copy_(in[0].expand(ints(in[1]))))
+LEGACY(Equal, check_compare(in[0], in[1], out[0]), at::eq_out(out[0], in[0], in[1]))
+LEGACY(NotEqual, check_compare(in[0], in[1], out[0]), at::ne_out(out[0], in[0], in[1]))
+LEGACY(Less, check_compare(in[0], in[1], out[0]), at::lt_out(out[0], in[0], in[1]))
+LEGACY(LessEqual, check_compare(in[0], in[1], out[0]), at::le_out(out[0], in[0], in[1]))
+LEGACY(Greater, check_compare(in[0], in[1], out[0]), at::gt_out(out[0], in[0], in[1]))
+LEGACY(GreaterEqual, check_compare(in[0], in[1], out[0]), at::ge_out(out[0], in[0], in[1]))
+LEGACY(OneHotD, check_one_hot(in[0], in[1], in[2], out[0]),
        at::where_out(out[0], in[0].unsqueeze(-1).eq(at::arange(out[0].size(-1))), in[1].reshape({}), in[2].reshape({})))
 LEGACY(LpNormReduceV2, order(attributes), put(out[0], powers(in[0], attributes)))
-LEGACY(LpNormUpdateV2, same_count(out[0], in[0]), put(out[0], root(in[0], attributes)))
+LEGACY(LpNormUpdateV2, check_same_count(out[0], in[0]), put(out[0], root(in[0], attributes)))
 LEGACY(LpNormV2, order(attributes), put(out[0], lp_norm(in[0], attributes)))

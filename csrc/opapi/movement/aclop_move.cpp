@@ -22,7 +22,7 @@ std::vector<int64_t> pads(const at::Tensor &x, const at::Tensor &paddings) {
     return reversed;
 }
 
-void pad_check(LegacyArguments &call) {
+void check_pad(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     const std::vector<int64_t> reversed = pads(x, call.in[1]);
     at::DimVector expected(x.sizes().begin(), x.sizes().end());
@@ -39,7 +39,7 @@ at::Tensor rearranged(const at::Tensor &x, const aclopAttr &attributes) {
     return x.reshape(shape).permute(perm);
 }
 
-void rearrange_check(LegacyArguments &call) {
+void check_rearrange(LegacyArguments &call) {
     const auto perm = attribute<std::vector<int64_t>>(call.attributes, "perm", {});
     const auto shape = attribute<std::vector<int64_t>>(call.attributes, "shape", {});
     const bool first = attribute<bool>(call.attributes, "transpose_first", false);
@@ -59,7 +59,7 @@ void rearrange_check(LegacyArguments &call) {
 }
 
 // out: indices, then values.
-void extreme_check(LegacyArguments &call) {
+void check_extreme(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, kNative | at::kInt | at::kLong, "x");
     allowed(call.out[0], {at::kInt, at::kLong}, "indices");
@@ -76,7 +76,7 @@ void extreme(LegacyArguments &call, bool largest) {
 }
 
 // What ArgMaxWithValue took its maxima from: updates go to where the indices say, along one dimension.
-void spread_check(LegacyArguments &call) {
+void check_spread(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(call.in[1], at::kInt, "indices");
     const int64_t axis = axis_of(x, call.attributes, "dimension", 0);
@@ -123,7 +123,7 @@ at::Tensor channels(const at::Tensor &x, int64_t first, int64_t count) {
 }
 
 // [first, last) of every row's ranges gets the value of that range.
-void fill_check(LegacyArguments &call) {
+void check_fill(LegacyArguments &call) {
     allowed(call.in[0], kNative | at::kInt | at::kChar, "x");
     for (size_t i = 1; i < 3; ++i) {
         allowed(call.in[i], at::kInt, "a bound");
@@ -175,14 +175,14 @@ at::Tensor viewed(const at::Tensor &storage, const at::Tensor &shape, const at::
     return storage.flatten().as_strided(view, strides, offset[0]);
 }
 
-void copy_check(LegacyArguments &call) {
+void check_copy(LegacyArguments &call) {
     const at::Tensor to = viewed(call.in[0], call.in[1], call.in[2], call.in[3]);
     const at::Tensor from = viewed(call.in[4], call.in[5], call.in[6], call.in[7]);
     if (to.sizes() != from.sizes() || to.scalar_type() != from.scalar_type())
         fail(FaultKind::InvalidArgument, "{} is copied to {}", describe(from), describe(to));
 }
 
-void sort_check(LegacyArguments &call) {
+void check_sort(LegacyArguments &call) {
     allowed(call.in[0], {at::kHalf, at::kFloat}, "x");
     alike(call.out[0], call.in[0], "the output");
     const int64_t axis = axis_of(call.in[0], call.attributes, "axis", -1);
@@ -193,18 +193,18 @@ void sort_check(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(Pad, pad_check(arguments), out[0].copy_(at::constant_pad_nd(in[0], pads(in[0], in[1]))))
-LEGACY(ConfusionTransposeD, rearrange_check(arguments), put(out[0], rearranged(in[0], attributes)))
-LEGACY(ArgMaxWithValue, extreme_check(arguments), extreme(arguments, true))
-LEGACY(ArgMinWithValue, extreme_check(arguments), extreme(arguments, false))
-LEGACY(ArgMaxGrad, spread_check(arguments), spread(arguments))
+LEGACY(Pad, check_pad(arguments), out[0].copy_(at::constant_pad_nd(in[0], pads(in[0], in[1]))))
+LEGACY(ConfusionTransposeD, check_rearrange(arguments), put(out[0], rearranged(in[0], attributes)))
+LEGACY(ArgMaxWithValue, check_extreme(arguments), extreme(arguments, true))
+LEGACY(ArgMinWithValue, check_extreme(arguments), extreme(arguments, false))
+LEGACY(ArgMaxGrad, check_spread(arguments), spread(arguments))
 LEGACY(StrideAdd, blocks(arguments), const Blocks made = blocks(arguments);
        out[0].copy_(channels(in[0], made.first, made.count) + channels(in[1], made.second, made.count)))
-LEGACY(MaskedFillRange, fill_check(arguments), fill(arguments))
-LEGACY(SortV2, sort_check(arguments),
+LEGACY(MaskedFillRange, check_fill(arguments), fill(arguments))
+LEGACY(SortV2, check_sort(arguments),
        out[0].copy_(std::get<0>(at::sort(in[0], -1, attribute<bool>(attributes, "descending", false)))))
 LEGACY(ReverseV2, alike(out[0], in[0], "the output"), out[0].copy_(at::flip(in[0], ints(in[1]))))
 LEGACY(AsStrided, holds(out[0], viewed(in[0], in[1], in[2], in[3]).numel(), "the output"),
        put(out[0], viewed(in[0], in[1], in[2], in[3])))
 // The output is the first input.
-LEGACY(ViewCopy, copy_check(arguments), viewed(in[0], in[1], in[2], in[3]).copy_(viewed(in[4], in[5], in[6], in[7])))
+LEGACY(ViewCopy, check_copy(arguments), viewed(in[0], in[1], in[2], in[3]).copy_(viewed(in[4], in[5], in[6], in[7])))

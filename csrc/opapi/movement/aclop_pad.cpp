@@ -34,7 +34,7 @@ std::vector<std::pair<int64_t, int64_t>> margins(const at::Tensor &x, const at::
 }
 
 // `small` padded is `large`.
-void padding_check(LegacyArguments &call, const at::Tensor &small, const at::Tensor &large, const char *mode) {
+void check_padding(LegacyArguments &call, const at::Tensor &small, const at::Tensor &large, const char *mode) {
     const Edge how = edge(call.attributes, mode);
     const auto around = margins(small, call.in[1], call.attributes);
     std::vector<int64_t> expected;
@@ -104,9 +104,9 @@ void pad_gradient(LegacyArguments &call, const char *mode) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(PadV3, padding_check(arguments, in[0], out[0], "constant"), pad(arguments, "constant"))
+LEGACY(PadV3, check_padding(arguments, in[0], out[0], "constant"), pad(arguments, "constant"))
 LEGACY(PadV3Grad, allowed(in[0], kNative, "the gradient");
-       padding_check(arguments, out[0], in[0], "reflect"), pad_gradient(arguments, "reflect"))
-LEGACY(MirrorPad, padding_check(arguments, in[0], out[0], "REFLECT"), pad(arguments, "REFLECT"))
+       check_padding(arguments, out[0], in[0], "reflect"), pad_gradient(arguments, "reflect"))
+LEGACY(MirrorPad, check_padding(arguments, in[0], out[0], "REFLECT"), pad(arguments, "REFLECT"))
 LEGACY(MirrorPadGrad, allowed(in[0], kNative, "the gradient");
-       padding_check(arguments, out[0], in[0], "REFLECT"), pad_gradient(arguments, "REFLECT"))
+       check_padding(arguments, out[0], in[0], "REFLECT"), pad_gradient(arguments, "REFLECT"))

@@ -7,7 +7,7 @@ namespace vnpu::opapi {
 namespace {
 
 // axis, x: parts of one size, as many as there are outputs.
-void split_check(LegacyArguments &call) {
+void check_split(LegacyArguments &call) {
     const at::Tensor &x = call.in[1];
     const int64_t axis = within(one(call.in[0], "split_dim"), x),
                   count = attribute<int64_t>(call.attributes, "num_split", 0);
@@ -41,7 +41,7 @@ void unpack(LegacyArguments &call) {
 }
 
 // The values in the order in which they come first, and for each element its value's place.
-void values_check(LegacyArguments &call) {
+void check_values(LegacyArguments &call) {
     allowed(call.in[0], kAll, "x");
     allowed(call.out[1], {at::kInt, at::kLong}, "the places");
     holds(call.out[0], call.in[0].numel(), "the values");
@@ -60,8 +60,8 @@ void values(LegacyArguments &call) {
 }
 
 // x, what fills the rest.
-void padded_check(LegacyArguments &call) {
-    values_check(call);
+void check_padded(LegacyArguments &call) {
+    check_values(call);
     sizes(call.in[0], {-1}, "x");
     allowed(call.in[1], call.in[0].scalar_type(), "pad");
     holds(call.in[1], 1, "pad");
@@ -74,7 +74,7 @@ void values_and_padding(LegacyArguments &call) {
 }
 
 // The last dimension, of one element, gets zeros behind it.
-void widen_check(LegacyArguments &call) {
+void check_widen(LegacyArguments &call) {
     std::vector<int64_t> expected = call.in[0].sizes().vec();
     if (expected.empty() || expected.back() != 1)
         fail(FaultKind::InvalidArgument, "x is {}, expected a last dimension of 1", describe(call.in[0]));
@@ -87,8 +87,8 @@ void widen_check(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(Split, split_check(arguments), split(arguments))
+LEGACY(Split, check_split(arguments), split(arguments))
 LEGACY(Unpack, unpacked(arguments), unpack(arguments))
-LEGACY(Unique, values_check(arguments), values(arguments))
-LEGACY(UniqueWithPad, padded_check(arguments), values_and_padding(arguments))
-LEGACY(CustPadding, widen_check(arguments), out[0].zero_().narrow(-1, 0, 1).copy_(in[0]))
+LEGACY(Unique, check_values(arguments), values(arguments))
+LEGACY(UniqueWithPad, check_padded(arguments), values_and_padding(arguments))
+LEGACY(CustPadding, check_widen(arguments), out[0].zero_().narrow(-1, 0, 1).copy_(in[0]))

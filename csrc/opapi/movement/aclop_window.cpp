@@ -9,14 +9,13 @@ namespace {
 constexpr DTypes kPlain{at::kHalf, at::kFloat, at::kDouble}, kWhole{at::kInt, at::kLong};
 
 // A window's length lies in host memory.
-int64_t window(LegacyArguments &call, DTypes lengths) {
+void check_window(LegacyArguments &call, DTypes lengths) {
     allowed(call.in[0], lengths, "the length");
     holds(call.in[0], 1, "the length");
     const int64_t length = ints(call.in[0]).front();
     if (length < 0) fail(FaultKind::InvalidArgument, "the length is {}, expected 0 or more", length);
     allowed(call.out[0], kPlain, "the output");
     sizes(call.out[0], {length}, "the output");
-    return length;
 }
 
 bool periodic(const aclopAttr &attributes) { return attribute<bool>(attributes, "periodic", true); }
@@ -36,7 +35,7 @@ at::Tensor triangle(const aclopAttr &attributes, bool lower) {
                  : at::triu_indices(rows, columns, number(attributes, "offset"));
 }
 
-void triangle_check(LegacyArguments &call, bool lower) {
+void check_triangle(LegacyArguments &call, bool lower) {
     allowed(call.out[0], kWhole, "the output");
     sizes(call.out[0], triangle(call.attributes, lower).sizes(), "the output");
 }
@@ -44,10 +43,10 @@ void triangle_check(LegacyArguments &call, bool lower) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustBartlettWindow, window(arguments, kWhole),
+LEGACY(CustBartlettWindow, check_window(arguments, kWhole),
        out[0].copy_(at::bartlett_window(out[0].numel(), periodic(attributes), at::kDouble)))
-LEGACY(CustBlackmanWindow, window(arguments, kWhole),
+LEGACY(CustBlackmanWindow, check_window(arguments, kWhole),
        out[0].copy_(at::blackman_window(out[0].numel(), periodic(attributes), at::kDouble)))
-LEGACY(CustHammingWindow, window(arguments, kInts), out[0].copy_(hamming(out[0].numel(), attributes)))
-LEGACY(CustTrilIndices, triangle_check(arguments, true), out[0].copy_(triangle(attributes, true)))
-LEGACY(CustTriuIndices, triangle_check(arguments, false), out[0].copy_(triangle(attributes, false)))
+LEGACY(CustHammingWindow, check_window(arguments, kInts), out[0].copy_(hamming(out[0].numel(), attributes)))
+LEGACY(CustTrilIndices, check_triangle(arguments, true), out[0].copy_(triangle(attributes, true)))
+LEGACY(CustTriuIndices, check_triangle(arguments, false), out[0].copy_(triangle(attributes, false)))

@@ -5,7 +5,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void one_value(const Operand &value) {
+void check_one_value(const Operand &value) {
     require(value);
     if (value.numel() != 1)
         fail(FaultKind::InvalidArgument, "parameter value has {} elements, allowed is 1", value.numel());
@@ -23,6 +23,6 @@ void copy(at::Tensor &out, const at::Tensor &in) {
 OP(aclnnInplaceCopy, expands(selfRef, src), copy(selfRef, src))
 OP(aclnnCast, same_shape(out, self), copy(out, self))
 OP(aclnnInplaceFillScalar, , selfRef.fill_(value.as(selfRef.scalar_type())))
-OP(aclnnInplaceFillTensor, one_value(value), selfRef.fill_(value.reshape({})))
+OP(aclnnInplaceFillTensor, check_one_value(value), selfRef.fill_(value.reshape({})))
 OP(aclnnInplaceZero, , selfRef.zero_())
 OP(aclnnInplaceOne, , selfRef.fill_(1))

@@ -41,8 +41,8 @@ int64_t steps_between(const ScalarArgument &start, const ScalarArgument &end, co
     return static_cast<int64_t>(closed ? std::floor(count) + 1 : std::ceil(count));
 }
 
-void ranges(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, const ScalarArgument &step,
-            bool closed) {
+void check_range(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, const ScalarArgument &step,
+                 bool closed) {
     dtype(out, kRange);
     if (c10::isIntegralType(out.scalar_type(), true) && std::trunc(step.to<double>()) == 0)
         fail(FaultKind::InvalidArgument, "parameter step is {}, which is 0 in out's dtype, {}", step.to<double>(),
@@ -51,7 +51,7 @@ void ranges(const Operand &out, const ScalarArgument &start, const ScalarArgumen
 }
 
 // Refuses a number that an output of integers cannot hold: ATen's kernels stop at it.
-void held(const Operand &out, const ScalarArgument &number) {
+void check_held(const Operand &out, const ScalarArgument &number) {
     if (!at::isIntegralType(out.scalar_type(), false)) return;
     AT_DISPATCH_INTEGRAL_TYPES(out.scalar_type(), "held", [&] {
         const double value = number.to<double>();
@@ -62,7 +62,8 @@ void held(const Operand &out, const ScalarArgument &number) {
     });
 }
 
-void spaces(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, int64_t steps, DTypes dtypes) {
+void check_space(const Operand &out, const ScalarArgument &start, const ScalarArgument &end, int64_t steps,
+                 DTypes dtypes) {
     require(start);
     require(end);
     dtype(out, dtypes);
@@ -70,8 +71,8 @@ void spaces(const Operand &out, const ScalarArgument &start, const ScalarArgumen
         in_float_range(start.to<double>(), "start");
         in_float_range(end.to<double>(), "end");
     }
-    held(out, start);
-    held(out, end);
+    check_held(out, start);
+    check_held(out, end);
     if (steps < 0) fail(FaultKind::InvalidArgument, "parameter steps is {}, allowed are 0 and more", steps);
     shape(out, {steps});
 }
@@ -89,15 +90,15 @@ void precisely(at::Tensor &out, Make make) {
     out.copy_(exact);
 }
 
-void triangle(const Operand &out, const Operand &self) {
+void check_triangle(const Operand &out, const Operand &self) {
     dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     same_shape(out, self);
     matrices(self);
 }
 
-void one_hot(const Operand &self, int64_t classes, const Operand &on, const Operand &off, int64_t axis,
-             const Operand &out) {
+void check_one_hot(const Operand &self, int64_t classes, const Operand &on, const Operand &off, int64_t axis,
+                   const Operand &out) {
     dtype(self, {at::kByte, at::kInt, at::kLong});
     dtype(on, {at::kHalf, at::kFloat, at::kInt, at::kLong});
     same_dtype(off, on);
@@ -123,7 +124,7 @@ void mark(at::Tensor &out, const at::Tensor &classes, const at::Tensor &on, cons
     at::where_out(out, marked, on.reshape({}), off.reshape({}));
 }
 
-void diagonal(const Operand &self) {
+void check_diagonal(const Operand &self) {
     dtype(self, kFloats | kIntsAndBool | at::kComplexFloat);
     if (self.dim() < 2)
         fail(FaultKind::InvalidArgument, "parameter selfRef has {} dimensions, allowed are 2 and more", self.dim());
@@ -159,16 +160,16 @@ void take_triangle(at::Tensor &out, const at::Tensor &self, int64_t diagonal, bo
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnArange, ranges(out, start, end, step, false), at::arange_out(out, start, end, step))
-OP(aclnnRange, ranges(out, start, end, step, true), at::range_out(out, start, end, step))
-OP(aclnnLinspace, spaces(out, start, end, steps, kReals),
+OP(aclnnArange, check_range(out, start, end, step, false), at::arange_out(out, start, end, step))
+OP(aclnnRange, check_range(out, start, end, step, true), at::range_out(out, start, end, step))
+OP(aclnnLinspace, check_space(out, start, end, steps, kReals),
    precisely(out, [&](at::Tensor &to) { at::linspace_out(to, start.get(), end.get(), steps); }))
-OP(aclnnLogSpace, spaces(result, start, end, steps, kNative),
+OP(aclnnLogSpace, check_space(result, start, end, steps, kNative),
    precisely(result, [&](at::Tensor &to) { at::logspace_out(to, start.get(), end.get(), steps, base); }))
-OP(aclnnEye, (dtype(out, kNative | kIntsAndBool), shape(out, {n, m})), at::eye_out(out, n, m))
-OP(aclnnOneHot, one_hot(self, numClasses, onValue, offValue, axis, out), mark(out, self, onValue, offValue, axis))
-OP(aclnnTril, triangle(out, self), take_triangle(out, self, diagonal, false))
-OP(aclnnTriu, triangle(out, self), take_triangle(out, self, diagonal, true))
-OP(aclnnInplaceTril, triangle(selfRef, selfRef), take_triangle(selfRef, selfRef, diagonal, false))
-OP(aclnnInplaceTriu, triangle(selfRef, selfRef), take_triangle(selfRef, selfRef, diagonal, true))
-OP(aclnnInplaceFillDiagonal, diagonal(selfRef), selfRef.fill_diagonal_(fillValue.as(selfRef.scalar_type()), wrap))
+OP(aclnnEye, dtype(out, kNative | kIntsAndBool); shape(out, {n, m}), at::eye_out(out, n, m))
+OP(aclnnOneHot, check_one_hot(self, numClasses, onValue, offValue, axis, out), mark(out, self, onValue, offValue, axis))
+OP(aclnnTril, check_triangle(out, self), take_triangle(out, self, diagonal, false))
+OP(aclnnTriu, check_triangle(out, self), take_triangle(out, self, diagonal, true))
+OP(aclnnInplaceTril, check_triangle(selfRef, selfRef), take_triangle(selfRef, selfRef, diagonal, false))
+OP(aclnnInplaceTriu, check_triangle(selfRef, selfRef), take_triangle(selfRef, selfRef, diagonal, true))
+OP(aclnnInplaceFillDiagonal, check_diagonal(selfRef), selfRef.fill_diagonal_(fillValue.as(selfRef.scalar_type()), wrap))

@@ -25,7 +25,7 @@ bool has(aclFormat base, aclFormat stored) {
     return std::ranges::any_of(kCasts, [&](const Cast &cast) { return cast.base == base && cast.stored == stored; });
 }
 
-void check(Operand &src, Operand &dst) {
+void check_cast(Operand &src, Operand &dst) {
     for (Operand *tensor : {&src, &dst}) {
         tensor->allow_layout();
         require(*tensor);
@@ -78,7 +78,7 @@ std::pair<std::vector<int64_t>, aclFormat> plan_cast(const aclTensor &source, ac
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnNpuFormatCast, check(srcTensor, dstTensor), cast(srcTensor, dstTensor))
+OP(aclnnNpuFormatCast, check_cast(srcTensor, dstTensor), cast(srcTensor, dstTensor))
 
 // One call, no phases. The caller deletes the array of dimensions (delete[]).
 #define DIRECT(NAME) OP_EXPORT aclnnStatus NAME(PARAMS_##NAME)

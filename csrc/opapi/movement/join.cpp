@@ -14,7 +14,7 @@ namespace {
 // torch's rule from before zero-size tensors had shapes: a [0] goes with anything.
 bool skipped(const at::Tensor &tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
 
-void concatenates(const Operands &tensors, int64_t dim, const Operand &out) {
+void check_concatenate(const Operands &tensors, int64_t dim, const Operand &out) {
     require(tensors);
     at::DimVector sizes;
     const Operand *first = nullptr;
@@ -41,7 +41,7 @@ void concatenates(const Operands &tensors, int64_t dim, const Operand &out) {
     shape(out, first == nullptr ? at::IntArrayRef{0} : at::IntArrayRef(sizes));
 }
 
-void stacks(const Operands &tensors, int64_t dim, const Operand &out) {
+void check_stack(const Operands &tensors, int64_t dim, const Operand &out) {
     require(tensors);
     if (tensors.empty()) fail(FaultKind::InvalidArgument, "parameter tensors is empty");
     const int64_t rank = tensors[0].dim() + 1;
@@ -60,7 +60,7 @@ void stacks(const Operands &tensors, int64_t dim, const Operand &out) {
 
 // Each tensor cut into chunks along dim, padded with zeros to equal ones; the n-th row of out has the n-th chunk of
 // all.
-void chunks_and_concatenates(const Operands &tensors, int64_t dim, int64_t chunks, const Operand &out) {
+void check_chunk_cat(const Operands &tensors, int64_t dim, int64_t chunks, const Operand &out) {
     require(tensors);
     if (tensors.empty() || chunks < 1)
         fail(FaultKind::InvalidArgument, "parameters tensors and numChunks are {} tensors and {}, at least 1 of each",
@@ -87,7 +87,7 @@ void chunks_and_concatenates(const Operands &tensors, int64_t dim, int64_t chunk
     shape(out, sizes);
 }
 
-void splits(const Operand &self, const Ints &lengths, int64_t dim, const Operands &out) {
+void check_split(const Operand &self, const Ints &lengths, int64_t dim, const Operands &out) {
     dimension(dim, self);
     if (self.dim() == 0) fail(FaultKind::InvalidArgument, "parameter self has 0 dimensions");
     const int64_t along = at::maybe_wrap_dim(dim, self.dim());
@@ -111,7 +111,7 @@ void split(const at::Tensor &self, const Ints &lengths, int64_t dim, Operands &o
     for (size_t i = 0; i < out.size(); start += lengths[i++]) out[i].copy_(self.narrow(dim, start, lengths[i]));
 }
 
-void flips_once(const Operand &out, const Operand &self, const Ints &dims) {
+void check_flips_once(const Operand &out, const Operand &self, const Ints &dims) {
     dtype(self, kAll);
     same_dtype(out, self);
     same_shape(out, self);
@@ -123,7 +123,7 @@ void flips_once(const Operand &out, const Operand &self, const Ints &dims) {
         fail(FaultKind::InvalidArgument, "parameter dims is {}, which names a dimension twice", show(dims));
 }
 
-void rolls(const Operand &out, const Operand &self, const Ints &shifts, const Ints &dims) {
+void check_roll(const Operand &out, const Operand &self, const Ints &shifts, const Ints &dims) {
     dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     same_shape(out, self);
@@ -140,7 +140,7 @@ void rolls(const Operand &out, const Operand &self, const Ints &shifts, const In
     for (const int64_t dim : dims) dimension(dim, self);
 }
 
-void repeats_to(const Operand &out, const Operand &self, const Ints &repeats) {
+void check_repeat_to(const Operand &out, const Operand &self, const Ints &repeats) {
     dtype(self, kAll | kUnsigned);
     same_dtype(out, self);
     const auto rank = static_cast<int64_t>(repeats.size());
@@ -167,7 +167,7 @@ void repeat(at::Tensor &out, const at::Tensor &self) {
     copies.copy_(source.expand_as(copies));
 }
 
-void repeats_each(const Operand &out, const Operand &self, const Operand &repeats, int64_t output_size) {
+void check_repeat_each(const Operand &out, const Operand &self, const Operand &repeats, int64_t output_size) {
     dtype(self, kNative | kIntsAndBool);
     same_dtype(out, self);
     dtype(repeats, {at::kInt, at::kLong});
@@ -178,7 +178,7 @@ void repeats_each(const Operand &out, const Operand &self, const Operand &repeat
     shape(out, {output_size});
 }
 
-void repeats_along(const Operand &out, const Operand &self, int64_t dim, int64_t length) {
+void check_repeat_along(const Operand &out, const Operand &self, int64_t dim, int64_t length) {
     dtype(self, kNative | kIntsAndBool);
     same_dtype(out, self);
     dimension(dim, self);
@@ -188,10 +188,10 @@ void repeats_along(const Operand &out, const Operand &self, int64_t dim, int64_t
     shape(out, sizes);
 }
 
-void repeats_by(const Operand &out, const Operand &self, const Operand &repeats, int64_t dim, int64_t length) {
+void check_repeat_by(const Operand &out, const Operand &self, const Operand &repeats, int64_t dim, int64_t length) {
     dtype(repeats, {at::kInt, at::kLong});
     rank(repeats, {0, 1});
-    repeats_along(out, self, dim, length);
+    check_repeat_along(out, self, dim, length);
     const int64_t along = self.dim() == 0 ? 1 : self.size(dim);
     if (repeats.numel() != 1 && repeats.numel() != along)
         fail(FaultKind::InvalidArgument, "parameter repeats has {} elements, expected 1 or {}", repeats.numel(), along);
@@ -202,7 +202,7 @@ at::Tensor each(const at::Tensor &self, const at::Tensor &repeats, int64_t dim) 
     return at::repeat_interleave(row, repeats.to(at::kLong), dim);
 }
 
-void shuffles(const Operand &out, const Operand &self, int64_t groups) {
+void check_shuffle(const Operand &out, const Operand &self, int64_t groups) {
     dtype(self, kFloats | kIntsAndBool | kComplex);
     same_dtype(out, self);
     same_shape(out, self);
@@ -211,8 +211,8 @@ void shuffles(const Operand &out, const Operand &self, int64_t groups) {
              groups, describe(self));
 }
 
-void unfolds(const Operand &grad_in, const Operand &grad_out, const Ints &sizes, int64_t dim, int64_t size,
-             int64_t step) {
+void check_unfold(const Operand &grad_in, const Operand &grad_out, const Ints &sizes, int64_t dim, int64_t size,
+                  int64_t step) {
     dtype(grad_out, kNative);
     same_dtype(grad_in, grad_out);
     shape(grad_in, sizes);
@@ -229,7 +229,7 @@ void unfolds(const Operand &grad_in, const Operand &grad_out, const Ints &sizes,
     shape(grad_out, windows);
 }
 
-void sums_repeats(const Operand &out, const Operand &grad, const Operand &repeats, int64_t axis) {
+void check_sum_repeats(const Operand &out, const Operand &grad, const Operand &repeats, int64_t axis) {
     dtype(grad, kNative);
     same_dtype(out, grad);
     dtype(repeats, {at::kInt, at::kLong});
@@ -250,7 +250,7 @@ void sum_repeats(at::Tensor &out, const at::Tensor &grad, const at::Tensor &repe
     out.copy_(at::zeros(out.sizes(), wide.options()).index_add_(axis, source, wide));
 }
 
-void reshapes(const Operand &x, const Ints &perm, const Ints &shape_after, const Operand &out) {
+void check_reshape(const Operand &x, const Ints &perm, const Ints &shape_after, const Operand &out) {
     int64_t elements = 1;
     for (const int64_t size : shape_after) elements *= size;
     if (elements != x.numel() || out.numel() != x.numel())
@@ -265,7 +265,7 @@ void reshapes(const Operand &x, const Ints &perm, const Ints &shape_after, const
     }
 }
 
-void as_many_axes(const Ints &perm, int64_t axes) {
+void check_as_many_axes(const Ints &perm, int64_t axes) {
     if (static_cast<int64_t>(perm.size()) != axes)
         fail(FaultKind::InvalidArgument, "parameter perm has {} axes, expected {}", perm.size(), axes);
 }
@@ -322,27 +322,29 @@ void flip(at::Tensor &out, const at::Tensor &self, const Ints &dims) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnCat, concatenates(tensors, dim, out), at::cat_out(out, tensors.tensors(), dim))
-OP(aclnnChunkCat, chunks_and_concatenates(tensors, dim, numChunks, out),
+OP(aclnnCat, check_concatenate(tensors, dim, out), at::cat_out(out, tensors.tensors(), dim))
+OP(aclnnChunkCat, check_chunk_cat(tensors, dim, numChunks, out),
    at::_chunk_cat_out(out, tensors.tensors(), dim, numChunks))
-OP(aclnnStack, stacks(tensors, dim, out), at::stack_out(out, tensors.tensors(), dim))
-OP(aclnnSplitWithSize, splits(self, splitSize, dim, out), split(self, splitSize, dim, out))
-OP(aclnnFlip, flips_once(out, self, dims), flip(out, self, dims))
+OP(aclnnStack, check_stack(tensors, dim, out), at::stack_out(out, tensors.tensors(), dim))
+OP(aclnnSplitWithSize, check_split(self, splitSize, dim, out), split(self, splitSize, dim, out))
+OP(aclnnFlip, check_flips_once(out, self, dims), flip(out, self, dims))
 // Through a temporary of the output's size: ATen has no kernel that writes into an output.
-OP(aclnnRoll, rolls(out, x, shifts, dims), if (x.numel() != 0) out.copy_(at::roll(x, shifts, dims)))
-OP(aclnnRepeat, repeats_to(out, self, repeats), repeat(out, self))
-OP(aclnnRepeatInterleave, repeats_each(out, self, repeats, outputSize), out.copy_(each(self.flatten(), repeats, 0)))
-OP(aclnnRepeatInterleaveWithDim, repeats_by(out, self, repeats, dim, outputSize), out.copy_(each(self, repeats, dim)))
-OP(aclnnRepeatInterleaveInt, (dtype(self, kNative | kIntsAndBool), same_dtype(out, self), shape(out, {outputSize})),
-   out.copy_(at::repeat_interleave(self.flatten(), repeats, 0)))
-OP(aclnnRepeatInterleaveIntWithDim, repeats_along(out, self, dim, outputSize),
+OP(aclnnRoll, check_roll(out, x, shifts, dims), if (x.numel() != 0) out.copy_(at::roll(x, shifts, dims)))
+OP(aclnnRepeat, check_repeat_to(out, self, repeats), repeat(out, self))
+OP(aclnnRepeatInterleave, check_repeat_each(out, self, repeats, outputSize),
+   out.copy_(each(self.flatten(), repeats, 0)))
+OP(aclnnRepeatInterleaveWithDim, check_repeat_by(out, self, repeats, dim, outputSize),
+   out.copy_(each(self, repeats, dim)))
+OP(aclnnRepeatInterleaveInt, dtype(self, kNative | kIntsAndBool); same_dtype(out, self);
+   shape(out, {outputSize}), out.copy_(at::repeat_interleave(self.flatten(), repeats, 0)))
+OP(aclnnRepeatInterleaveIntWithDim, check_repeat_along(out, self, dim, outputSize),
    out.copy_(at::repeat_interleave(self.dim() == 0 ? self.view({1}) : self, repeats, dim)))
-OP(aclnnRepeatInterleaveTensor, (dtype(repeats, {at::kInt, at::kLong}), rank(repeats, {1}), shape(out, {outputSize})),
-   out.copy_(at::repeat_interleave(repeats)))
-OP(aclnnChannelShuffle, shuffles(out, self, groups), out.copy_(at::channel_shuffle(self, groups)))
-OP(aclnnUnfoldGrad, unfolds(gradIn, gradOut, inputSizes, dim, size, step),
+OP(aclnnRepeatInterleaveTensor, dtype(repeats, {at::kInt, at::kLong}); rank(repeats, {1});
+   shape(out, {outputSize}), out.copy_(at::repeat_interleave(repeats)))
+OP(aclnnChannelShuffle, check_shuffle(out, self, groups), out.copy_(at::channel_shuffle(self, groups)))
+OP(aclnnUnfoldGrad, check_unfold(gradIn, gradOut, inputSizes, dim, size, step),
    gradIn.copy_(at::unfold_backward(gradOut, inputSizes, dim, size, step)))
-OP(aclnnRepeatInterleaveGrad, sums_repeats(out, yGrad, repeats, axis), sum_repeats(out, yGrad, repeats, axis))
-OP(aclnnConfusionTranspose, as_many_axes(perm, transpose_first ? x.dim() : static_cast<int64_t>(shape.size()));
-   reshapes(x, perm, shape, out),
+OP(aclnnRepeatInterleaveGrad, check_sum_repeats(out, yGrad, repeats, axis), sum_repeats(out, yGrad, repeats, axis))
+OP(aclnnConfusionTranspose, check_as_many_axes(perm, transpose_first ? x.dim() : static_cast<int64_t>(shape.size()));
+   check_reshape(x, perm, shape, out),
    out.copy_((transpose_first ? x.permute(perm).reshape(shape) : x.reshape(shape).permute(perm)).reshape(out.sizes())))

@@ -5,10 +5,10 @@
 #include "opapi/aclnn/precision.h"
 
 #define PAD(NAME, SIDES, MODE) \
-    OP(NAME, pads(out, self, padding, SIDES, Mode::MODE), pad(out, self, padding, SIDES, Mode::MODE))
-#define PAD_BACKWARD(NAME, FUNCTION, SIDES, MODE)                                \
-    OP(NAME, pads_back(gradInput, gradOutput, self, padding, SIDES, Mode::MODE); \
-       reaches_back(gradOutput, padding, SIDES),                                 \
+    OP(NAME, check_pad(out, self, padding, SIDES, Mode::MODE), pad(out, self, padding, SIDES, Mode::MODE))
+#define PAD_BACKWARD(NAME, FUNCTION, SIDES, MODE)                                     \
+    OP(NAME, check_pad_back(gradInput, gradOutput, self, padding, SIDES, Mode::MODE); \
+       check_reaches_back(gradOutput, padding, SIDES),                                \
        rounded(gradInput, [&](at::Tensor &to) { FUNCTION(to, widened(gradOutput), widened(self), padding); }))
 
 namespace vnpu::opapi {
@@ -35,7 +35,7 @@ at::DimVector padded(const at::Tensor &self, const Ints &padding, Mode mode) {
     return sizes;
 }
 
-void pads(const Operand &out, const Operand &self, const Ints &padding, int64_t sides, Mode mode) {
+void check_pad(const Operand &out, const Operand &self, const Ints &padding, int64_t sides, Mode mode) {
     dtype(self, kAll);
     same_dtype(out, self);
     rank(self, {sides + 1, sides + 2});
@@ -48,7 +48,7 @@ void pads(const Operand &out, const Operand &self, const Ints &padding, int64_t 
 }
 
 // How far the kernel of a plane's gradient reaches in bfloat16 (ops-math: aclnn_pad2d_backward.cpp).
-void reaches_back(const Operand &grad, const Ints &padding, int64_t sides) {
+void check_reaches_back(const Operand &grad, const Ints &padding, int64_t sides) {
     if (sides != 2 || padding.size() != 4 || grad.scalar_type() != at::kBFloat16) return;
     const bool rows = padding[2] != 0 || padding[3] != 0;
     for (const int64_t side : padding)
@@ -58,12 +58,12 @@ void reaches_back(const Operand &grad, const Ints &padding, int64_t sides) {
                 side);
 }
 
-void pads_back(const Operand &grad_in, const Operand &grad_out, const Operand &self, const Ints &padding, int64_t sides,
-               Mode mode) {
+void check_pad_back(const Operand &grad_in, const Operand &grad_out, const Operand &self, const Ints &padding,
+                    int64_t sides, Mode mode) {
     dtype(self, kFloats | kComplex);
     same_dtype(grad_in, self);
     same_shape(grad_in, self);
-    pads(grad_out, self, padding, sides, mode);
+    check_pad(grad_out, self, padding, sides, mode);
 }
 
 void pad_into(at::Tensor &out, const at::Tensor &self, at::IntArrayRef padding, int64_t sides, Mode mode) {
@@ -92,7 +92,7 @@ void pad(at::Tensor &out, const at::Tensor &self, at::IntArrayRef padding, int64
     out.copy_(exact);
 }
 
-void surrounds(const Operand &out, const Operand &self, const Ints &padding, const ScalarArgument &value) {
+void check_surround(const Operand &out, const Operand &self, const Ints &padding, const ScalarArgument &value) {
     require(value);
     dtype(self, kAll | DTypes{at::kUInt16, at::kUInt32, at::kUInt64});
     same_dtype(out, self);
@@ -122,7 +122,7 @@ void surround(at::Tensor &out, at::Tensor inside, const Ints &padding, const at:
 }  // namespace vnpu::opapi
 
 // The parameter pad, as CANN calls it, hides the function of that name: hence the others.
-OP(aclnnConstantPadNd, surrounds(out, self, pad, value), surround(out, self, pad, value.as(out.scalar_type())))
+OP(aclnnConstantPadNd, check_surround(out, self, pad, value), surround(out, self, pad, value.as(out.scalar_type())))
 PAD(aclnnReflectionPad1d, 1, Reflect)
 PAD(aclnnReflectionPad2d, 2, Reflect)
 PAD(aclnnReflectionPad3d, 3, Reflect)

@@ -7,7 +7,7 @@ namespace vnpu::opapi {
 namespace {
 
 // Fault InvalidArgument where `dims` is no order of the dimensions.
-void permutes(const Operand &out, const Operand &self, const Ints &dims) {
+void check_permute(const Operand &out, const Operand &self, const Ints &dims) {
     require(self);
     std::vector<int64_t> sizes;
     std::vector<bool> seen(static_cast<size_t>(self.dim()));
@@ -40,7 +40,7 @@ std::vector<int64_t> expanded(const Operand &self, const Ints &size) {
     return sizes;
 }
 
-void sliced(const Operand &out, const Operand &self, int64_t dim, int64_t start, int64_t end, int64_t step) {
+void check_slice(const Operand &out, const Operand &self, int64_t dim, int64_t start, int64_t end, int64_t step) {
     dimension(dim, self);
     if (self.dim() == 0) fail(FaultKind::InvalidArgument, "parameter self has no dimension to slice");
     if (step < 1) fail(FaultKind::InvalidArgument, "parameter step is {}, allowed are 1 and more", step);
@@ -53,7 +53,7 @@ int64_t diagonal_length(int64_t rows, int64_t columns, int64_t diagonal) {
                              diagonal >= 0 ? std::min(rows, columns - diagonal) : std::min(rows + diagonal, columns));
 }
 
-void diagonals(const Operand &out, const Operand &self, int64_t diagonal) {
+void check_diagonal(const Operand &out, const Operand &self, int64_t diagonal) {
     rank(self, {1, 2});
     if (self.dim() == 1) {
         const int64_t side = self.size(0) + std::abs(diagonal);
@@ -64,7 +64,7 @@ void diagonals(const Operand &out, const Operand &self, int64_t diagonal) {
     same_dtype(out, self);
 }
 
-void splits(const Operands &out, const Operand &self, uint64_t size, int64_t dim) {
+void check_split(const Operands &out, const Operand &self, uint64_t size, int64_t dim) {
     dimension(dim, self);
     if (self.dim() == 0) fail(FaultKind::InvalidArgument, "parameter self has no dimension to split");
     if (size == 0) fail(FaultKind::InvalidArgument, "parameter splitSections is 0");
@@ -75,7 +75,7 @@ void splits(const Operands &out, const Operand &self, uint64_t size, int64_t dim
 }
 
 // The last dimension of `indices` holds positions in the first dimensions of `self`.
-void gathers(const Operand &out, const Operand &self, const Operand &indices) {
+void check_gather(const Operand &out, const Operand &self, const Operand &indices) {
     require(self);
     require(indices);
     dtype(indices, {at::kInt, at::kLong});
@@ -114,7 +114,7 @@ bool adds_at_positions(const at::Tensor &var, const at::Tensor &indices, const a
     return updates.sizes() == at::IntArrayRef(sizes);
 }
 
-void adds(const Operand &var, const Operand &indices, const Operand &updates) {
+void check_add(const Operand &var, const Operand &indices, const Operand &updates) {
     require(var);
     require(indices);
     require(updates);
@@ -152,12 +152,12 @@ void add_at(at::Tensor &var, const at::Tensor &indices, const at::Tensor &update
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnPermute, permutes(out, self, dims), out.copy_(self.permute(dims)))
+OP(aclnnPermute, check_permute(out, self, dims), out.copy_(self.permute(dims)))
 OP(aclnnExpand, shape(out, expanded(self, size)); same_dtype(out, self), out.copy_(self.expand(expanded(self, size))))
-OP(aclnnSlice, sliced(out, self, dim, start, end, step), out.copy_(self.slice(dim, start, end, step)))
-OP(aclnnDiag, diagonals(out, self, diagonal), out.copy_(at::diag(self, diagonal)))
-OP(aclnnSplitTensor, splits(out, self, splitSections, dim),
+OP(aclnnSlice, check_slice(out, self, dim, start, end, step), out.copy_(self.slice(dim, start, end, step)))
+OP(aclnnDiag, check_diagonal(out, self, diagonal), out.copy_(at::diag(self, diagonal)))
+OP(aclnnSplitTensor, check_split(out, self, splitSections, dim),
    const auto parts = self.split(static_cast<int64_t>(splitSections), dim);
    for (size_t i = 0; i < out.size(); ++i) out[i].copy_(parts[i]))
-OP(aclnnGatherNd, gathers(out, self, indices), out.copy_(gathered(self, indices, negativeIndexSupport)))
-OP(aclnnTfScatterAdd, adds(varRef, indices, updates), add_at(varRef, indices, updates))
+OP(aclnnGatherNd, check_gather(out, self, indices), out.copy_(gathered(self, indices, negativeIndexSupport)))
+OP(aclnnTfScatterAdd, check_add(varRef, indices, updates), add_at(varRef, indices, updates))

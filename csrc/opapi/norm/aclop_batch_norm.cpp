@@ -7,8 +7,8 @@
 namespace vnpu::opapi {
 namespace {
 
-void channels(LegacyArguments &call, size_t x, std::initializer_list<size_t> inputs,
-              std::initializer_list<size_t> outputs) {
+void check_channels(LegacyArguments &call, size_t x, std::initializer_list<size_t> inputs,
+                    std::initializer_list<size_t> outputs) {
     const at::Tensor &tensor = call.in[x];
     allowed(tensor, kNative, "x");
     if (tensor.dim() < 2) fail(FaultKind::InvalidArgument, "x is {}, expected 2 dimensions and more", describe(tensor));
@@ -84,17 +84,18 @@ void gradient_of_x(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(BNTrainingReduce, channels(arguments, 0, {}, {0, 1}), sums(arguments))
-LEGACY(BNTrainingUpdate, channels(arguments, 0, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4});
+LEGACY(BNTrainingReduce, check_channels(arguments, 0, {}, {0, 1}), sums(arguments))
+LEGACY(BNTrainingUpdate, check_channels(arguments, 0, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4});
        holds(out[0], in[0].numel(), "y"), update(arguments))
-LEGACY(BNTrainingUpdateGrad, channels(arguments, 1, {2, 3}, {0, 1});
+LEGACY(BNTrainingUpdateGrad, check_channels(arguments, 1, {2, 3}, {0, 1});
        holds(in[0], in[1].numel(), "the gradient"), update_gradients(arguments))
-LEGACY(BNTrainingReduceGrad, channels(arguments, 1, {2, 3, 4, 5, 6}, {}); holds(in[0], in[1].numel(), "the gradient");
+LEGACY(BNTrainingReduceGrad, check_channels(arguments, 1, {2, 3, 4, 5, 6}, {});
+       holds(in[0], in[1].numel(), "the gradient");
        holds(out[0], in[1].numel(), "the gradient of x"), gradient_of_x(arguments))
-LEGACY(BNInfer, channels(arguments, 0, {1, 2, 3, 4}, {});
+LEGACY(BNInfer, check_channels(arguments, 0, {1, 2, 3, 4}, {});
        holds(out[0], in[0].numel(), "y"),
        put(out[0], unit(arguments, 0, 3, 4) * by_channel(in[1], in[0]) + by_channel(in[2], in[0])))
-LEGACY(BNInferGrad, channels(arguments, 0, {1, 2}, {});
+LEGACY(BNInferGrad, check_channels(arguments, 0, {1, 2}, {});
        holds(out[0], in[0].numel(), "the gradient of x"),
        put(out[0],
            widened(in[0]) * by_channel(in[1], in[0]) * (by_channel(in[2], in[0]) + epsilon(attributes)).rsqrt()))

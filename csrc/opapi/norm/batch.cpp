@@ -7,19 +7,19 @@ namespace vnpu::opapi {
 namespace {
 
 // A vector with a value for each channel (dimension 1); may be null.
-void channelled(const Operand &vector, const Operand &input) {
+void check_channelled(const Operand &vector, const Operand &input) {
     if (!vector.defined()) return;
     network(vector);
     shape(vector, {input.size(1)});
 }
 
-void batch_check(const Operand &input, std::initializer_list<const Operand *> vectors) {
+void check_batch(const Operand &input, std::initializer_list<const Operand *> vectors) {
     rank(input, {2, 3, 4, 5, 6, 7, 8});
     network(input);
-    for (const Operand *vector : vectors) channelled(*vector, input);
+    for (const Operand *vector : vectors) check_channelled(*vector, input);
 }
 
-void running(const Operand &mean, const Operand &var, bool training) {
+void check_running(const Operand &mean, const Operand &var, bool training) {
     if (mean.defined() != var.defined())
         fail(FaultKind::InvalidArgument, "parameters runningMean and runningVar: one is null, the other is not");
     if (!training && (!mean.defined() || !var.defined()))
@@ -27,11 +27,11 @@ void running(const Operand &mean, const Operand &var, bool training) {
 }
 
 // The batch's statistics, which only training uses. torch_npu hands empty ones over otherwise.
-void saved(Operand &mean, Operand &invstd, const Operand &input, bool training) {
+void check_saved(Operand &mean, Operand &invstd, const Operand &input, bool training) {
     for (Operand *statistic : {&mean, &invstd}) {
         if (!training) statistic->allow_null();
         if (statistic->defined() && statistic->numel() > 0)
-            channelled(*statistic, input);
+            check_channelled(*statistic, input);
         else if (training && input.numel() > 0)
             shape(*statistic, {input.size(1)});
     }
@@ -60,7 +60,7 @@ struct Gradients {
     Operand &input, &weight, &bias;
 };
 
-void masked(const Bools &mask, Gradients gradients, const Operand &input, at::IntArrayRef parameters) {
+void check_masked(const Bools &mask, Gradients gradients, const Operand &input, at::IntArrayRef parameters) {
     if (mask.size() != 3)
         fail(FaultKind::InvalidArgument, "parameter outputMask has {} values, expected 3", mask.size());
     if (mask[0]) same_shape(gradients.input, input);
@@ -84,13 +84,13 @@ void batch_norm_backward(Gradients gradients, const at::Tensor &grad, const at::
 }  // namespace vnpu::opapi
 
 OP(aclnnBatchNorm, optional(weight, bias, runningMean, runningVar);
-   batch_check(input, {&weight, &bias, &runningMean, &runningVar}); running(runningMean, runningVar, training);
-   same_shape(output, input); same_dtype(output, input); channelled(saveMean, input);
-   channelled(saveInvstd, input),
+   check_batch(input, {&weight, &bias, &runningMean, &runningVar}); check_running(runningMean, runningVar, training);
+   same_shape(output, input); same_dtype(output, input); check_channelled(saveMean, input);
+   check_channelled(saveInvstd, input),
    batch_norm(output, saveMean, saveInvstd, input, weight, bias, runningMean, runningVar, training, momentum, eps))
 OP(aclnnBatchNormBackward, optional(weight, runningMean, runningVar);
-   batch_check(input, {&weight, &runningMean, &runningVar}); running(runningMean, runningVar, training);
-   same_shape(gradOut, input); same_dtype(gradOut, input); saved(saveMean, saveInvstd, input, training);
-   masked(outputMask, {gradInput, gradWeight, gradBias}, input, {input.size(1)}),
+   check_batch(input, {&weight, &runningMean, &runningVar}); check_running(runningMean, runningVar, training);
+   same_shape(gradOut, input); same_dtype(gradOut, input); check_saved(saveMean, saveInvstd, input, training);
+   check_masked(outputMask, {gradInput, gradWeight, gradBias}, input, {input.size(1)}),
    batch_norm_backward({gradInput, gradWeight, gradBias}, gradOut, input, weight, runningMean, runningVar, saveMean,
                        saveInvstd, training, eps, outputMask.mask<3>()))

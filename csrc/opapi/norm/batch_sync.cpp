@@ -7,13 +7,13 @@
 namespace vnpu::opapi {
 namespace {
 
-void input_check(const Operand &input) {
+void check_input(const Operand &input) {
     rank(input, {2, 3, 4, 5, 6, 7, 8});
     network(input);
 }
 
-void channels(const Operand &input, std::initializer_list<const Operand *> vectors) {
-    input_check(input);
+void check_channels(const Operand &input, std::initializer_list<const Operand *> vectors) {
+    check_input(input);
     for (const Operand *vector : vectors)
         if (vector->defined() || !vector->may_be_null()) {
             shape(*vector, {input.size(1)});
@@ -56,7 +56,7 @@ void gather(at::Tensor &mean_all, at::Tensor &invstd_all, const at::Tensor &mean
         running_var.copy_(at::lerp(running_var.to(at::kDouble), squares.div(total.sub(1)), momentum));
 }
 
-void gather_check(const Operand &input, const Operand &mean, const Operand &invstd, const Operand &counts) {
+void check_gather(const Operand &input, const Operand &mean, const Operand &invstd, const Operand &counts) {
     rank(mean, {2});
     rank(counts, {1});
     shape(mean, {counts.size(0), input.size(1)});
@@ -114,7 +114,7 @@ void gather_sums(at::Tensor &batch_mean, at::Tensor &batch_invstd, const at::Ten
     variance.copy_(at::lerp(variance.to(at::kDouble), var * n / (n - 1), momentum));
 }
 
-void gather_sums_check(const Operand &totals, const Operand &squares, const Operand &counts,
+void check_gather_sums(const Operand &totals, const Operand &squares, const Operand &counts,
                        std::initializer_list<const Operand *> vectors) {
     rank(totals, {2});
     network(totals);
@@ -126,21 +126,21 @@ void gather_sums_check(const Operand &totals, const Operand &squares, const Oper
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnBatchNormStats, channels(input, {&mean, &invstd}), stats(mean, invstd, input, eps))
+OP(aclnnBatchNormStats, check_channels(input, {&mean, &invstd}), stats(mean, invstd, input, eps))
 OP(aclnnBatchNormGatherStatsWithCounts, optional(runningMean, runningVar);
-   channels(input, {&runningMean, &runningVar, &meanAll, &invstdAll});
-   gather_check(input, mean, invstd, counts),
+   check_channels(input, {&runningMean, &runningVar, &meanAll, &invstdAll});
+   check_gather(input, mean, invstd, counts),
    gather(meanAll, invstdAll, mean, invstd, runningMean, runningVar, momentum, eps, counts))
-OP(aclnnBatchNormElemt, optional(weight, bias); channels(input, {&weight, &bias, &mean, &invstd});
+OP(aclnnBatchNormElemt, optional(weight, bias); check_channels(input, {&weight, &bias, &mean, &invstd});
    same_shape(output, input), normalize(output, input, weight, bias, mean, invstd))
 OP(aclnnBatchNormReduceBackward, optional(weight); if (!inputG) optional(sumDy, sumDyXmu);
    if (!weightG) optional(gradWeight); if (!biasG) optional(gradBias);
-   channels(input, {&mean, &invstd, &weight, &sumDy, &sumDyXmu, &gradWeight, &gradBias}); network(gradOut);
+   check_channels(input, {&mean, &invstd, &weight, &sumDy, &sumDyXmu, &gradWeight, &gradBias}); network(gradOut);
    same_shape(gradOut, input), reduce(sumDy, sumDyXmu, gradWeight, gradBias, gradOut, input, mean, invstd))
-OP(aclnnBatchNormElemtBackward, optional(weight); channels(input, {&mean, &invstd, &weight, &sumDy, &sumDyXmu});
+OP(aclnnBatchNormElemtBackward, optional(weight); check_channels(input, {&mean, &invstd, &weight, &sumDy, &sumDyXmu});
    same_shape(gradOut, input); same_shape(gradInput, input), normalize_backward(gradInput, gradOut, input, mean, invstd,
                                                                                 weight, sumDy, sumDyXmu, counter))
-OP(aclnnBatchNormReduce, channels(x, {&sum, &squareSum}), sums(sum, squareSum, x))
+OP(aclnnBatchNormReduce, check_channels(x, {&sum, &squareSum}), sums(sum, squareSum, x))
 OP(aclnnSyncBatchNormGatherStats,
-   gather_sums_check(totalSum, totalSquareSum, sampleCount, {&mean, &variance, &batchMean, &batchInvstd}),
+   check_gather_sums(totalSum, totalSquareSum, sampleCount, {&mean, &variance, &batchMean, &batchInvstd}),
    gather_sums(batchMean, batchInvstd, totalSum, totalSquareSum, sampleCount, mean, variance, momentum, eps))

@@ -6,8 +6,8 @@
 namespace vnpu::opapi {
 namespace {
 
-void check(const Operand &x, const Operand &gamma, const Operand &beta, int64_t groups, const Operand &out,
-           const Operand &mean, const Operand &rstd) {
+void check_group_swish(const Operand &x, const Operand &gamma, const Operand &beta, int64_t groups, const Operand &out,
+                       const Operand &mean, const Operand &rstd) {
     rank(x, {2, 3, 4, 5, 6, 7, 8});
     network(x, out);
     same_shape(out, x);
@@ -22,7 +22,7 @@ void check(const Operand &x, const Operand &gamma, const Operand &beta, int64_t 
     for (const Operand *statistic : {&mean, &rstd}) shape(*statistic, {x.size(0), groups});
 }
 
-void known_layout(const std::string &format) {
+void check_known_layout(const std::string &format) {
     if (!format.empty() && format != "NCHW")
         fail(FaultKind::InvalidArgument, "parameter dataFormatOptional is \"{}\", allowed is NCHW", format);
 }
@@ -84,13 +84,13 @@ void backward(const at::Tensor &dy, const at::Tensor &mean, const at::Tensor &rs
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnGroupNormSilu, optional(gamma, beta); check(self, gamma, beta, group, out, meanOut, rstdOut),
+OP(aclnnGroupNormSilu, optional(gamma, beta); check_group_swish(self, gamma, beta, group, out, meanOut, rstdOut),
                                               forward(self, gamma, beta, group, eps, true, 1, out, meanOut, rstdOut))
-OP(aclnnGroupNormSwish, known_layout(dataFormatOptional);
-   check(x, gamma, beta, numGroups, yOut, meanOut, rstdOut),
+OP(aclnnGroupNormSwish, check_known_layout(dataFormatOptional);
+   check_group_swish(x, gamma, beta, numGroups, yOut, meanOut, rstdOut),
    forward(x, gamma, beta, numGroups, eps, activateSwish, swishScale, yOut, meanOut, rstdOut))
-OP(aclnnGroupNormSwishGrad, optional(dgammaOut, dbetaOut); known_layout(dataFormatOptional);
-   check(x, gamma, beta, numGroups, dxOut, mean, rstd); same_shape(dy, x);
+OP(aclnnGroupNormSwishGrad, optional(dgammaOut, dbetaOut); check_known_layout(dataFormatOptional);
+   check_group_swish(x, gamma, beta, numGroups, dxOut, mean, rstd); same_shape(dy, x);
    if (dgammaIsRequire) same_shape(dgammaOut, gamma);
    if (dbetaIsRequire) same_shape(dbetaOut, beta),
    backward(dy, mean, rstd, x, gamma, beta, numGroups, swishScale, dxOut, dgammaOut, dbetaOut))

@@ -19,7 +19,7 @@ std::vector<int64_t> statistics_shape(const Operand &input, const Ints &normaliz
     return sizes;
 }
 
-void layer_check(const Operand &input, const Ints &normalized, std::initializer_list<const Operand *> parameters,
+void check_layer(const Operand &input, const Ints &normalized, std::initializer_list<const Operand *> parameters,
                  std::initializer_list<const Operand *> statistics) {
     network(input);
     const at::IntArrayRef sizes = input.sizes(), wanted = normalized;
@@ -63,7 +63,7 @@ struct Gradients {
 };
 
 // mask: which gradients are wanted; `like` is what the gradient of a parameter looks like.
-void masked(const Bools &mask, Gradients gradients, const Operand &input, at::IntArrayRef like) {
+void check_masked(const Bools &mask, Gradients gradients, const Operand &input, at::IntArrayRef like) {
     if (mask.size() != 3)
         fail(FaultKind::InvalidArgument, "parameter outputMask has {} values, expected 3", mask.size());
     if (mask[0]) same_shape(gradients.input, input);
@@ -73,7 +73,7 @@ void masked(const Bools &mask, Gradients gradients, const Operand &input, at::In
 }
 
 // A gradient can be asked for of a parameter that is there.
-void asked(bool wanted, const Operand &parameter) {
+void check_asked(bool wanted, const Operand &parameter) {
     if (wanted && !parameter.defined())
         fail(FaultKind::NullArgument, "parameter {} is null, and outputMask asks for its gradient",
              parameter.parameter());
@@ -96,7 +96,7 @@ void layer_norm_backward(Gradients gradients, const at::Tensor &grad, const at::
                    gradients, mask);
 }
 
-void group_check(const Operand &input, int64_t n, int64_t c, int64_t hxw, int64_t group,
+void check_group(const Operand &input, int64_t n, int64_t c, int64_t hxw, int64_t group,
                  std::initializer_list<const Operand *> parameters, std::initializer_list<const Operand *> statistics) {
     network(input);
     if (group <= 0 || c % group != 0)
@@ -115,10 +115,10 @@ void group_check(const Operand &input, int64_t n, int64_t c, int64_t hxw, int64_
 }
 
 // (ops-nn: aclnn_group_norm.cpp)
-void group_epsilon(double eps) { on_chip(eps > 0, "parameter eps is {}, allowed is > 0", eps); }
+void check_group_epsilon(double eps) { on_chip(eps > 0, "parameter eps is {}, allowed is > 0", eps); }
 
-void group_shapes(const Operand &self, int64_t n, int64_t c, int64_t group,
-                  std::initializer_list<const Operand *> statistics) {
+void check_group_shapes(const Operand &self, int64_t n, int64_t c, int64_t group,
+                        std::initializer_list<const Operand *> statistics) {
     fewest_dimensions(self, 2);
     on_chip(self.dim() < 2 || (self.size(0) == n && self.size(1) == c),
             "Expected self.shape[0] == N and self.shape[1] == C to be true: parameter self is {}, N {}, C {}",
@@ -130,7 +130,7 @@ void group_shapes(const Operand &self, int64_t n, int64_t c, int64_t group,
 }
 
 // What a core's memory holds of the gradient (ops-nn: aclnn_group_norm_backward.cpp).
-void group_gradient_fits(int64_t c, int64_t group) {
+void check_group_gradient_fits(int64_t c, int64_t group) {
     on_chip(c / group <= 8000 && c <= 240000,
             "parameter C is {} in {} groups, allowed are at most 8000 in a group and 240000 in all", c, group);
 }
@@ -171,24 +171,25 @@ void group_norm_backward(Gradients gradients, const at::Tensor &grad, const at::
 
 #define LAYER_NORM(NAME)                                                                                            \
     OP(NAME,                                                                                                        \
-       layer_check(input, normalizedShape, {&weightOptional, &biasOptional}, {&meanOutOptional, &rstdOutOptional}); \
+       check_layer(input, normalizedShape, {&weightOptional, &biasOptional}, {&meanOutOptional, &rstdOutOptional}); \
        same_shape(out, input),                                                                                      \
        layer_norm(out, meanOutOptional, rstdOutOptional, input, normalizedShape, weightOptional, biasOptional, eps))
 
 LAYER_NORM(aclnnLayerNorm)
 LAYER_NORM(aclnnFastLayerNorm)
-OP(aclnnLayerNormBackward, layer_check(input, normalizedShape, {&weightOptional, &biasOptional}, {&mean, &rstd});
-   same_shape(gradOut, input); masked(outputMask, {gradInputOut, gradWeightOut, gradBiasOut}, input, normalizedShape);
-   asked(outputMask[1], weightOptional);
-   asked(outputMask[2], biasOptional),
+OP(aclnnLayerNormBackward, check_layer(input, normalizedShape, {&weightOptional, &biasOptional}, {&mean, &rstd});
+   same_shape(gradOut, input);
+   check_masked(outputMask, {gradInputOut, gradWeightOut, gradBiasOut}, input, normalizedShape);
+   check_asked(outputMask[1], weightOptional);
+   check_asked(outputMask[2], biasOptional),
    layer_norm_backward({gradInputOut, gradWeightOut, gradBiasOut}, gradOut, input, normalizedShape, mean, rstd,
                        weightOptional, biasOptional, outputMask.mask<3>()))
-OP(aclnnGroupNorm, optional(gamma, beta); group_check(self, N, C, HxW, group, {&gamma, &beta}, {&meanOut, &rstdOut});
-   same_shape(out, self); group_epsilon(eps);
-   group_shapes(self, N, C, group, {&meanOut, &rstdOut}),
+OP(aclnnGroupNorm, optional(gamma, beta); check_group(self, N, C, HxW, group, {&gamma, &beta}, {&meanOut, &rstdOut});
+   same_shape(out, self); check_group_epsilon(eps);
+   check_group_shapes(self, N, C, group, {&meanOut, &rstdOut}),
    group_norm(out, meanOut, rstdOut, self, gamma, beta, N, C, HxW, group, eps))
-OP(aclnnGroupNormBackward, optional(gamma); group_check(input, N, C, HxW, group, {&gamma}, {&mean, &rstd});
-   group_gradient_fits(C, group); same_shape(gradOut, input);
-   masked(outputMask, {gradInput, gradGammaOut, gradBetaOut}, input, {C}),
+OP(aclnnGroupNormBackward, optional(gamma); check_group(input, N, C, HxW, group, {&gamma}, {&mean, &rstd});
+   check_group_gradient_fits(C, group); same_shape(gradOut, input);
+   check_masked(outputMask, {gradInput, gradGammaOut, gradBetaOut}, input, {C}),
    group_norm_backward({gradInput, gradGammaOut, gradBetaOut}, gradOut, input, mean, rstd, gamma, N, C, HxW, group,
                        outputMask.mask<3>()))

@@ -7,7 +7,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void normalized_by(const Operand &x, const Operand &parameter) {
+void check_normalized_by(const Operand &x, const Operand &parameter) {
     network(x, parameter);
     if (parameter.dim() == 0 || parameter.dim() > x.dim() ||
         x.sizes().slice(static_cast<size_t>(x.dim() - parameter.dim())) != parameter.sizes())
@@ -15,7 +15,7 @@ void normalized_by(const Operand &x, const Operand &parameter) {
              describe(parameter), x.parameter(), describe(x));
 }
 
-void one_per_row(const Operand &statistic, const Operand &x, const Operand &gamma) {
+void check_one_per_row(const Operand &statistic, const Operand &x, const Operand &gamma) {
     dtype(statistic, at::kFloat);
     const int64_t rows = gamma.numel() == 0 ? 0 : x.numel() / gamma.numel();
     if (statistic.numel() != rows)
@@ -27,10 +27,10 @@ void check_normalized(const Operand &x, const Operand &other, const Operand &gam
                       const Operand &mean, const Operand &rstd, const Operand &y) {
     same_shape(other, x);
     network(other);
-    normalized_by(x, gamma);
+    check_normalized_by(x, gamma);
     if (beta.defined()) same_shape(beta, gamma);
     for (const Operand *statistic : {&mean, &rstd})
-        if (statistic->defined()) one_per_row(*statistic, x, gamma);
+        if (statistic->defined()) check_one_per_row(*statistic, x, gamma);
     same_shape(y, x);
     network(y);
 }
@@ -74,7 +74,7 @@ at::Tensor backward(const at::Tensor &dy, const at::Tensor &x, const at::Tensor 
 }
 
 // (ops-nn: deep_norm_tiling.cpp, deep_norm_grad_tiling.cpp)
-void has_rows(const Operand &x, const Operand &gamma) {
+void check_has_rows(const Operand &x, const Operand &gamma) {
     tiled(x.dim() > gamma.dim(), "x dim num should be greater than gamma dim num: parameters {} and {} are {} and {}",
           x.parameter(), gamma.parameter(), describe(x), describe(gamma));
 }
@@ -95,8 +95,8 @@ OP(aclnnAddLayerNormGrad, check_gradients(dy, x1, x2, gamma, mean, rstd, {&dxOut
    at::Tensor gradient = backward(dy, sum(x1, x2), gamma, mean, rstd, dgammaOut, dbetaOut);
    dxOut.copy_(dsumOptional.defined() ? gradient + widened(dsumOptional) : gradient))
 OP(aclnnDeepNorm, check_normalized(x, gx, gamma, beta, meanOut, rstdOut, yOut);
-   has_rows(x, gamma), normalize(sum(x, gx, alpha), gamma, beta, epsilon, yOut, meanOut, rstdOut))
+   check_has_rows(x, gamma), normalize(sum(x, gx, alpha), gamma, beta, epsilon, yOut, meanOut, rstdOut))
 OP(aclnnDeepNormGrad, check_gradients(dy, x, gx, gamma, mean, rstd, {&dxOut, &dgxOut}, {&dgammaOut, &dbetaOut});
-   has_rows(x, gamma),
+   check_has_rows(x, gamma),
    const at::Tensor gradient = backward(dy, sum(x, gx, alpha), gamma, mean, rstd, dgammaOut, dbetaOut);
    dgxOut.copy_(gradient); dxOut.copy_(gradient * alpha))

@@ -13,7 +13,7 @@ at::Tensor in_rows(const at::Tensor &x, const at::Tensor &gamma) {
     return widened(x).reshape({x.numel() / std::max<int64_t>(gamma.numel(), 1), gamma.numel()});
 }
 
-void normalized_by(const Operand &x, const Operand &gamma) {
+void check_normalized_by(const Operand &x, const Operand &gamma) {
     network(x, gamma);
     if (gamma.dim() > x.dim() || x.sizes().slice(static_cast<size_t>(x.dim() - gamma.dim())) != gamma.sizes())
         fail(FaultKind::InvalidArgument, "parameter {} is {}, expected the last sizes of {}, {}", gamma.parameter(),
@@ -22,7 +22,7 @@ void normalized_by(const Operand &x, const Operand &gamma) {
         fail(FaultKind::InvalidArgument, "parameter {} is empty", gamma.parameter());
 }
 
-void one_per_row(const Operand &rstd, const Operand &x, const Operand &gamma) {
+void check_one_per_row(const Operand &rstd, const Operand &x, const Operand &gamma) {
     dtype(rstd, at::kFloat);
     const int64_t rows = gamma.numel() == 0 ? 0 : x.numel() / gamma.numel();
     if (rstd.numel() != rows)
@@ -31,14 +31,14 @@ void one_per_row(const Operand &rstd, const Operand &x, const Operand &gamma) {
 }
 
 void check_rms(const Operand &x, const Operand &gamma, const Operand &y, const Operand &rstd) {
-    normalized_by(x, gamma);
+    check_normalized_by(x, gamma);
     same_shape(y, x);
     network(y);
-    if (rstd.defined()) one_per_row(rstd, x, gamma);
+    if (rstd.defined()) check_one_per_row(rstd, x, gamma);
 }
 
 // The columns of the kernel's definition (ops-nn: rms_norm_def.cpp).
-void rms_columns(const Operand &x, const Operand &gamma) {
+void check_rms_columns(const Operand &x, const Operand &gamma) {
     on_chip(gamma.scalar_type() == x.scalar_type() || (gamma.scalar_type() == at::kFloat && narrow(x)),
             "parameter {} is {}, allowed are the dtype of {}, {}, and float32 beside a narrower one", gamma.parameter(),
             describe(gamma), x.parameter(), describe(x));
@@ -81,9 +81,9 @@ void rms_norm_backward(const at::Tensor &grad, const at::Tensor &x, const at::Te
 
 void check_rms_backward(const Operand &grad, const Operand &x, const Operand &rstd, const Operand &gamma,
                         const Operand &x_grad, const Operand &gamma_grad) {
-    normalized_by(x, gamma);
+    check_normalized_by(x, gamma);
     same_shape(grad, x);
-    one_per_row(rstd, x, gamma);
+    check_one_per_row(rstd, x, gamma);
     same_shape(x_grad, x);
     same_shape(gamma_grad, gamma);
 }
@@ -92,7 +92,7 @@ void check_rms_backward(const Operand &grad, const Operand &x, const Operand &rs
 }  // namespace vnpu::opapi
 
 OP(aclnnRmsNorm, check_rms(x, gamma, yOut, rstdOut);
-   rms_columns(x, gamma), rms_norm(x, gamma, 0, epsilon, yOut, rstdOut))
+   check_rms_columns(x, gamma), rms_norm(x, gamma, 0, epsilon, yOut, rstdOut))
 OP(aclnnGemmaRmsNorm, check_rms(x, gamma, yOut, rstdOut), rms_norm(x, gamma, 1, epsilon, yOut, rstdOut))
 OP(aclnnRmsNormGrad, check_rms_backward(dy, x, rstd, gamma, dxOut, dgammaOut),
    rms_norm_backward(dy, x, rstd, gamma, dxOut, dgammaOut))

@@ -7,7 +7,7 @@ namespace {
 using namespace quantization;
 
 // A result of int8, or of int4 packed in int32.
-void narrows(const Operand &y, const Operand &x) {
+void check_narrow(const Operand &y, const Operand &x) {
     dtype(y, {at::kChar, at::kInt});
     if (x.sizes() != unpacked_sizes(y))
         fail(FaultKind::InvalidArgument,
@@ -18,8 +18,8 @@ void narrows(const Operand &y, const Operand &x) {
 Bounds range_of(const at::Tensor &y) { return packed(y) ? Bounds{-8, 7} : range(y.scalar_type()); }
 void store(at::Tensor &y, const at::Tensor &value) { packed(y) ? pack_int4(y, value) : saturate(y, value); }
 
-void check(const Operand &x, const Operand &gamma, const Operand &beta,
-           std::initializer_list<const Operand *> results) {
+void check_rms(const Operand &x, const Operand &gamma, const Operand &beta,
+               std::initializer_list<const Operand *> results) {
     network(x, gamma, beta);
     rank(gamma, {1, 2});  // torch_npu passes [n] or [1, n]
     if (x.dim() == 0 || gamma.numel() != x.size(-1))
@@ -29,7 +29,7 @@ void check(const Operand &x, const Operand &gamma, const Operand &beta,
         fail(FaultKind::InvalidArgument, "parameter {} is {}, expected {}", beta.parameter(), describe(beta),
              describe(gamma));
     for (const Operand *result : results)
-        if (result->defined()) narrows(*result, x);
+        if (result->defined()) check_narrow(*result, x);
 }
 
 void check_sum(const Operand &x1, const Operand &x2, const Operand &sum) {
@@ -77,12 +77,12 @@ bool wanted(const Bools &mask, size_t i, const at::Tensor &first, const at::Tens
     return i == 0 || (first.defined() && second.defined());
 }
 
-void asked_for(const Operand &out) {
+void check_asked_for(const Operand &out) {
     if (!out.defined())
         fail(FaultKind::NullArgument, "parameter {} is null, but outputMask asks for it", out.parameter());
 }
 
-void row_scale(const Operand &scale, const Operand &x) {
+void check_row_scale(const Operand &scale, const Operand &x) {
     dtype(scale, at::kFloat);
     if (scale.numel() * x.size(-1) != x.numel())
         fail(FaultKind::InvalidArgument, "parameter {} is {}, expected a value for each row of {}", scale.parameter(),
@@ -92,27 +92,27 @@ void row_scale(const Operand &scale, const Operand &x) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnRmsNormQuant, optional(beta, offset); check(x, gamma, beta, {&y}); check_scale(scale, gamma);
+OP(aclnnRmsNormQuant, optional(beta, offset); check_rms(x, gamma, beta, {&y}); check_scale(scale, gamma);
    check_scale(offset, gamma), give_quantized(y, shifted(normal(x, gamma, epsilon), beta), scale, offset, true))
 OP(aclnnAddRmsNormQuant, optional(y2Out); check_sum(x1, x2, xOut);
-   check(x1, gamma, Operand(nullptr, "beta"), {&y1Out, &y2Out}); check_scale(scales1, gamma);
+   check_rms(x1, gamma, Operand(nullptr, "beta"), {&y1Out, &y2Out}); check_scale(scales1, gamma);
    check_scale(scales2Optional, gamma), const at::Tensor x = at::add(x1, x2);
    const at::Tensor value = normal(x, gamma, epsilon);
    give_quantized(y1Out, value, scales1, zeroPoints1Optional, divMode);
    give_quantized(y2Out, value, scales2Optional, zeroPoints2Optional, divMode); xOut.copy_(x))
 OP(aclnnAddRmsNormQuantV2, optional(y2Out, rmsNormOut); check_sum(x1, x2, xOut);
-   check(x1, gamma, betaOptional, {&y1Out, &y2Out}); check_scale(scales1, gamma);
+   check_rms(x1, gamma, betaOptional, {&y1Out, &y2Out}); check_scale(scales1, gamma);
    check_scale(scales2Optional, gamma), const at::Tensor x = at::add(x1, x2);
    const at::Tensor plain = normal(x, gamma, epsilon), value = shifted(plain, betaOptional);
    give_quantized(y1Out, value, scales1, zeroPoints1Optional, divMode);
    give_quantized(y2Out, value, scales2Optional, zeroPoints2Optional, divMode); give(rmsNormOut, plain); xOut.copy_(x))
 OP(
     aclnnAddRmsNormDynamicQuantV2, optional(y2Out, scale2Out); check_sum(x1, x2, xOut);
-    check(x1, gamma, betaOptional, {}); row_scale(scale1Out, x1); narrows(y1Out, x1);
+    check_rms(x1, gamma, betaOptional, {}); check_row_scale(scale1Out, x1); check_narrow(y1Out, x1);
     if (wanted(outputMask, 1, smoothScale1Optional, smoothScale2Optional)) {
-        asked_for(y2Out);
-        narrows(y2Out, x1);
-        row_scale(scale2Out, x1);
+        check_asked_for(y2Out);
+        check_narrow(y2Out, x1);
+        check_row_scale(scale2Out, x1);
     },
     const at::Tensor x = at::add(x1, x2);
     const at::Tensor value = shifted(normal(x, gamma, epsilon), betaOptional);

@@ -7,7 +7,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void adam(LegacyArguments &call, DTypes dtypes, size_t gradient, std::initializer_list<size_t> numbers) {
+void check_adam(LegacyArguments &call, DTypes dtypes, size_t gradient, std::initializer_list<size_t> numbers) {
     allowed(call.in[0], dtypes, "var");
     alike(call.in[1], call.in[0], "m");
     alike(call.in[2], call.in[0], "v");
@@ -62,7 +62,7 @@ bool mbart(const aclopAttr &attributes) {
 }
 
 void check_v2(LegacyArguments &call) {
-    adam(call, {at::kHalf, at::kFloat}, 7, {3, 4, 5, 6, 9, 10});
+    check_adam(call, {at::kHalf, at::kFloat}, 7, {3, 4, 5, 6, 9, 10});
     mbart(call.attributes);
 }
 
@@ -86,7 +86,7 @@ void step_v2(LegacyArguments &call) {
 }
 
 // ops-nn: lars_v2_update. w, g, the sums of their squares, the decay, the rate; the attribute's name is hyperpara.
-void lars_check(LegacyArguments &call) {
+void check_lars(LegacyArguments &call) {
     allowed(call.in[0], kNative, "w");
     alike(call.in[1], call.in[0], "g");
     alike(call.out[0], call.in[0], "the new gradient");
@@ -104,8 +104,8 @@ void lars(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(ApplyAdamD, adam(arguments, kNative, 9, {3, 4, 5, 6, 7, 8}), step_d(arguments))
-LEGACY(ApplyAdamW, adam(arguments, kNative, 10, {3, 4, 5, 6, 7, 8, 9});
+LEGACY(ApplyAdamD, check_adam(arguments, kNative, 9, {3, 4, 5, 6, 7, 8}), step_d(arguments))
+LEGACY(ApplyAdamW, check_adam(arguments, kNative, 10, {3, 4, 5, 6, 7, 8, 9});
        if (attribute<bool>(attributes, "amsgrad", false)) alike(in[11], in[0], "max_grad_norm"), step_w(arguments))
 LEGACY(ApplyAdamV2, check_v2(arguments), step_v2(arguments))
-LEGACY(LarsV2Update, lars_check(arguments), lars(arguments))
+LEGACY(LarsV2Update, check_lars(arguments), lars(arguments))

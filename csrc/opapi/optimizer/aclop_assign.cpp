@@ -7,7 +7,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void assigns(LegacyArguments &call) {
+void check_assign(LegacyArguments &call) {
     const at::Tensor &value = call.in[1];
     if (!call.in[0].defined() || !value.defined())
         fail(FaultKind::NullArgument, "the variable or the value is missing");
@@ -86,7 +86,7 @@ void adam_with_decay(LegacyArguments &call) {
     for (size_t i = 0; i < call.out.size() && i < 3; ++i) put(call.out[i], call.in[i + 1]);
 }
 
-void adam_with_decay_check(LegacyArguments &call) {
+void check_adam_with_decay(LegacyArguments &call) {
     allowed(call.in[0], {at::kHalf, at::kFloat, at::kBFloat16}, "the gradient");
     for (size_t i = 1; i < 4; ++i) holds(call.in[i], call.in[0].numel(), "a moment or the variable");
     for (size_t i = 4; i < 11; ++i) holds(call.in[i], 1, "a number");
@@ -104,7 +104,7 @@ void adam_apart(LegacyArguments &call, bool decay) {
     put(call.out[2], at(3) - at(4) * (decay ? step + at(9) * at(3) : step));
 }
 
-void adam_apart_check(LegacyArguments &call, bool decay) {
+void check_adam_apart(LegacyArguments &call, bool decay) {
     allowed(call.in[0], {at::kHalf, at::kFloat, at::kBFloat16}, "the gradient");
     for (size_t i = 1; i < (decay ? 11 : 10); ++i) {
         allowed(call.in[i], call.in[0].scalar_type(), "an input");
@@ -186,23 +186,23 @@ void adamax(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(Assign, assigns(arguments), assign(arguments, in[1]))
-LEGACY(AssignAdd, assigns(arguments),
+LEGACY(Assign, check_assign(arguments), assign(arguments, in[1]))
+LEGACY(AssignAdd, check_assign(arguments),
        assign(arguments, in[0] + (in[1].numel() == 1 ? in[1].reshape({}) : in[1].reshape(in[0].sizes()))))
-LEGACY(AssignSub, assigns(arguments),
+LEGACY(AssignSub, check_assign(arguments),
        assign(arguments, in[0] - (in[1].numel() == 1 ? in[1].reshape({}) : in[1].reshape(in[0].sizes()))))
 LEGACY(AddN, for (const at::Tensor &x : in) holds(x, out[0].numel(), "an input"), sum(arguments))
 LEGACY(TensorMove, holds(out[0], in[0].numel(), "the output"), put(out[0], in[0]))
-LEGACY(ApplyMomentum, steps(arguments, 3, {1}, {2, 4}), momentum(arguments))
-LEGACY(SGD, steps(arguments, 1, {3}, {2, 4}), sgd(arguments))
-LEGACY(ApplyAdam, steps(arguments, 9, {1, 2}, {3, 4, 5, 6, 7, 8}), adam(arguments))
-LEGACY(ApplyAdagrad, steps(arguments, 3, {1}, {2}), adagrad(arguments))
-LEGACY(ApplyRMSProp, steps(arguments, 7, {1, 2}, {3, 4, 5, 6}), rms_prop(arguments))
-LEGACY(ApplyAdagradD, steps(arguments, 3, {1}, {2}), adagrad(arguments))
-LEGACY(AdamApplyOneWithDecayAssign, adam_with_decay_check(arguments), adam_with_decay(arguments))
-LEGACY(AdamApplyOneWithDecay, adam_apart_check(arguments, true), adam_apart(arguments, true))
-LEGACY(AdamApplyOne, adam_apart_check(arguments, false), adam_apart(arguments, false))
-LEGACY(ApplyFtrl, steps(arguments, 3, {1, 2}, {4, 5, 6, 7}), ftrl(arguments))
-LEGACY(ApplyAdadeltaD, steps(arguments, 6, {1, 2}, {3, 4, 5}), adadelta(arguments))
-LEGACY(ApplyProximalAdagradD, steps(arguments, 5, {1}, {2, 3, 4}), proximal_adagrad(arguments))
-LEGACY(ApplyAdaMaxD, steps(arguments, 8, {1, 2}, {3, 4, 5, 6, 7}), adamax(arguments))
+LEGACY(ApplyMomentum, check_step(arguments, 3, {1}, {2, 4}), momentum(arguments))
+LEGACY(SGD, check_step(arguments, 1, {3}, {2, 4}), sgd(arguments))
+LEGACY(ApplyAdam, check_step(arguments, 9, {1, 2}, {3, 4, 5, 6, 7, 8}), adam(arguments))
+LEGACY(ApplyAdagrad, check_step(arguments, 3, {1}, {2}), adagrad(arguments))
+LEGACY(ApplyRMSProp, check_step(arguments, 7, {1, 2}, {3, 4, 5, 6}), rms_prop(arguments))
+LEGACY(ApplyAdagradD, check_step(arguments, 3, {1}, {2}), adagrad(arguments))
+LEGACY(AdamApplyOneWithDecayAssign, check_adam_with_decay(arguments), adam_with_decay(arguments))
+LEGACY(AdamApplyOneWithDecay, check_adam_apart(arguments, true), adam_apart(arguments, true))
+LEGACY(AdamApplyOne, check_adam_apart(arguments, false), adam_apart(arguments, false))
+LEGACY(ApplyFtrl, check_step(arguments, 3, {1, 2}, {4, 5, 6, 7}), ftrl(arguments))
+LEGACY(ApplyAdadeltaD, check_step(arguments, 6, {1, 2}, {3, 4, 5}), adadelta(arguments))
+LEGACY(ApplyProximalAdagradD, check_step(arguments, 5, {1}, {2, 3, 4}), proximal_adagrad(arguments))
+LEGACY(ApplyAdaMaxD, check_step(arguments, 8, {1, 2}, {3, 4, 5, 6, 7}), adamax(arguments))

@@ -9,8 +9,8 @@ namespace {
 
 using Rows = std::vector<at::Tensor>;  // of the variable and its moments
 
-void check(LegacyArguments &call, size_t moments, size_t gradient, std::initializer_list<size_t> numbers,
-           DTypes dtypes = at::kFloat, DTypes indices = at::kInt) {
+void check_sparse(LegacyArguments &call, size_t moments, size_t gradient, std::initializer_list<size_t> numbers,
+                  DTypes dtypes = at::kFloat, DTypes indices = at::kInt) {
     const at::Tensor &var = call.in[0], &grad = call.in[gradient], &places = call.in[gradient + 1];
     allowed(var, dtypes, "the variable");
     for (size_t i = 1; i <= moments; ++i) alike(call.in[i], var, "a moment");
@@ -93,8 +93,8 @@ auto ftrl(LegacyArguments &call, float shrinkage) {
     };
 }
 
-void ftrl_check(LegacyArguments &call) {
-    check(call, 2, 3, {});
+void check_ftrl(LegacyArguments &call) {
+    check_sparse(call, 2, 3, {});
     given(call, "lr", [](float rate) { return rate > 0; });
     for (const char *name : {"l1", "l2"}) given(call, name, [](float value) { return value >= 0; });
     given(call, "lr_power", [](float power) { return power <= 0; });
@@ -141,19 +141,21 @@ void adam_of_all(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(SparseApplyAdagradD, check(arguments, 1, 2, {});
+LEGACY(SparseApplyAdagradD, check_sparse(arguments, 1, 2, {});
        number(arguments, "lr"), each(arguments, 1, 2, adagrad(arguments, 0)))
-LEGACY(SparseApplyAdagradV2D, check(arguments, 1, 2, {}); number(arguments, "lr");
+LEGACY(SparseApplyAdagradV2D, check_sparse(arguments, 1, 2, {}); number(arguments, "lr");
        number(arguments, "epsilon"), each(arguments, 1, 2, adagrad(arguments, number(arguments, "epsilon"))))
-LEGACY(SparseApplyFtrlD, ftrl_check(arguments), each(arguments, 2, 3, ftrl(arguments, 0)))
-LEGACY(SparseApplyFtrlV2D, ftrl_check(arguments);
+LEGACY(SparseApplyFtrlD, check_ftrl(arguments), each(arguments, 2, 3, ftrl(arguments, 0)))
+LEGACY(SparseApplyFtrlV2D, check_ftrl(arguments);
        number(arguments, "l2_shrinkage"), each(arguments, 2, 3, ftrl(arguments, number(arguments, "l2_shrinkage"))))
-LEGACY(SparseApplyProximalAdagradD, check(arguments, 1, 5, {2, 3, 4}, kNative, {at::kInt, at::kLong}),
+LEGACY(SparseApplyProximalAdagradD, check_sparse(arguments, 1, 5, {2, 3, 4}, kNative, {at::kInt, at::kLong}),
        each(arguments, 1, 5, proximal(arguments)))
-LEGACY(SparseApplyRMSPropD, check(arguments, 2, 4, {3}, kNative, {at::kInt, at::kLong});
+LEGACY(SparseApplyRMSPropD, check_sparse(arguments, 2, 4, {3}, kNative, {at::kInt, at::kLong});
        for (const char *name : {"rho", "momentum", "epsilon"}) number(arguments, name),
        each(arguments, 2, 4, rms_prop(arguments)))
-LEGACY(CustFusedSparseProximalAdagrad, check(arguments, 1, 5, {2, 3, 4}), once(arguments, 1, 5, proximal(arguments)))
-LEGACY(CustFusedSparseFtrl, ftrl_check(arguments), once(arguments, 2, 3, ftrl(arguments, 0)))
-LEGACY(CustFusedSparseLazyAdam, check(arguments, 2, 9, {3, 4, 5, 6, 7, 8}), once(arguments, 2, 9, adam(arguments)))
-LEGACY(CustFusedSparseAdam, check(arguments, 2, 9, {3, 4, 5, 6, 7, 8}), adam_of_all(arguments))
+LEGACY(CustFusedSparseProximalAdagrad, check_sparse(arguments, 1, 5, {2, 3, 4}),
+       once(arguments, 1, 5, proximal(arguments)))
+LEGACY(CustFusedSparseFtrl, check_ftrl(arguments), once(arguments, 2, 3, ftrl(arguments, 0)))
+LEGACY(CustFusedSparseLazyAdam, check_sparse(arguments, 2, 9, {3, 4, 5, 6, 7, 8}),
+       once(arguments, 2, 9, adam(arguments)))
+LEGACY(CustFusedSparseAdam, check_sparse(arguments, 2, 9, {3, 4, 5, 6, 7, 8}), adam_of_all(arguments))

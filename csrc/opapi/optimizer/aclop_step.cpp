@@ -30,8 +30,8 @@ void amsgrad_d(LegacyArguments &call) {
     amsgrad(call, number(call, "beta1"), number(call, "beta2"), number(call, "epsilon"), like(call, 7));
 }
 
-void amsgrad_d_check(LegacyArguments &call) {
-    steps(call, 7, {1, 2, 3}, {4, 5, 6});
+void check_amsgrad_d(LegacyArguments &call) {
+    check_step(call, 7, {1, 2, 3}, {4, 5, 6});
     for (const char *name : {"beta1", "beta2", "epsilon"}) real(call.attributes, name);
 }
 
@@ -93,8 +93,8 @@ void dual_averaging(LegacyArguments &call) {
     give_back(call, 3);
 }
 
-void dual_averaging_check(LegacyArguments &call) {
-    steps(call, 3, {1, 2}, {4, 5, 6, 7});
+void check_dual_averaging(LegacyArguments &call) {
+    check_step(call, 3, {1, 2}, {4, 5, 6, 7});
     allowed(call.in[7], {at::kInt, at::kLong}, "the number of the step");
 }
 
@@ -108,8 +108,8 @@ void adagrad_v2(LegacyArguments &call) {
     give_back(call, 2);
 }
 
-void lamb_check(LegacyArguments &call) {
-    steps(call, 0, {1, 2, 3}, {4, 5, 6, 7, 8, 9, 10, 11});
+void check_lamb(LegacyArguments &call) {
+    check_step(call, 0, {1, 2, 3}, {4, 5, 6, 7, 8, 9, 10, 11});
     for (size_t i = 0; i < 3; ++i) holds(call.out[i], call.in[0].numel(), "an output");
 }
 
@@ -128,7 +128,7 @@ void lamb(LegacyArguments &call) {
     put(call.out[2], m);
 }
 
-void lamb_weight_check(LegacyArguments &call) {
+void check_lamb_weight(LegacyArguments &call) {
     allowed(call.in[3], {at::kHalf, at::kFloat}, "the update");
     for (const size_t i : {0, 1, 2}) holds(call.in[i], 1, "a number");
     alike(call.in[4], call.in[3], "the variable");
@@ -147,17 +147,17 @@ void lamb_weight(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(ApplyAdamWithAmsgradD, amsgrad_d_check(arguments), amsgrad_d(arguments))
-LEGACY(ApplyAdamWithAmsgradV2, steps(arguments, 10, {1, 2, 3}, {4, 5, 6, 7, 8, 9});
+LEGACY(ApplyAdamWithAmsgradD, check_amsgrad_d(arguments), amsgrad_d(arguments))
+LEGACY(ApplyAdamWithAmsgradV2, check_step(arguments, 10, {1, 2, 3}, {4, 5, 6, 7, 8, 9});
        allowed(in[0], at::kFloat, "the variable"),
        amsgrad(arguments, like(arguments, 7), like(arguments, 8), like(arguments, 9), like(arguments, 10)))
-LEGACY(ApplyAddSignD, steps(arguments, 6, {1}, {2, 3, 4, 5}), by_signs(arguments, false))
-LEGACY(ApplyPowerSignD, steps(arguments, 6, {1}, {2, 3, 4, 5}), by_signs(arguments, true))
-LEGACY(ApplyGradientDescent, steps(arguments, 2, {}, {1}), descent(arguments))
-LEGACY(ApplyProximalGradientDescent, steps(arguments, 4, {}, {1, 2, 3}), proximal_descent(arguments))
-LEGACY(ApplyCenteredRMSProp, steps(arguments, 8, {1, 2, 3}, {4, 5, 6, 7}), centered(arguments))
-LEGACY(ApplyKerasMomentumD, steps(arguments, 3, {1}, {2, 4}), keras_momentum(arguments))
-LEGACY(ApplyAdagradDA, dual_averaging_check(arguments), dual_averaging(arguments))
-LEGACY(ApplyAdagradV2D, steps(arguments, 3, {1}, {2}); real(attributes, "epsilon"), adagrad_v2(arguments))
-LEGACY(LambApplyOptimizerAssign, lamb_check(arguments), lamb(arguments))
-LEGACY(LambApplyWeightAssign, lamb_weight_check(arguments), lamb_weight(arguments))
+LEGACY(ApplyAddSignD, check_step(arguments, 6, {1}, {2, 3, 4, 5}), by_signs(arguments, false))
+LEGACY(ApplyPowerSignD, check_step(arguments, 6, {1}, {2, 3, 4, 5}), by_signs(arguments, true))
+LEGACY(ApplyGradientDescent, check_step(arguments, 2, {}, {1}), descent(arguments))
+LEGACY(ApplyProximalGradientDescent, check_step(arguments, 4, {}, {1, 2, 3}), proximal_descent(arguments))
+LEGACY(ApplyCenteredRMSProp, check_step(arguments, 8, {1, 2, 3}, {4, 5, 6, 7}), centered(arguments))
+LEGACY(ApplyKerasMomentumD, check_step(arguments, 3, {1}, {2, 4}), keras_momentum(arguments))
+LEGACY(ApplyAdagradDA, check_dual_averaging(arguments), dual_averaging(arguments))
+LEGACY(ApplyAdagradV2D, check_step(arguments, 3, {1}, {2}); real(attributes, "epsilon"), adagrad_v2(arguments))
+LEGACY(LambApplyOptimizerAssign, check_lamb(arguments), lamb(arguments))
+LEGACY(LambApplyWeightAssign, check_lamb_weight(arguments), lamb_weight(arguments))

@@ -19,8 +19,8 @@ inline at::Tensor like(LegacyArguments &call, size_t input) {
     return value.numel() == 1 ? value.reshape({}) : value.reshape(call.in[0].sizes());
 }
 
-inline void steps(LegacyArguments &call, size_t gradient, std::initializer_list<size_t> moments,
-                  std::initializer_list<size_t> numbers) {
+inline void check_step(LegacyArguments &call, size_t gradient, std::initializer_list<size_t> moments,
+                       std::initializer_list<size_t> numbers) {
     allowed(call.in[0], kNative, "the variable");
     holds(call.in[gradient], call.in[0].numel(), "the gradient");
     for (const size_t i : moments) holds(call.in[i], call.in[0].numel(), "a moment");

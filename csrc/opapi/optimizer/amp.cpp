@@ -6,14 +6,14 @@
 namespace vnpu::opapi {
 namespace {
 
-void one_float(const Operand &tensor) {
+void check_one_float(const Operand &tensor) {
     dtype(tensor, at::kFloat);
     one_element(tensor);
 }
 
 void check_unscale(const Operands &grads, const Operand &found_inf, const Operand &inverse_scale) {
-    one_float(found_inf);
-    one_float(inverse_scale);
+    check_one_float(found_inf);
+    check_one_float(inverse_scale);
     for (const Operand &grad : grads) dtype(grad, kNative);
     same_dtypes(grads);
 }

@@ -22,22 +22,22 @@ constexpr DTypes kSmallInts{at::kShort, at::kChar, at::kByte};
 constexpr DTypes kCopied = kReals | at::kBool | at::kUInt16 | at::kUInt32;
 
 // One dtype of `allowed` throughout the list, as CANN asks.
-void uniform(const Operands &list, DTypes allowed) {
+void check_uniform(const Operands &list, DTypes allowed) {
     for (const Operand &tensor : list) dtype(tensor, allowed);
     same_dtypes(list);
 }
 
-void same_shapes(const Operands &out, const Operands &in) {
+void check_same_shapes(const Operands &out, const Operands &in) {
     same_length(in, out);
     for (size_t i = 0; i < out.size(); ++i) same_shape(in[i], out[i]);
 }
 
 // Every list has `out`'s shapes and its one dtype.
 template <class... Lists>
-void alike(DTypes allowed, const Operands &out, const Lists &...lists) {
-    uniform(out, allowed);
-    (same_shapes(out, lists), ...);
-    (uniform(lists, allowed), ...);
+void check_alike(DTypes allowed, const Operands &out, const Lists &...lists) {
+    check_uniform(out, allowed);
+    (check_same_shapes(out, lists), ...);
+    (check_uniform(lists, allowed), ...);
     const auto matches = [&](const Operands &list) {
         if (!out.empty()) same_dtype(list.front(), out.front());
     };
@@ -45,31 +45,31 @@ void alike(DTypes allowed, const Operands &out, const Lists &...lists) {
 }
 
 // A scalar beside lists: no fraction among integers.
-void beside(const at::Scalar &scalar, const char *parameter, const Operands &list) {
+void check_beside(const at::Scalar &scalar, const char *parameter, const Operands &list) {
     const bool integers = !list.empty() && c10::isIntegralType(list.front().scalar_type(), true);
     if (scalar.isComplex() || (integers && scalar.isFloatingPoint()))
         fail(FaultKind::InvalidArgument, "parameter {} is {}, allowed beside {} of {} is {}", parameter,
              show(std::vector{scalar}), list.empty() ? "no tensors" : describe(list.front()), list.parameter(),
              integers ? "an integer" : "a real number");
 }
-void beside(const ScalarArgument &scalar, const Operands &list) {
+void check_beside(const ScalarArgument &scalar, const Operands &list) {
     require(scalar);
-    beside(scalar.get(), scalar.parameter(), list);
+    check_beside(scalar.get(), scalar.parameter(), list);
 }
-void beside(const std::vector<at::Scalar> &scalars, const Operands &list) {
+void check_beside(const std::vector<at::Scalar> &scalars, const Operands &list) {
     if (scalars.size() != list.size())
         fail(FaultKind::InvalidArgument, "parameter scalars has {} values, expected {}, as many as {}", scalars.size(),
              list.size(), list.parameter());
-    for (const at::Scalar &scalar : scalars) beside(scalar, "scalars", list);
+    for (const at::Scalar &scalar : scalars) check_beside(scalar, "scalars", list);
 }
 // CANN asks for the list's dtype, or float32 beside float16 and bfloat16.
-void beside(const Operand &scalar, const Operands &list) {
+void check_beside(const Operand &scalar, const Operands &list) {
     one_element(scalar);
     if (list.empty()) return;
     const DTypes own = list.front().scalar_type();
     dtype(scalar, list.front().is_floating_point() ? own | kNative | at::kInt : own | at::kInt);
 }
-void each_beside(const Operand &scalars, const Operands &list) {
+void check_each_beside(const Operand &scalars, const Operands &list) {
     rank(scalars, {1});
     if (scalars.numel() != static_cast<int64_t>(list.size()))
         fail(FaultKind::InvalidArgument, "parameter {} has {} values, expected {}, as many as {}", scalars.parameter(),
@@ -78,12 +78,12 @@ void each_beside(const Operand &scalars, const Operands &list) {
 }
 
 // ... by which tensors are multiplied: torch allows a boolean among booleans alone.
-void weighs(const ScalarArgument &scalar, const Operands &list) {
-    beside(scalar, list);
+void check_weigh(const ScalarArgument &scalar, const Operands &list) {
+    check_beside(scalar, list);
     if (scalar.get().isBoolean())
         fail(FaultKind::InvalidArgument, "parameter {} is {}, allowed is a number", scalar.parameter(), show(scalar));
 }
-void weighs(const Operand &scalar, const Operands &list) { beside(scalar, list); }
+void check_weigh(const Operand &scalar, const Operands &list) { check_beside(scalar, list); }
 
 at::Scalar value(const ScalarArgument &scalar) { return scalar.get(); }
 at::Scalar value(const at::Tensor &scalar) { return scalar.item(); }
@@ -159,12 +159,12 @@ void power(at::Tensor &result, const at::Tensor &base, const at::Tensor &exponen
 // CANN's roundMode; 7 is torch_npu's way to ask for the fraction. An unlisted one rounds to even.
 enum RoundMode { kFloor = 2, kCeil = 3, kHalfAway = 4, kTruncate = 5, kNearestOdd = 6, kFraction = 7 };
 
-void known_round_mode(const ScalarArgument &mode) {
+void check_known_round_mode(const ScalarArgument &mode) {
     if (mode.to<int64_t>() == kNearestOdd)
         fail(FaultKind::InvalidArgument,
              "parameter roundMode is 6 (nearest odd), which the virtual NPU does not offer");
 }
-void known_round_mode(const Operand &mode) {  // its value is known when the kernel runs
+void check_known_round_mode(const Operand &mode) {  // its value is known when the kernel runs
     one_element(mode);
     dtype(mode, at::kChar);
 }
@@ -190,10 +190,10 @@ void round_off(Operands &out, const Operands &x, int64_t mode) {
 }  // namespace vnpu::opapi
 
 #define FOREACH_UNARY(NAME, DTYPES, FUNCTION) \
-    OP(NAME, alike(DTYPES, out, x),           \
+    OP(NAME, check_alike(DTYPES, out, x),     \
        each([](at::Tensor &result, const at::Tensor &value) { FUNCTION(result, value); }, out, x))
 #define FOREACH_BY_FLOATS(NAME, DTYPES, FUNCTION)                                                            \
-    OP(NAME, alike(DTYPES, out, x),                                                                          \
+    OP(NAME, check_alike(DTYPES, out, x),                                                                    \
        each(                                                                                                 \
            [](at::Tensor &result, const at::Tensor &value) {                                                 \
                by_floats(result, value, [](at::Tensor &to, const at::Tensor &from) { FUNCTION(to, from); }); \
@@ -225,8 +225,8 @@ FOREACH_UNARY(aclnnForeachTan, kNative, at::tan_out)
 FOREACH_UNARY(aclnnForeachTanh, kNative, at::tanh_out)
 
 // Two lists; the kernel sees `result`, `a`, `b`.
-#define FOREACH_LIST(NAME, DTYPES, ...)  \
-    OP(NAME, alike(DTYPES, out, x1, x2), \
+#define FOREACH_LIST(NAME, DTYPES, ...)        \
+    OP(NAME, check_alike(DTYPES, out, x1, x2), \
        each([&](at::Tensor &result, const at::Tensor &a, const at::Tensor &b) { __VA_ARGS__; }, out, x1, x2))
 
 FOREACH_LIST(aclnnForeachMulList, kWithInt | kSmallInts, at::mul_out(result, a, b))
@@ -237,8 +237,8 @@ FOREACH_LIST(aclnnForeachPowList, kWithInt, at::pow_out(result, a, b))
 
 // Two lists and a scalar: `result`, `a`, `b`, `s`.
 #define FOREACH_WEIGHED(NAME, DTYPES, SCALAR, ...)                                                                    \
-    OP(NAME, alike(DTYPES, out, x1, x2);                                                                              \
-       weighs(SCALAR, out),                                                                                           \
+    OP(NAME, check_alike(DTYPES, out, x1, x2);                                                                        \
+       check_weigh(SCALAR, out),                                                                                      \
        each([s = summed(SCALAR, out)](at::Tensor &result, const at::Tensor &a, const at::Tensor &b) { __VA_ARGS__; }, \
             out, x1, x2))
 
@@ -250,8 +250,8 @@ FOREACH_WEIGHED(aclnnForeachLerpScalar, kNative, weight, at::lerp_out(result, a,
 
 // One scalar for all tensors: `result`, `a`, `s`.
 #define FOREACH_SCALAR(NAME, DTYPES, ...) \
-    OP(NAME, alike(DTYPES, out, x);       \
-       beside(scalar, out),               \
+    OP(NAME, check_alike(DTYPES, out, x); \
+       check_beside(scalar, out),         \
        each([s = number(value(scalar))](at::Tensor &result, const at::Tensor &a) { __VA_ARGS__; }, out, x))
 
 FOREACH_SCALAR(aclnnForeachAddScalar, kWithInt | kSmallInts, at::add_out(result, a, s))
@@ -271,10 +271,10 @@ FOREACH_SCALAR(aclnnForeachPowScalarV2, kWithInt, power(result, a, s))
 FOREACH_SCALAR(aclnnForeachPowScalarAndTensor, kWithInt, at::pow_out(result, s, a))
 
 // A scalar for each tensor: `result`, `a`, `s`.
-#define FOREACH_SCALAR_LIST(NAME, DTYPES, ...)                                                                       \
-    OP(NAME, alike(DTYPES, out, x);                                                                                  \
-       beside(scalars, out), each([](at::Tensor &result, const at::Tensor &a, const at::Tensor &s) { __VA_ARGS__; }, \
-                                  out, x, numbers(scalars)))
+#define FOREACH_SCALAR_LIST(NAME, DTYPES, ...)                                                                         \
+    OP(NAME, check_alike(DTYPES, out, x); check_beside(scalars, out), each([](at::Tensor &result, const at::Tensor &a, \
+                                                                              const at::Tensor &s) { __VA_ARGS__; },   \
+                                                                           out, x, numbers(scalars)))
 
 FOREACH_SCALAR_LIST(aclnnForeachAddScalarList, kWithInt, at::add_out(result, a, s))
 FOREACH_SCALAR_LIST(aclnnForeachSubScalarList, kWithInt, at::sub_out(result, a, s))
@@ -286,16 +286,17 @@ FOREACH_SCALAR_LIST(aclnnForeachPowScalarList, kWithInt, at::pow_out(result, a, 
 
 // Three lists and a scalar: `result`, `a`, `b`, `c`, `s`.
 #define FOREACH_THREE(NAME, DTYPES, FUNCTION)                                                      \
-    OP(NAME, alike(DTYPES, out, x1, x2, x3);                                                       \
-       beside(scalar, out),                                                                        \
+    OP(NAME, check_alike(DTYPES, out, x1, x2, x3);                                                 \
+       check_beside(scalar, out),                                                                  \
        each([s = value(scalar, out)](at::Tensor &result, const at::Tensor &a, const at::Tensor &b, \
                                      const at::Tensor &c) { FUNCTION(result, a, b, c, s); },       \
             out, x1, x2, x3))
-#define FOREACH_THREE_LIST(NAME, DTYPES, FUNCTION)                                                                     \
-    OP(NAME, alike(DTYPES, out, x1, x2, x3);                                                                           \
-       each_beside(scalars, out), each([](at::Tensor &result, const at::Tensor &a, const at::Tensor &b,                \
-                                          const at::Tensor &c, const at::Scalar &s) { FUNCTION(result, a, b, c, s); }, \
-                                       out, x1, x2, x3, values(scalars)))
+#define FOREACH_THREE_LIST(NAME, DTYPES, FUNCTION)                                                \
+    OP(NAME, check_alike(DTYPES, out, x1, x2, x3);                                                \
+       check_each_beside(scalars, out),                                                           \
+       each([](at::Tensor &result, const at::Tensor &a, const at::Tensor &b, const at::Tensor &c, \
+               const at::Scalar &s) { FUNCTION(result, a, b, c, s); },                            \
+            out, x1, x2, x3, values(scalars)))
 
 FOREACH_THREE(aclnnForeachAddcmulScalar, kWithInt, at::addcmul_out)
 FOREACH_THREE(aclnnForeachAddcmulScalarV2, kWithInt, at::addcmul_out)
@@ -304,22 +305,22 @@ FOREACH_THREE(aclnnForeachAddcdivScalarV2, kNative, at::addcdiv_out)
 FOREACH_THREE_LIST(aclnnForeachAddcmulScalarList, kWithInt, at::addcmul_out)
 FOREACH_THREE_LIST(aclnnForeachAddcdivScalarList, kNative, quotient_added)
 
-OP(aclnnForeachLerpList, alike(kNative, out, x1, x2, weight),
+OP(aclnnForeachLerpList, check_alike(kNative, out, x1, x2, weight),
    each([](at::Tensor &result, const at::Tensor &a, const at::Tensor &b,
            const at::Tensor &c) { at::lerp_out(result, a, b, c); },
         out, x1, x2, weight))
 
-OP(aclnnForeachRoundOffNumber, alike(kNative | at::kShort, out, x);
-   known_round_mode(roundMode), round_off(out, x, value(roundMode).toLong()))
-OP(aclnnForeachRoundOffNumberV2, alike(kWithInt | at::kShort, out, x);
-   known_round_mode(roundMode), round_off(out, x, value(roundMode).toLong()))
+OP(aclnnForeachRoundOffNumber, check_alike(kNative | at::kShort, out, x);
+   check_known_round_mode(roundMode), round_off(out, x, value(roundMode).toLong()))
+OP(aclnnForeachRoundOffNumberV2, check_alike(kWithInt | at::kShort, out, x);
+   check_known_round_mode(roundMode), round_off(out, x, value(roundMode).toLong()))
 
 // Converts where the lists' dtypes differ (CANN 9.1).
-OP(aclnnForeachCopy, uniform(out, kCopied); uniform(x, kCopied);
-   same_shapes(out, x), each([](at::Tensor &result, const at::Tensor &a) { result.copy_(a); }, out, x))
+OP(aclnnForeachCopy, check_uniform(out, kCopied); check_uniform(x, kCopied);
+   check_same_shapes(out, x), each([](at::Tensor &result, const at::Tensor &a) { result.copy_(a); }, out, x))
 
-OP(aclnnForeachNorm, uniform(x, kNative); uniform(out, kNative); same_length(out, x);
+OP(aclnnForeachNorm, check_uniform(x, kNative); check_uniform(out, kNative); same_length(out, x);
    for (const Operand &norm : out) shape(norm, {}),
    each([&](at::Tensor &result, const at::Tensor &a) { at::linalg_vector_norm_out(result, a, scalar); }, out, x))
 
-OP(aclnnForeachZeroInplace, uniform(x, kWithInt | at::kShort), for (Operand &tensor : x) tensor.zero_())
+OP(aclnnForeachZeroInplace, check_uniform(x, kWithInt | at::kShort), for (Operand &tensor : x) tensor.zero_())

@@ -29,21 +29,21 @@ class Dense {
     std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
 };
 
-void state_of(const Operand &state, const Operand &parameter) {
+void check_state(const Operand &state, const Operand &parameter) {
     dtype(state, kNative);
     same_shape(state, parameter);
 }
 
-void needed_by_amsgrad(const Operand &maximum, bool amsgrad, const Operand &parameter) {
-    if (maximum.defined()) return state_of(maximum, parameter);
+void check_needed_by_amsgrad(const Operand &maximum, bool amsgrad, const Operand &parameter) {
+    if (maximum.defined()) return check_state(maximum, parameter);
     if (amsgrad)
         fail(FaultKind::NullArgument, "parameter {} is null, which amsgrad=true does not allow", maximum.parameter());
 }
 
 void check_adamw(const Operand &parameter, const Operand &mean, const Operand &square, const Operand &maximum,
                  const Operand &grad, const Operand &step, bool amsgrad) {
-    for (const Operand *state : {&parameter, &mean, &square, &grad}) state_of(*state, parameter);
-    needed_by_amsgrad(maximum, amsgrad, parameter);
+    for (const Operand *state : {&parameter, &mean, &square, &grad}) check_state(*state, parameter);
+    check_needed_by_amsgrad(maximum, amsgrad, parameter);
     dtype(step, {at::kFloat, at::kLong});
     one_element(step);
 }
@@ -59,15 +59,15 @@ void adamw(Operand &parameter, Operand &mean, Operand &square, Operand &maximum,
                       amsgrad, maximize);
 }
 
-void states_of(const Operands &states, const Operands &parameters) {
+void check_states(const Operands &states, const Operands &parameters) {
     same_length(states, parameters);
-    for (size_t i = 0; i < states.size(); ++i) state_of(states[i], parameters[i]);
+    for (size_t i = 0; i < states.size(); ++i) check_state(states[i], parameters[i]);
 }
 
 void check_sgd(const Operands &params, const Operands &grads, const Operands &momenta, const Operand &scale) {
-    states_of(params, params);
-    states_of(grads, params);
-    if (!momenta.empty()) states_of(momenta, params);
+    check_states(params, params);
+    check_states(grads, params);
+    if (!momenta.empty()) check_states(momenta, params);
     if (scale.defined()) one_element(scale);
 }
 
@@ -85,7 +85,7 @@ void sgd(Operands &params, Operands &grads, Operands &momenta, const Operand &sc
 }
 
 // A hyperparameter in device memory.
-void number(std::initializer_list<const Operand *> parameters) {
+void check_number(std::initializer_list<const Operand *> parameters) {
     for (const Operand *parameter : parameters) {
         network(*parameter);
         one_element(*parameter);
@@ -118,17 +118,17 @@ OP(aclnnFusedSgd, check_sgd(paramsRef, gradsRef, momentumBufferListOptionalRef, 
        nesterov, maximize, isFirstStep))
 
 // The powers are those of this step, the caller advances them.
-OP(aclnnApplyAdam, number({&beta1Power, &beta2Power, &lr, &beta1, &beta2, &epsilon});
-   for (const Operand *state : {&varRef, &m, &v, &grad}) state_of(*state, varRef), const double b1 = value(beta1);
+OP(aclnnApplyAdam, check_number({&beta1Power, &beta2Power, &lr, &beta1, &beta2, &epsilon});
+   for (const Operand *state : {&varRef, &m, &v, &grad}) check_state(*state, varRef), const double b1 = value(beta1);
    const double rate = value(lr) * std::sqrt(1 - value(beta2Power)) / (1 - value(beta1Power));
    const Moments next = advance(m, v, grad, b1, value(beta2));
    const at::Tensor step = useNesterov ? next.mean * b1 + widened(grad) * (1 - b1) : next.mean;
    varRef.copy_(widened(varRef) - rate * step / (next.square.sqrt() + value(epsilon))))
 // The powers are those of the step before.
 OP(
-    aclnnApplyAdamW, number({&beta1Power, &beta2Power, &lr, &weightDecay, &beta1, &beta2, &eps});
-    for (const Operand *state : {&varRef, &mRef, &vRef, &grad}) state_of(*state, varRef);
-    needed_by_amsgrad(maxGradNormOptional, amsgrad, varRef),
+    aclnnApplyAdamW, check_number({&beta1Power, &beta2Power, &lr, &weightDecay, &beta1, &beta2, &eps});
+    for (const Operand *state : {&varRef, &mRef, &vRef, &grad}) check_state(*state, varRef);
+    check_needed_by_amsgrad(maxGradNormOptional, amsgrad, varRef),
     const at::Tensor g = maximize ? grad.neg() : at::Tensor(grad);
     const Moments next = advance(mRef, vRef, g, value(beta1), value(beta2)); at::Tensor square = next.square;
     if (amsgrad) {

@@ -10,11 +10,10 @@ namespace {
 
 constexpr DTypes kHalves{at::kHalf, at::kFloat};
 
-int64_t rows(const aclopAttr &attributes, int64_t bytes) {
+void check_rows(const aclopAttr &attributes, int64_t bytes) {
     const auto size = attribute<int64_t>(attributes, "size", 1);
     if (size < 1 || bytes % size != 0)
         fail(FaultKind::InvalidArgument, "attribute size is {}, which does not divide {} bytes", size, bytes);
-    return size;
 }
 
 at::Tensor weights() { return at::tensor({1, 2, 4, 8, 16, 32, 64, 128}, at::kByte); }
@@ -86,7 +85,7 @@ std::pair<float, float> best(const at::Tensor &data, float low, float high, cons
     return found.first < kEpsilon ? std::pair{1.0F, s.offset ? least : 0.0F} : found;
 }
 
-void ifmr_check(LegacyArguments &call) {
+void check_ifmr(LegacyArguments &call) {
     search(call.attributes);
     allowed(call.in[0], kHalves, "the data");
     for (const size_t i : {1, 2}) {
@@ -104,12 +103,12 @@ void ifmr_check(LegacyArguments &call) {
 }  // namespace vnpu::opapi
 
 LEGACY(SignBitsPack, allowed(in[0], kHalves, "x"); sizes(in[0], {-1}, "x"); allowed(out[0], at::kByte, "the output");
-       rows(attributes, (in[0].numel() + 7) / 8);
+       check_rows(attributes, (in[0].numel() + 7) / 8);
        holds(out[0], (in[0].numel() + 7) / 8, "the output"), put(out[0], packed(in[0])))
 LEGACY(SignBitsUnpack, allowed(in[0], at::kByte, "x"); sizes(in[0], {-1}, "x"); allowed(out[0], kHalves, "the output");
-       rows(attributes, in[0].numel());
+       check_rows(attributes, in[0].numel());
        holds(out[0], 8 * in[0].numel(), "the output"), put(out[0], unpacked_signs(in[0])))
-LEGACY(IFMR, ifmr_check(arguments),
+LEGACY(IFMR, check_ifmr(arguments),
        const auto [scale, offset] = best(widened(in[0]), widened(in[1]).item<float>(), widened(in[2]).item<float>(),
                                          in[3], search(attributes));
        out[0].fill_(scale); out[1].fill_(offset))

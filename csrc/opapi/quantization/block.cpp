@@ -20,7 +20,7 @@ void check_group_quant(const Operand &x, const Operand &scale, const Operand &gr
     if (groups.size(0) == 0) fail(FaultKind::InvalidArgument, "parameter scale is {}, expected rows", describe(scale));
     if (offset.defined() && offset.numel() > 1)
         fail(FaultKind::InvalidArgument, "parameter offsetOptional is {}, expected one value", describe(offset));
-    holds_quantized(x, y);
+    check_holds_quantized(x, y);
 }
 
 void group_quant(const at::Tensor &x, const at::Tensor &scale, const at::Tensor &groups, const at::Tensor &offset,
@@ -41,7 +41,7 @@ void check_flat(const Operand &x, const Operand &left, const Operand &right, dou
     shape(left, {x.size(1), x.size(1)});
     shape(right, {x.size(2), x.size(2)});
     shape(scale, {x.size(0)});
-    holds_quantized(x, out);
+    check_holds_quantized(x, out);
     if (!(clip > 0 && clip <= 1))
         fail(FaultKind::InvalidArgument, "parameter clipRatio is {}, allowed is above 0 and at most 1", clip);
     if (most != 0 && (most < 6 || most > 12))
@@ -70,7 +70,7 @@ void check_rotate(const Operand &x, const Operand &rotation, const Operand &alph
         fail(FaultKind::InvalidArgument, "parameter x is {}, its rows must be multiples of 8 and of rotation, {}",
              describe(x), describe(rotation));
     shape(scale, {x.size(0)});
-    holds_quantized(x, y);
+    check_holds_quantized(x, y);
     if (alpha.defined())
         fail(FaultKind::InvalidArgument, "parameter alpha is {}, allowed is null on this chip", describe(alpha));
     if (!mode.empty() && mode != "rint" && mode != "floor" && mode != "round")

@@ -12,7 +12,7 @@ constexpr DTypes kQuantized{at::kChar, at::kByte, at::kInt};
 constexpr int64_t kLast = -1;
 
 // One value for all of x, or one for each position of `axis`.
-void along(const Operand &parameter, const Operand &x, int64_t axis) {
+void check_along(const Operand &parameter, const Operand &x, int64_t axis) {
     if (!parameter.defined()) return;
     dimension(axis, x);
     if (parameter.numel() == 1) return;
@@ -32,14 +32,14 @@ at::Tensor beside(const at::Tensor &parameter, const at::Tensor &x, int64_t axis
 void check_quantize(const Operand &x, const Operand &scale, const Operand &offset, int64_t axis, DTypes results,
                     const Operand &out) {
     network(x, scale);
-    along(scale, x, axis);
-    along(offset, x, axis);
+    check_along(scale, x, axis);
+    check_along(offset, x, axis);
     same_shape(out, x);
     dtype(out, results);
 }
 
 // CANN's data type numbers (acl_base_rt.h): 2 is INT8.
-void int8_only(int64_t type) {
+void check_int8_only(int64_t type) {
     if (type != 2) fail(FaultKind::InvalidArgument, "parameter dstType is {}, the virtual NPU offers 2 (INT8)", type);
 }
 
@@ -47,24 +47,24 @@ void int8_only(int64_t type) {
 void check_packable(const Operand &x, const Operand &scale, const Operand &offset, int64_t axis, int64_t type,
                     const Operand &y) {
     if (type != 3) {
-        int8_only(type);
+        check_int8_only(type);
         return check_quantize(x, scale, offset, axis, {at::kChar}, y);
     }
     network(x, scale);
-    along(scale, x, axis);
-    along(offset, x, axis);
+    check_along(scale, x, axis);
+    check_along(offset, x, axis);
     dtype(y, {at::kInt});
     if (x.dim() == 0) fail(FaultKind::InvalidArgument, "parameter x is {}, a number cannot be packed", describe(x));
-    holds_quantized(x, y);
+    check_holds_quantized(x, y);
 }
 
-void round_half_to_even(const std::string &mode) {
+void check_round_half_to_even(const std::string &mode) {
     if (!mode.empty() && mode != "round" && mode != "rint")
         fail(FaultKind::InvalidArgument, "parameter roundMode is \"{}\", the virtual NPU offers round", mode);
 }
 
 // How AscendQuant rounds; "round" goes to even at halves (ops-nn: aclnn_ascend_quant.cpp).
-void rounds(const std::string &mode) {
+void check_rounds(const std::string &mode) {
     if (mode != "round" && mode != "floor" && mode != "ceil" && mode != "trunc")
         fail(FaultKind::InvalidArgument, "parameter roundMode is \"{}\", allowed are round, floor, ceil and trunc",
              mode);
@@ -94,8 +94,8 @@ void check_anti(const Operand &x, const Operand &scale, const Operand &offset, c
     network(scale, y);
     if (x.dim() == 0 && packed(x)) fail(FaultKind::InvalidArgument, "parameter x is {}, a packed number", describe(x));
     shape(y, unpacked_sizes(x));
-    along(scale, y, kLast);
-    along(offset, y, kLast);
+    check_along(scale, y, kLast);
+    check_along(offset, y, kLast);
 }
 
 void anti_quant(at::Tensor &y, const at::Tensor &x, const at::Tensor &scale, const at::Tensor &offset, bool squared) {
@@ -123,7 +123,7 @@ void check_dynamic(const Operand &x, const Operand &smooth, const Operand &group
         fail(FaultKind::InvalidArgument, "parameter quantMode is \"{}\", allowed are pertoken, perchannel, pertensor",
              mode);
     dtype(y, {at::kChar, at::kInt});
-    holds_quantized(x, y);
+    check_holds_quantized(x, y);
     if (smooth.defined() && !groups.defined()) expands(x, smooth);
     if (groups.defined()) {
         dtype(groups, {at::kInt, at::kLong});
@@ -231,10 +231,10 @@ void dequant_bias(at::Tensor &out, const at::Tensor &x, const at::Tensor &weight
 OP(aclnnQuantize, optional(zeroPoints); check_quantize(x, scales, zeroPoints, axis, kQuantized, out),
                                         at::Tensor value = widened(x) / beside(scales, x, axis);
    if (zeroPoints.defined()) value.add_(beside(zeroPoints, x, axis).to(at::kFloat)); saturate(out, value))
-OP(aclnnAscendQuant, optional(offset); int8_only(dstType); rounds(roundMode);
+OP(aclnnAscendQuant, optional(offset); check_int8_only(dstType); check_rounds(roundMode);
    check_quantize(x, scale, offset, kLast, {at::kChar}, y),
    ascend_quant(y, x, scale, offset, sqrtMode, roundMode, kLast, 2))
-OP(aclnnAscendQuantV3, optional(offset); rounds(roundMode);
+OP(aclnnAscendQuantV3, optional(offset); check_rounds(roundMode);
    check_packable(x, scale, offset, axis, dstType, y),
    ascend_quant(y, x, scale, offset, sqrtMode, roundMode, axis, dstType))
 OP(aclnnAscendAntiQuant, optional(offset); check_anti(x, scale, offset, y), anti_quant(y, x, scale, offset, sqrtMode))
@@ -254,7 +254,7 @@ OP(aclnnDynamicQuantV4, optional(offsetOut);
    dynamic_quant(x, smoothScalesOptional, groupIndexOptional, isSymmetrical, quantMode, yOut, scaleOut, offsetOut))
 
 OP(aclnnGeluQuant, check_gelu(self, inputScaleOptional, quantMode, y, outScaleOptional);
-   round_half_to_even(roundMode),
+   check_round_half_to_even(roundMode),
    gelu_quant(self, inputScaleOptional, inputOffsetOptional, approximate, quantMode == "static", y, outScaleOptional))
 OP(
     aclnnFakeQuantPerTensorAffineCachemask, check_fake(self, scale, zeroPoint, quantMin, quantMax, 1, out, mask),

@@ -90,7 +90,7 @@ inline at::DimVector stored_sizes(const at::Tensor &x, const at::Tensor &out) {
 }
 
 // `out` has a place for each value of `x`, which has at least one dimension.
-inline void holds_quantized(const Operand &x, const Operand &out) {
+inline void check_holds_quantized(const Operand &x, const Operand &out) {
     if (packed(out) && x.size(-1) % 8 != 0)
         fail(FaultKind::InvalidArgument, "parameter {} is {}, its last size must be a multiple of 8", x.parameter(),
              describe(x));

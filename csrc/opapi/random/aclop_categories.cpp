@@ -15,7 +15,7 @@ namespace {
 constexpr DTypes kWeights{at::kHalf, at::kFloat, at::kDouble};
 
 // in: what is drawn by, how many of each row.
-void categories(LegacyArguments &call, bool one_row) {
+void check_categories(LegacyArguments &call, bool one_row) {
     const at::Tensor &x = call.in[0];
     allowed(x, kWeights, "the weights");
     if ((x.dim() != 2 && !(one_row && x.dim() == 1)) || x.size(-1) < 1)
@@ -121,8 +121,8 @@ void sample(LegacyArguments &call, const Sampler &by) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustMultinomial, categories(arguments, true), by_probability(arguments))
-LEGACY(CustRandomCategorical, categories(arguments, false), by_logit(arguments))
+LEGACY(CustMultinomial, check_categories(arguments, true), by_probability(arguments))
+LEGACY(CustRandomCategorical, check_categories(arguments, false), by_logit(arguments))
 LEGACY(UniformCandidateSampler, sampler(arguments, false);
        number_call(arguments), sample(arguments, sampler(arguments, false)))
 LEGACY(CustLogUniformCandidateSampler, sampler(arguments, true);

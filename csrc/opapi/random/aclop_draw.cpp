@@ -36,7 +36,7 @@ at::Tensor truncated_normal(const at::Tensor &u) {
 }
 
 // The size is an attribute.
-void cauchy_check(LegacyArguments &call) {
+void check_cauchy(LegacyArguments &call) {
     allowed(call.out[0], {at::kHalf, at::kFloat}, "the output");
     sizes(call.out[0], attribute<std::vector<int64_t>>(call.attributes, "size", {}), "the output");
     if (const double sigma = attribute<float>(call.attributes, "sigma", 1); !(sigma > 0))
@@ -135,7 +135,7 @@ at::Tensor each(const at::Tensor &by, const aclopAttr &attributes, Number number
 }
 
 // in: the shape, alpha, beta, which is the scale (gamma.cc).
-void gamma_check(LegacyArguments &call) {
+void check_gamma(LegacyArguments &call) {
     allowed(call.out[0], at::kFloat, "the output");
     for (const size_t i : {1, 2}) {
         allowed(call.in[i], at::kFloat, "alpha or beta");
@@ -147,7 +147,7 @@ void gamma_check(LegacyArguments &call) {
 }
 
 // in: the shape of the draws of each rate, the rates.
-void poisson_check(LegacyArguments &call) {
+void check_poisson(LegacyArguments &call) {
     allowed(call.in[1], kFloats | at::kInt | at::kLong, "rate");
     allowed(call.out[0], kFloats | at::kInt | at::kLong, "the output");
     int64_t count = call.in[1].numel();
@@ -163,7 +163,7 @@ void poisson(LegacyArguments &call) {
 }
 
 // in: the shape, the means, of which each element of the output has one; both seeds again.
-void counts_check(LegacyArguments &call) {
+void check_counts(LegacyArguments &call) {
     allowed(call.in[1], at::kFloat, "mean");
     allowed(call.out[0], at::kInt, "the output");
     if (!at::is_expandable_to(call.in[1].sizes(), call.out[0].sizes()))
@@ -173,8 +173,8 @@ void counts_check(LegacyArguments &call) {
 }
 
 // in: the shape, the least number, the one behind the largest.
-void integers_check(LegacyArguments &call) {
-    drawn(call, {at::kInt, at::kLong});
+void check_integers(LegacyArguments &call) {
+    check_drawn(call, {at::kInt, at::kLong});
     for (const size_t i : {1, 2}) {
         allowed(call.in[i], call.out[0].scalar_type(), "an end");
         holds(call.in[i], 1, "an end");
@@ -197,7 +197,7 @@ void integers(LegacyArguments &call) {
 }
 
 // in: the number that are permuted, a seed, an offset. A seed of -1 with the offset 0 stands for any.
-void permute_check(LegacyArguments &call) {
+void check_permute(LegacyArguments &call) {
     allowed(call.out[0], kFloats | kInts, "the output");
     sizes(call.out[0], {ints(call.in[0]).front()}, "the output");
     number_call(call);
@@ -242,21 +242,21 @@ void shuffle(LegacyArguments &call) {
 }  // namespace vnpu::opapi
 
 // in: the output's shape.
-LEGACY(CustStandardLaplace, drawn(arguments, at::kFloat);
+LEGACY(CustStandardLaplace, check_drawn(arguments, at::kFloat);
        number_call(arguments), put(out[0], laplace(uniforms(out[0].sizes(), attributes))))
-LEGACY(TruncatedNormal, drawn(arguments, kFloats);
+LEGACY(TruncatedNormal, check_drawn(arguments, kFloats);
        number_call(arguments), put(out[0], truncated_normal(uniforms(out[0].sizes(), attributes))))
-LEGACY(CustCauchy, cauchy_check(arguments), out[0].copy_(cauchy(uniforms(out[0].sizes(), attributes), attributes)))
+LEGACY(CustCauchy, check_cauchy(arguments), out[0].copy_(cauchy(uniforms(out[0].sizes(), attributes), attributes)))
 // in: a tensor of the output's sizes.
 LEGACY(CustLogNormalReverse, allowed(in[0], {at::kHalf, at::kFloat}, "x"); alike(out[0], in[0], "the output");
        number_call(arguments), out[0].copy_(log_normal(out[0].sizes(), attributes)))
-LEGACY(CustGamma, gamma_check(arguments),
+LEGACY(CustGamma, check_gamma(arguments),
        out[0].copy_(each(in[1].expand(out[0].sizes()), attributes, gamma_number) * in[2].to(at::kDouble)))
-LEGACY(CustRandomPoisson, poisson_check(arguments), poisson(arguments))
-LEGACY(CustPoisson, counts_check(arguments),
+LEGACY(CustRandomPoisson, check_poisson(arguments), poisson(arguments))
+LEGACY(CustPoisson, check_counts(arguments),
        out[0].copy_(each(in[1].expand(out[0].sizes()), attributes, poisson_number)))
-LEGACY(RandomUniformInt, integers_check(arguments), integers(arguments))
-LEGACY(StatelessRandperm, permute_check(arguments), permute(arguments))
+LEGACY(RandomUniformInt, check_integers(arguments), integers(arguments))
+LEGACY(StatelessRandperm, check_permute(arguments), permute(arguments))
 LEGACY(CustRandperm, allowed(out[0], kInts, "the output"); permuted(arguments);
        number_call(arguments), permute_with_room(arguments))
 LEGACY(CustRandomShuffle, alike(out[0], in[0], "the output"); number_call(arguments), shuffle(arguments))

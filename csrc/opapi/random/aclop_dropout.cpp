@@ -75,7 +75,7 @@ uint64_t word(const at::Tensor &tensor) {
     return words.empty() ? 0 : static_cast<uint64_t>(words.back());
 }
 
-void masks(const at::Tensor &mask, const at::Tensor &x, bool bits) {
+void check_mask(const at::Tensor &mask, const at::Tensor &x, bool bits) {
     allowed(mask, at::kByte, "the mask");
     const int64_t expected = bits ? mask_bytes(x.numel()) : x.numel();
     if (mask.numel() < expected)
@@ -116,19 +116,21 @@ LEGACY(DropOutGenMask, allowed(out[0], at::kByte, "the mask"); number_call_of_bi
 // in: shape, prob, seed, seed1, offset.
 LEGACY(StatelessDropOutGenMask, holds(out[0], mask_bytes(elements(in[0])), "the mask");
        probability(in[1]), generate_mask(out[0], 1 - probability(in[1]), word(in[2]), in.size() > 4 ? word(in[4]) : 0))
-LEGACY(DropOutDoMask, allowed(in[0], kNative, "x"); alike(out[0], in[0], "the output"); masks(in[1], in[0], true);
+LEGACY(DropOutDoMask, allowed(in[0], kNative, "x"); alike(out[0], in[0], "the output"); check_mask(in[1], in[0], true);
        probability(in[2]), apply_mask(out[0], in[0], in[1], 1 - probability(in[2])))
-LEGACY(DropOutDoMaskV3, allowed(in[0], kNative, "x"); alike(out[0], in[0], "the output"); masks(in[1], in[0], false);
+LEGACY(DropOutDoMaskV3, allowed(in[0], kNative, "x"); alike(out[0], in[0], "the output");
+       check_mask(in[1], in[0], false);
        probability(in[2]), out[0].copy_(dropped(widened(in[0]), in[1], probability(in[2]))))
 // softmax(x1 + alpha * x2), and the same with elements left out.
 LEGACY(AxpyWithSoftmaxAndDropOutDoMask, allowed(in[0], kHalves, "x1"); alike(in[1], in[0], "x2");
-       masks(in[2], in[0], false); alike(out[0], in[0], "the first output"); alike(out[1], in[0], "the second output");
+       check_mask(in[2], in[0], false); alike(out[0], in[0], "the first output");
+       alike(out[1], in[0], "the second output");
        softmax(attributes, "axis"), const Softmax made = softmax(attributes, "axis");
        const at::Tensor y = at::softmax(at::add(widened(in[0]), widened(in[1]), made.alpha), made.axis);
        out[0].copy_(y); out[1].copy_(dropped(y, in[2], made.keep)))
 // Of alpha * x2 in the operator above.
 LEGACY(DropoutWithMulsAndSoftmaxGrad, allowed(in[0], kHalves, "the gradient"); alike(in[2], in[0], "the softmax");
-       masks(in[1], in[0], false); alike(out[0], in[0], "the output");
+       check_mask(in[1], in[0], false); alike(out[0], in[0], "the output");
        softmax(attributes, "axes"), const Softmax made = softmax(attributes, "axes");
        out[0].copy_(at::_softmax_backward_data(dropped(widened(in[0]), in[1], made.keep), widened(in[2]), made.axis,
                                                at::kFloat)

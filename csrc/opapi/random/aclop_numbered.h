@@ -19,7 +19,7 @@ inline uint64_t word(const at::Tensor &tensor) {
 }
 
 // The first operand is the output's shape.
-inline void drawn(LegacyArguments &call, DTypes dtypes) {
+inline void check_drawn(LegacyArguments &call, DTypes dtypes) {
     allowed(call.out[0], dtypes, "the output");
     int64_t count = 1;
     for (const int64_t size : ints(call.in[0])) count *= size;

@@ -12,7 +12,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void choice_check(LegacyArguments &call) {
+void check_choice(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, at::kBool, "x");
     if (x.dim() < 1 || x.dim() > 5)
@@ -80,17 +80,17 @@ void sub_sample(LegacyArguments &call) {
 }  // namespace vnpu::opapi
 
 // in: shape, key, counter, algorithm.
-LEGACY(StatelessRandomNormalV2, drawn(arguments, kFloats), draw_normal(out[0], 0, 1, word(in[1]), word(in[2])))
-LEGACY(StatelessRandomUniformV2, drawn(arguments, kFloats), draw_uniform(out[0], 0, 1, word(in[1]), word(in[2])))
+LEGACY(StatelessRandomNormalV2, check_drawn(arguments, kFloats), draw_normal(out[0], 0, 1, word(in[1]), word(in[2])))
+LEGACY(StatelessRandomUniformV2, check_drawn(arguments, kFloats), draw_uniform(out[0], 0, 1, word(in[1]), word(in[2])))
 // in: shape. The seeds are attributes.
-LEGACY(RandomStandardNormal, drawn(arguments, kFloats);
+LEGACY(RandomStandardNormal, check_drawn(arguments, kFloats);
        number_call(arguments), const auto [seed, offset] = counted(attributes); draw_normal(out[0], 0, 1, seed, offset))
-LEGACY(RandomUniform, drawn(arguments, kFloats);
+LEGACY(RandomUniform, check_drawn(arguments, kFloats);
        number_call(arguments), const auto [seed, offset] = counted(attributes);
        draw_uniform(out[0], 0, 1, seed, offset))
 // in: shape, probability, seed, offset.
-LEGACY(StatelessBernoulli, drawn(arguments, kFloats | kIntsAndBool);
+LEGACY(StatelessBernoulli, check_drawn(arguments, kFloats | kIntsAndBool);
        holds(in[1], 1, "prob"), draw_bernoulli(out[0], widened(in[1]).item().toDouble(), word(in[2]), word(in[3])))
-LEGACY(RandomChoiceWithMask, choice_check(arguments), choose(arguments))
-LEGACY(CustRandomChoiceWithMask, choice_check(arguments), choose(arguments))
+LEGACY(RandomChoiceWithMask, check_choice(arguments), choose(arguments))
+LEGACY(CustRandomChoiceWithMask, check_choice(arguments), choose(arguments))
 LEGACY(SubSample, sample(arguments); number_call(arguments), sub_sample(arguments))

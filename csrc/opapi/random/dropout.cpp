@@ -15,7 +15,7 @@ int64_t mask_bytes(int64_t elements) { return (elements / 128 + (elements % 128 
 
 namespace {
 
-void mask_check(const Operand &mask, int64_t elements) {
+void check_mask(const Operand &mask, int64_t elements) {
     dtype(mask, {at::kByte});
     if (mask.numel() != mask_bytes(elements))
         fail(FaultKind::InvalidArgument,
@@ -23,7 +23,7 @@ void mask_check(const Operand &mask, int64_t elements) {
              mask.parameter(), mask.numel(), mask_bytes(elements), elements);
 }
 
-void probability(double prob) {
+void check_probability(double prob) {
     if (!(prob >= 0 && prob <= 1)) fail(FaultKind::InvalidArgument, "parameter prob is {}, allowed is 0 to 1", prob);
 }
 
@@ -84,31 +84,31 @@ int64_t elements(const Ints &shape) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnDropoutGenMask, probability(prob);
-   mask_check(out, elements(shape)),
+OP(aclnnDropoutGenMask, check_probability(prob);
+   check_mask(out, elements(shape)),
    generate_mask(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
-OP(aclnnDropoutGenMaskV2, probability(prob);
-   mask_check(out, elements(shape)),
+OP(aclnnDropoutGenMaskV2, check_probability(prob);
+   check_mask(out, elements(shape)),
    generate_mask(out, prob, static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)))
-OP(aclnnDropoutGenMaskV2Tensor, probability(prob); dtype(seedTensor, {at::kLong}); dtype(offsetTensor, {at::kLong});
-   one_element(seedTensor); one_element(offsetTensor);
-   mask_check(out, elements(shape)), generate_mask(out, prob, static_cast<uint64_t>(seedTensor.item().toLong()),
+OP(aclnnDropoutGenMaskV2Tensor, check_probability(prob); dtype(seedTensor, {at::kLong});
+   dtype(offsetTensor, {at::kLong}); one_element(seedTensor); one_element(offsetTensor);
+   check_mask(out, elements(shape)), generate_mask(out, prob, static_cast<uint64_t>(seedTensor.item().toLong()),
                                                    static_cast<uint64_t>(offsetTensor.item().toLong()) + offset))
 // Mask and use in one operator.
-OP(aclnnDropoutV3, optional(optionalNoiseShape); probability(p); network(input, out); same_shape(out, input);
-   mask_check(maskOut, input.numel());
+OP(aclnnDropoutV3, optional(optionalNoiseShape); check_probability(p); network(input, out); same_shape(out, input);
+   check_mask(maskOut, input.numel());
    if (optionalNoiseShape.defined())
        fail(vnpu::FaultKind::InvalidArgument, "parameter optionalNoiseShape is {}, CANN allows null only",
             describe(optionalNoiseShape)),
    generate_mask(maskOut, p, seed, offset);
    apply_mask(out, input, maskOut, p))
 OP(aclnnDropoutV3Grad, network(gradY, gradX); same_shape(gradX, gradY);
-   mask_check(mask, gradY.numel()), const at::Tensor bit = at::tensor({1, 2, 4, 8, 16, 32, 64, 128}, at::kByte);
+   check_mask(mask, gradY.numel()), const at::Tensor bit = at::tensor({1, 2, 4, 8, 16, 32, 64, 128}, at::kByte);
    const at::Tensor kept =
        mask.flatten().unsqueeze(1).bitwise_and(bit).ne(0).flatten().slice(0, 0, gradY.numel()).view(gradY.sizes());
    gradX.copy_(widened(gradY) * kept * scale))
 // The mask has a number for each element.
 OP(aclnnMaskedScale, network(self, out); same_shape(mask, self); dtype(mask, kNative | at::kByte | at::kChar);
    same_shape(out, self), out.copy_(widened(self) * widened(mask) * scale))
-OP(aclnnDropoutDoMask, probability(prob); network(self, out); same_shape(out, self);
-   mask_check(mask, self.numel()), apply_mask(out, self, mask, prob))
+OP(aclnnDropoutDoMask, check_probability(prob); network(self, out); same_shape(out, self);
+   check_mask(mask, self.numel()), apply_mask(out, self, mask, prob))

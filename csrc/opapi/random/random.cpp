@@ -215,26 +215,26 @@ void multinomial(at::Tensor &out, const at::Tensor &weights, int64_t samples, bo
     out.copy_(weights.dim() == 1 ? drawn.squeeze(0) : drawn);
 }
 
-void numbers(const Operand &tensor) { dtype(tensor, kReals | at::kBool); }
+void check_numbers(const Operand &tensor) { dtype(tensor, kReals | at::kBool); }
 
-void ordered(double from, double to) {
+void check_ordered(double from, double to) {
     if (!(from <= to)) fail(FaultKind::InvalidArgument, "parameter from is {}, greater than to, which is {}", from, to);
 }
 
-void deviation(double std) {
+void check_deviation(double std) {
     if (!(std >= 0)) fail(FaultKind::InvalidArgument, "parameter std is {}, allowed is >= 0", std);
 }
 
-void span(int64_t from, int64_t to) {
+void check_span(int64_t from, int64_t to) {
     if (from >= to)
         fail(FaultKind::InvalidArgument, "parameter from is {}, expected less than to, which is {}", from, to);
 }
 
-void probability(double prob) {
+void check_probability(double prob) {
     if (!(prob >= 0 && prob <= 1)) fail(FaultKind::InvalidArgument, "parameter prob is {}, allowed is 0 to 1", prob);
 }
 
-void multinomial_check(const Operand &self, int64_t samples, bool replacement, const Operand &out) {
+void check_multinomial(const Operand &self, int64_t samples, bool replacement, const Operand &out) {
     rank(self, {1, 2});
     floating(self);
     dtype(out, {at::kLong});
@@ -251,7 +251,7 @@ void multinomial_check(const Operand &self, int64_t samples, bool replacement, c
 }
 
 // A seed and an offset that a captured graph advances: in device memory, read when the kernel runs.
-void state(const Operand &seed, const Operand &offset) {
+void check_state(const Operand &seed, const Operand &offset) {
     for (const Operand *tensor : {&seed, &offset}) {
         dtype(*tensor, {at::kLong, at::kUInt64});
         one_element(*tensor);
@@ -308,19 +308,19 @@ void draw_permutation(at::Tensor &out, int64_t n, uint64_t seed, uint64_t offset
 // seed and offset are signed in some signatures and unsigned in others; only their bits matter.
 #define STREAM static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)
 
-OP(aclnnInplaceUniform, dtype(selfRef, kReals); ordered(from, to), uniform(selfRef, from, to, STREAM))
-OP(aclnnInplaceNormal, numbers(selfRef); deviation(std), normal(selfRef, mean, std, STREAM))
-OP(aclnnNormalFloatFloat, floating(out); deviation(std), normal(out, mean, std, STREAM))
-OP(aclnnNormalTensorFloat, floating(out); floating(mean); deviation(std);
+OP(aclnnInplaceUniform, dtype(selfRef, kReals); check_ordered(from, to), uniform(selfRef, from, to, STREAM))
+OP(aclnnInplaceNormal, check_numbers(selfRef); check_deviation(std), normal(selfRef, mean, std, STREAM))
+OP(aclnnNormalFloatFloat, floating(out); check_deviation(std), normal(out, mean, std, STREAM))
+OP(aclnnNormalTensorFloat, floating(out); floating(mean); check_deviation(std);
    expands(out, mean), normal_of(out, mean, at::scalar_tensor(std), STREAM))
 OP(aclnnNormalFloatTensor, floating(out); floating(std);
    expands(out, std), normal_of(out, at::scalar_tensor(mean), std, STREAM))
 OP(aclnnNormalTensorTensor, floating(out); floating(mean); floating(std);
    broadcasts(out, {&mean, &std}), normal_of(out, mean, std, STREAM))
-OP(aclnnInplaceRandom, dtype(selfRef, kAll); span(from, to), integers(selfRef, from, to, STREAM))
-OP(aclnnInplaceBernoulli, numbers(selfRef);
-   probability(prob.to<double>()), bernoulli(selfRef, prob.to<double>(), STREAM))
-OP(aclnnInplaceBernoulliTensor, numbers(selfRef); floating(prob);
+OP(aclnnInplaceRandom, dtype(selfRef, kAll); check_span(from, to), integers(selfRef, from, to, STREAM))
+OP(aclnnInplaceBernoulli, check_numbers(selfRef);
+   check_probability(prob.to<double>()), bernoulli(selfRef, prob.to<double>(), STREAM))
+OP(aclnnInplaceBernoulliTensor, check_numbers(selfRef); floating(prob);
    expands(selfRef, prob), bernoulli_of(selfRef, prob, STREAM))
 OP(aclnnRandperm, dtype(out, {at::kLong, at::kInt, at::kShort, at::kByte, at::kChar, at::kFloat, at::kHalf, at::kDouble,
                               at::kBFloat16});
@@ -331,19 +331,19 @@ OP(aclnnSimThreadExponential, floating(selfRef);
        fail(vnpu::FaultKind::InvalidArgument, "parameters count and lambda are {} and {}, expected {} and > 0", count,
             lambda, selfRef.numel()),
    exponential(selfRef, lambda, STREAM))
-OP(aclnnMultinomial, multinomial_check(self, numsamples, replacement, out),
+OP(aclnnMultinomial, check_multinomial(self, numsamples, replacement, out),
    multinomial(out, self, numsamples, replacement, STREAM))
 
 // The same, with the seed and a part of the offset in tensors: what torch_npu calls while it captures a graph.
 #define STATE word(seedTensor), word(offsetTensor) + offset
 
-OP(aclnnInplaceUniformTensor, dtype(selfRef, kReals); ordered(from, to);
-   state(seedTensor, offsetTensor), uniform(selfRef, from, to, STATE))
-OP(aclnnInplaceNormalTensor, numbers(selfRef); deviation(std);
-   state(seedTensor, offsetTensor), normal(selfRef, mean, std, STATE))
-OP(aclnnInplaceRandomTensor, dtype(selfRef, kAll); span(from, to);
-   state(seedTensor, offsetTensor), integers(selfRef, from, to, STATE))
+OP(aclnnInplaceUniformTensor, dtype(selfRef, kReals); check_ordered(from, to);
+   check_state(seedTensor, offsetTensor), uniform(selfRef, from, to, STATE))
+OP(aclnnInplaceNormalTensor, check_numbers(selfRef); check_deviation(std);
+   check_state(seedTensor, offsetTensor), normal(selfRef, mean, std, STATE))
+OP(aclnnInplaceRandomTensor, dtype(selfRef, kAll); check_span(from, to);
+   check_state(seedTensor, offsetTensor), integers(selfRef, from, to, STATE))
 OP(aclnnInplaceRandomWithoutFromToTensor, dtype(selfRef, kAll);
-   state(seedTensor, offsetTensor), all_integers(selfRef, STATE))
-OP(aclnnMultinomialTensor, multinomial_check(self, numsamples, replacement, out);
-   state(seedTensor, offsetTensor), multinomial(out, self, numsamples, replacement, STATE))
+   check_state(seedTensor, offsetTensor), all_integers(selfRef, STATE))
+OP(aclnnMultinomialTensor, check_multinomial(self, numsamples, replacement, out);
+   check_state(seedTensor, offsetTensor), multinomial(out, self, numsamples, replacement, STATE))

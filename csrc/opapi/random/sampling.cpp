@@ -8,7 +8,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void check(const Operand &logits, const Operand &p, const Operand &k, const Operand &out) {
+void check_sampling(const Operand &logits, const Operand &p, const Operand &k, const Operand &out) {
     rank(logits, {2});
     network(logits);
     same_shape(out, logits);
@@ -44,4 +44,4 @@ void top_k_top_p(const at::Tensor &logits, const at::Tensor &p, const at::Tensor
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnApplyTopKTopP, optional(p, k); check(logits, p, k, out), top_k_top_p(logits, p, k, out))
+OP(aclnnApplyTopKTopP, optional(p, k); check_sampling(logits, p, k, out), top_k_top_p(logits, p, k, out))

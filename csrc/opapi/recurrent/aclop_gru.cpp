@@ -56,8 +56,8 @@ void check_layer(const at::Tensor &x, const at::Tensor &weight_input, const at::
         fail(FaultKind::Unsupported, "attribute reset_after is false, the virtual NPU offers true");
 }
 
-void of_states(const LegacyTensors &tensors, std::initializer_list<size_t> indices, const at::Tensor &x,
-               const at::Tensor &weight_hidden) {
+void check_state_sizes(const LegacyTensors &tensors, std::initializer_list<size_t> indices, const at::Tensor &x,
+                       const at::Tensor &weight_hidden) {
     for (const size_t index : indices)
         if (tensors.at(index).defined() && tensors.at(index).numel() != x.size(1) * weight_hidden.size(0))
             fail(FaultKind::InvalidArgument, "a state is {}, expected [{}, {}]", describe(tensors.at(index)), x.size(1),
@@ -102,8 +102,8 @@ void backward(LegacyTensors &in, LegacyTensors &out, const aclopAttr &attributes
 }  // namespace
 }  // namespace vnpu::opapi::rnn
 
-LEGACY(DynamicGRUV2, rnn::check_layer(in[0], in[1], in[2], out[0], attributes); rnn::of_states(in, {6}, in[0], in[2]);
-       out[5], rnn::forward(in, out, attributes))
+LEGACY(DynamicGRUV2, rnn::check_layer(in[0], in[1], in[2], out[0], attributes);
+       rnn::check_state_sizes(in, {6}, in[0], in[2]); out[5], rnn::forward(in, out, attributes))
 
 LEGACY(DynamicGRUV2Grad, rnn::check_layer(in[0], in[1], in[2], in[3], attributes); in[11], out[5];
-       rnn::of_states(in, {4, 7}, in[0], in[2]), rnn::backward(in, out, attributes))
+       rnn::check_state_sizes(in, {4, 7}, in[0], in[2]), rnn::backward(in, out, attributes))

@@ -44,7 +44,7 @@ void gru(const at::Tensor &input, const Operands &parameters, const at::Tensor &
 void check_gru(const Operand &input, const Operands &parameters, const Operand &initial, const Operand &batch_sizes,
                const Shape &shape, const Operand &output, const Operand &last_hidden, bool trains,
                const GruTrace &trace) {
-    check(input, parameters, batch_sizes, shape);
+    check_operands(input, parameters, batch_sizes, shape);
     check_output(output, input, parameters, batch_sizes, shape);
     check_states({&last_hidden}, input, parameters, batch_sizes, shape);
     if (initial.defined()) check_states({&initial}, input, parameters, batch_sizes, shape);
@@ -101,7 +101,7 @@ void check_gru_backward(const Operand &input, const Operands &parameters, const 
                         const Operand &batch_sizes, const Shape &shape, const GruTrace &trace,
                         const Operand &output_grad, const Operand &last_grad, const Operand &input_grad,
                         const Operand &initial_grad, const Operands &parameter_grads) {
-    check(input, parameters, batch_sizes, shape);
+    check_operands(input, parameters, batch_sizes, shape);
     check_kept({&trace.reset, &trace.update, &trace.fresh, &trace.new_hidden, &trace.hidden}, input, parameters,
                batch_sizes, shape);
     if (initial.defined()) check_states({&initial}, input, parameters, batch_sizes, shape);

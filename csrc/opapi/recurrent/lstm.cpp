@@ -71,7 +71,7 @@ void check_initial(const Operands &initial, const Operand &input, const Operands
 void check_lstm(const Operand &input, const Operands &parameters, const Operands &initial, const Operand &batch_sizes,
                 const Shape &shape, const Operand &output, const Operand &last_hidden, const Operand &last_cell,
                 bool trains, const LstmTrace &trace) {
-    check(input, parameters, batch_sizes, shape);
+    check_operands(input, parameters, batch_sizes, shape);
     check_output(output, input, parameters, batch_sizes, shape);
     check_states({&last_hidden, &last_cell}, input, parameters, batch_sizes, shape);
     check_initial(initial, input, parameters, batch_sizes, shape);
@@ -132,7 +132,7 @@ void lstm_gradient(const at::Tensor &input, const Operands &initial, const Opera
 void check_lstm_gradient(const Operand &input, const Operands &initial, const Operands &parameters,
                          const Operand &batch_sizes, const Shape &shape, const LstmTrace &trace,
                          const LstmGradients &grads) {
-    check(input, parameters, batch_sizes, shape);
+    check_operands(input, parameters, batch_sizes, shape);
     check_kept(trace.lists(), input, parameters, batch_sizes, shape);
     check_initial(initial, input, parameters, batch_sizes, shape);
     if (grads.output.defined()) check_output(grads.output, input, parameters, batch_sizes, shape);

@@ -83,7 +83,7 @@ at::Tensor side_by_side(const Operands &outputs, int64_t layer, const Shape &sha
     return shape.bidirectional ? at::cat({forwards, outputs[first + 1].to(at::kFloat)}, 2) : forwards;
 }
 
-void check(const Operand &input, const Operands &parameters, const Operand &batch_sizes, const Shape &shape) {
+void check_operands(const Operand &input, const Operands &parameters, const Operand &batch_sizes, const Shape &shape) {
     dtype(input, {at::kFloat, at::kHalf});
     extent(input, batch_sizes, shape);
     if (shape.layers < 1)

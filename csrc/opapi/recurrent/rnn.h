@@ -58,7 +58,7 @@ at::Tensor output_steps(const at::Tensor &output, const Batch &batch, const at::
 at::Tensor side_by_side(const Operands &outputs, int64_t layer, const Shape &shape);
 
 // The first phase. `states` are tensors of [layers * directions, batch, hidden size].
-void check(const Operand &input, const Operands &parameters, const Operand &batch_sizes, const Shape &shape);
+void check_operands(const Operand &input, const Operands &parameters, const Operand &batch_sizes, const Shape &shape);
 void check_states(const std::vector<const Operand *> &states, const Operand &input, const Operands &parameters,
                   const Operand &batch_sizes, const Shape &shape);
 // Lists that the forward pass keeps for the backward one: a [time, batch, hidden size] for each cell.

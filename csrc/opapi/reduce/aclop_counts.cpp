@@ -32,7 +32,7 @@ at::Tensor counted(const at::Tensor &x, const Bins &into) {
 }
 
 // x, both ends of the range, how many bins.
-int64_t fixed_check(LegacyArguments &call) {
+void check_fixed(LegacyArguments &call) {
     allowed(call.in[0], {at::kHalf, at::kFloat, at::kInt, at::kLong}, "x");
     allowed(call.in[1], call.in[0].scalar_type(), "range");
     holds(call.in[1], 2, "range");
@@ -41,7 +41,6 @@ int64_t fixed_check(LegacyArguments &call) {
     if (count < 1) fail(FaultKind::InvalidArgument, "nbins is {}, expected 1 or more", count);
     allowed(call.out[0], at::kInt, "the output");
     sizes(call.out[0], {count}, "the output");
-    return count;
 }
 
 // What lies outside is in the first bin or the last one.
@@ -94,5 +93,5 @@ void factors(LegacyArguments &call) {
 
 LEGACY(Histogram, allowed(in[0], kCounted, "x");
        sizes(out[0], {bins(attributes).count}, "the output"), out[0].copy_(counted(in[0], bins(attributes))))
-LEGACY(HistogramFixedWidth, fixed_check(arguments), fixed(arguments))
+LEGACY(HistogramFixedWidth, check_fixed(arguments), fixed(arguments))
 LEGACY(Renorm, norm(arguments), factors(arguments))

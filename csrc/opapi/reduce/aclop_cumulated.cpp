@@ -30,7 +30,7 @@ void scanned(LegacyArguments &call, double first, Scan scan) {
     call.out[0].copy_(reverse ? found.flip(axis) : found);
 }
 
-void cumulated_check(LegacyArguments &call) {
+void check_cumulated(LegacyArguments &call) {
     within(one(call.in[1], "axis"), call.in[0]);
     alike(call.out[0], call.in[0], "the output");
 }
@@ -40,7 +40,7 @@ double lowest(at::ScalarType dtype) {
     return dtype == at::kDouble ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
 }
 
-int64_t extreme_check(LegacyArguments &call) {
+int64_t extreme_axis(LegacyArguments &call) {
     const int64_t axis = axis_of(call.in[0], call.attributes, "axis", 0);
     alike(call.out[0], call.in[0], "the output");
     allowed(call.out[1], {at::kInt, at::kLong}, "the places");
@@ -51,12 +51,12 @@ int64_t extreme_check(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(Cumsum, cumulated_check(arguments), cumulated(arguments))
-LEGACY(Cumprod, cumulated_check(arguments),
+LEGACY(Cumsum, check_cumulated(arguments), cumulated(arguments))
+LEGACY(Cumprod, check_cumulated(arguments),
        scanned(arguments, 1, [](const at::Tensor &x, int64_t axis) { return x.cumprod(axis); }))
 // Of nothing it is the lowest number of the dtype (TensorFlow: cumulative_logsumexp).
 LEGACY(CumulativeLogsumexp, allowed(in[0], kFloats, "x");
-       cumulated_check(arguments), scanned(arguments, lowest(in[0].scalar_type()),
+       check_cumulated(arguments), scanned(arguments, lowest(in[0].scalar_type()),
                                            [](const at::Tensor &x, int64_t axis) { return x.logcumsumexp(axis); }))
-LEGACY(Cummin, extreme_check(arguments), const auto [least, where] = in[0].cummin(extreme_check(arguments));
+LEGACY(Cummin, extreme_axis(arguments), const auto [least, where] = in[0].cummin(extreme_axis(arguments));
        out[0].copy_(least); put(out[1], where))

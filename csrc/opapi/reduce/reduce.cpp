@@ -17,8 +17,8 @@ at::OptionalIntArrayRef all_or(const Ints &dims) {
 }
 
 // A sum-like reduction: its result has the dtype that the caller names.
-void sums(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep, at::ScalarType result,
-          DTypes dtypes) {
+void check_sum(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep, at::ScalarType result,
+               DTypes dtypes) {
     dtype(self, dtypes);
     reduces(out, self, dims, keep);
     if (!at::canCast(result, out.scalar_type()))
@@ -30,15 +30,15 @@ void sums(const Operand &out, const Operand &self, at::IntArrayRef dims, bool ke
 }
 
 // The mean, like a norm, is no integer.
-void averages(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep, at::ScalarType result) {
-    sums(out, self, dims, keep, result, kReals | kComplex);
+void check_average(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep, at::ScalarType result) {
+    check_sum(out, self, dims, keep, result, kReals | kComplex);
     if (!c10::isFloatingType(result) && !c10::isComplexType(result))
         fail(FaultKind::InvalidArgument, "parameter dtype is {}, allowed are floating-point and complex dtypes",
              c10::toString(result));
 }
 
 // Something without an identity (max, argmax): there has to be an element to choose.
-void chooses(const Operand &self, at::IntArrayRef dims, DTypes dtypes) {
+void check_choose(const Operand &self, at::IntArrayRef dims, DTypes dtypes) {
     dtype(self, dtypes);
     bool empty = dims.empty() && self.numel() == 0;
     for (const int64_t dim : dims) {
@@ -50,48 +50,48 @@ void chooses(const Operand &self, at::IntArrayRef dims, DTypes dtypes) {
              describe(self));
 }
 
-void extremes(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep) {
-    chooses(self, dims, kCompared);
+void check_extremes(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep) {
+    check_choose(self, dims, kCompared);
     same_dtype(out, self);
     reduces(out, self, dims, keep);
 }
 
-void with_positions(const Operand &values, const Operand &indices, const Operand &self, int64_t dim, bool keep,
-                    DTypes dtypes) {
-    chooses(self, dim, dtypes);
+void check_with_positions(const Operand &values, const Operand &indices, const Operand &self, int64_t dim, bool keep,
+                          DTypes dtypes) {
+    check_choose(self, dim, dtypes);
     same_dtype(values, self);
     dtype(indices, {at::kInt, at::kLong});
     reduces(values, self, dim, keep);
     reduces(indices, self, dim, keep);
 }
 
-void finds(const Operand &out, const Operand &self, int64_t dim, bool keep) {
-    chooses(self, dim, kReals);
+void check_find(const Operand &out, const Operand &self, int64_t dim, bool keep) {
+    check_choose(self, dim, kReals);
     dtype(out, {at::kInt, at::kLong});
     reduces(out, self, dim, keep);
 }
 
-void spreads(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep) {
+void check_spread(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep) {
     dtype(self, kNative);
     same_dtype(out, self);
     reduces(out, self, dims, keep);
 }
 
-void truths(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep) {
+void check_truths(const Operand &out, const Operand &self, at::IntArrayRef dims, bool keep) {
     dtype(self, kTruth);
     dtype(out, {at::kBool, at::kByte});
     reduces(out, self, dims, keep);
 }
 
-void norms(const Operand &out, const Operand &self, const ScalarArgument &order, at::IntArrayRef dims, bool keep,
-           at::ScalarType result) {
+void check_norm(const Operand &out, const Operand &self, const ScalarArgument &order, at::IntArrayRef dims, bool keep,
+                at::ScalarType result) {
     require(order);
     if (!at::isFloatingType(result))
         fail(FaultKind::InvalidArgument, "parameter dtype is {}: a norm is a floating-point number",
              c10::toString(result));
-    sums(out, self, dims, keep, result, kFloats);
+    check_sum(out, self, dims, keep, result, kFloats);
     const double p = order.to<double>();
-    if (std::isinf(p) || p < 0) chooses(self, dims, kFloats);
+    if (std::isinf(p) || p < 0) check_choose(self, dims, kFloats);
 }
 
 // Products and exponentials lose accuracy when each step is rounded to half precision: ATen does, the hardware does
@@ -134,26 +134,26 @@ void norm_into(at::Tensor &out, const at::Tensor &self, const at::Scalar &order,
         out.copy_(at::linalg_vector_norm(self.to(result), order, dims, keep, result));
 }
 
-void median(const Operand &out, const Operand &self) {
+void check_median(const Operand &out, const Operand &self) {
     dtype(self, kNative | kInts);
     same_dtype(out, self);
     shape(out, {});
-    chooses(self, {}, kNative | kInts);
+    check_choose(self, {}, kNative | kInts);
 }
 
-void kth(const Operand &values, const Operand &indices, const Operand &self, int64_t k, int64_t dim, bool keep) {
-    with_positions(values, indices, self, dim, keep, kNative | kInts);
+void check_kth(const Operand &values, const Operand &indices, const Operand &self, int64_t k, int64_t dim, bool keep) {
+    check_with_positions(values, indices, self, dim, keep, kNative | kInts);
     const int64_t length = self.dim() == 0 ? 1 : self.size(dim);
     if (k < 1 || k > length) fail(FaultKind::InvalidArgument, "parameter k is {}, allowed is [1, {}]", k, length);
 }
 
-void histogram(const Operand &out, const Operand &self, int64_t bins) {
+void check_histogram(const Operand &out, const Operand &self, int64_t bins) {
     dtype(self, {at::kHalf, at::kFloat, at::kInt, at::kLong, at::kShort, at::kChar, at::kByte});
     if (bins < 1) fail(FaultKind::InvalidArgument, "parameter bins is {}, allowed are 1 and more", bins);
     shape(out, {bins});
 }
 
-void counts(const Operand &out, const Operand &self, Operand &weights, int64_t minlength) {
+void check_count(const Operand &out, const Operand &self, Operand &weights, int64_t minlength) {
     optional(weights);
     dtype(self, kInts);
     rank(self, {1});
@@ -163,14 +163,14 @@ void counts(const Operand &out, const Operand &self, Operand &weights, int64_t m
         fail(FaultKind::InvalidArgument, "parameter out has {} elements, minlength is {}", out.size(0), minlength);
 }
 
-void trace(const Operand &out, const Operand &self) {
+void check_trace(const Operand &out, const Operand &self) {
     dtype(self, kAll);
     rank(self, {2});
     shape(out, {});
 }
 
-void renormalises(const Operand &out, const Operand &self, const ScalarArgument &p, int64_t dim,
-                  const ScalarArgument &limit) {
+void check_renormalise(const Operand &out, const Operand &self, const ScalarArgument &p, int64_t dim,
+                       const ScalarArgument &limit) {
     dtype(self, kNative);
     same_dtype(out, self);
     same_shape(out, self);
@@ -202,63 +202,69 @@ void renormalise(at::Tensor &out, const at::Tensor &self, const at::Scalar &p, i
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnReduceSum, sums(out, self, dims, keepDims, dtype, kSummed), sum_into(out, self, all_or(dims), keepDims, dtype))
-OP(aclnnReduceNansum, sums(out, self, dim, keepDim, dtype, kNative | kIntsAndBool),
+OP(aclnnReduceSum, check_sum(out, self, dims, keepDims, dtype, kSummed),
+   sum_into(out, self, all_or(dims), keepDims, dtype))
+OP(aclnnReduceNansum, check_sum(out, self, dim, keepDim, dtype, kNative | kIntsAndBool),
    out.copy_(at::nansum(self, all_or(dim), keepDim, dtype)))
-OP(aclnnMean, averages(out, self, dim, keepDim, dtype), mean_into(out, self, all_or(dim), keepDim, dtype))
-OP(aclnnProd, sums(out, self, {}, false, dtype, kAll), out.copy_(at::prod(widened(self), wide(dtype))))
-OP(aclnnProdDim, sums(out, self, dim, keepDim, dtype, kAll),
+OP(aclnnMean, check_average(out, self, dim, keepDim, dtype), mean_into(out, self, all_or(dim), keepDim, dtype))
+OP(aclnnProd, check_sum(out, self, {}, false, dtype, kAll), out.copy_(at::prod(widened(self), wide(dtype))))
+OP(aclnnProdDim, check_sum(out, self, dim, keepDim, dtype, kAll),
    out.copy_(at::prod(widened(self), dim, keepDim, wide(dtype))))
-OP(aclnnAll, truths(out, self, dim, keepdim), all_into(out, self, all_or(dim), keepdim))
-OP(aclnnAny, truths(out, self, dim, keepdim), any_into(out, self, all_or(dim), keepdim))
+OP(aclnnAll, check_truths(out, self, dim, keepdim), all_into(out, self, all_or(dim), keepdim))
+OP(aclnnAny, check_truths(out, self, dim, keepdim), any_into(out, self, all_or(dim), keepdim))
 
-OP(aclnnMax, extremes(out, self, {}, false), at::amax_out(out, self, at::IntArrayRef(), false))
-OP(aclnnMin, extremes(out, self, {}, false), at::amin_out(out, self, at::IntArrayRef(), false))
-OP(aclnnAmax, extremes(out, self, dim, keepDim), at::amax_out(out, self, dim, keepDim))
-OP(aclnnAmin, extremes(out, self, dim, keepDim), at::amin_out(out, self, dim, keepDim))
-OP(aclnnAminmax, (extremes(minOut, self, dim, keepDim), extremes(maxOut, self, dim, keepDim)),
+OP(aclnnMax, check_extremes(out, self, {}, false), at::amax_out(out, self, at::IntArrayRef(), false))
+OP(aclnnMin, check_extremes(out, self, {}, false), at::amin_out(out, self, at::IntArrayRef(), false))
+OP(aclnnAmax, check_extremes(out, self, dim, keepDim), at::amax_out(out, self, dim, keepDim))
+OP(aclnnAmin, check_extremes(out, self, dim, keepDim), at::amin_out(out, self, dim, keepDim))
+OP(aclnnAminmax, check_extremes(minOut, self, dim, keepDim);
+   check_extremes(maxOut, self, dim, keepDim),
    (at::amin_out(minOut, self, dim, keepDim), at::amax_out(maxOut, self, dim, keepDim)))
-OP(aclnnAminmaxAll, (extremes(minOut, self, {}, false), extremes(maxOut, self, {}, false)),
-   at::aminmax_out(minOut, maxOut, self, std::nullopt, false))
-OP(aclnnAminmaxDim, (extremes(minOut, self, dim, keepDim), extremes(maxOut, self, dim, keepDim)),
-   at::aminmax_out(minOut, maxOut, self, dim, keepDim))
-OP(aclnnMaxDim, with_positions(out, indices, self, dim, keepdim, kCompared),
+OP(aclnnAminmaxAll, check_extremes(minOut, self, {}, false);
+   check_extremes(maxOut, self, {}, false), at::aminmax_out(minOut, maxOut, self, std::nullopt, false))
+OP(aclnnAminmaxDim, check_extremes(minOut, self, dim, keepDim);
+   check_extremes(maxOut, self, dim, keepDim), at::aminmax_out(minOut, maxOut, self, dim, keepDim))
+OP(aclnnMaxDim, check_with_positions(out, indices, self, dim, keepdim, kCompared),
    positions(indices, [&](at::Tensor &where) { at::max_out(out, where, self, dim, keepdim); }))
-OP(aclnnMinDim, with_positions(out, indices, self, dim, keepdim, kCompared),
+OP(aclnnMinDim, check_with_positions(out, indices, self, dim, keepdim, kCompared),
    positions(indices, [&](at::Tensor &where) { at::min_out(out, where, self, dim, keepdim); }))
-OP(aclnnArgMax, finds(out, self, dim, keepdim),
+OP(aclnnArgMax, check_find(out, self, dim, keepdim),
    positions(out, [&](at::Tensor &where) { at::argmax_out(where, self, dim, keepdim); }))
-OP(aclnnArgMin, finds(out, self, dim, keepdim),
+OP(aclnnArgMin, check_find(out, self, dim, keepdim),
    positions(out, [&](at::Tensor &where) { at::argmin_out(where, self, dim, keepdim); }))
 
 // at::Scalar: an int64 would choose the overload whose argument is a bool, unbiased.
-OP(aclnnStd, spreads(out, self, dim, keepdim), at::std_out(out, self, all_or(dim), at::Scalar(correction), keepdim))
-OP(aclnnVarCorrection, spreads(out, self, dim, keepdim),
+OP(aclnnStd, check_spread(out, self, dim, keepdim),
+   at::std_out(out, self, all_or(dim), at::Scalar(correction), keepdim))
+OP(aclnnVarCorrection, check_spread(out, self, dim, keepdim),
    at::var_out(out, self, all_or(dim), at::Scalar(correction), keepdim))
-OP(aclnnVarMean, (spreads(varOut, self, dim, keepdim), spreads(meanOut, self, dim, keepdim)),
+OP(aclnnVarMean, check_spread(varOut, self, dim, keepdim);
+   check_spread(meanOut, self, dim, keepdim),
    at::var_mean_out(varOut, meanOut, self, all_or(dim), at::Scalar(correction), keepdim))
-OP(aclnnStdMeanCorrection, (spreads(stdOut, self, dim, keepdim), spreads(meanOut, self, dim, keepdim)),
+OP(aclnnStdMeanCorrection, check_spread(stdOut, self, dim, keepdim);
+   check_spread(meanOut, self, dim, keepdim),
    at::std_mean_out(stdOut, meanOut, self, all_or(dim), at::Scalar(correction), keepdim))
-OP(aclnnLinalgVectorNorm, norms(out, self, ord, dims, keepDims, dtype),
+OP(aclnnLinalgVectorNorm, check_norm(out, self, ord, dims, keepDims, dtype),
    norm_into(out, self, ord, all_or(dims), keepDims, dtype))
-OP(aclnnNorm, norms(out, self, pScalar, dim, keepdim, self.scalar_type()),
+OP(aclnnNorm, check_norm(out, self, pScalar, dim, keepdim, self.scalar_type()),
    norm_into(out, self, pScalar, all_or(dim), keepdim, self.scalar_type()))
-OP(aclnnLogSumExp, (dtype(self, kNative | kIntsAndBool), dtype(out, kNative), reduces(out, self, dim, keepDim)),
-   out.copy_(at::logsumexp(widened(self), dim, keepDim)))
+OP(aclnnLogSumExp, dtype(self, kNative | kIntsAndBool); dtype(out, kNative);
+   reduces(out, self, dim, keepDim), out.copy_(at::logsumexp(widened(self), dim, keepDim)))
 
-OP(aclnnMedian, median(valuesOut, self), valuesOut.copy_(at::median(self)))
-OP(aclnnNanMedian, median(out, self), out.copy_(at::nanmedian(self)))
-OP(aclnnMedianDim, with_positions(valuesOut, indicesOut, self, dim, keepDim, kNative | kInts),
+OP(aclnnMedian, check_median(valuesOut, self), valuesOut.copy_(at::median(self)))
+OP(aclnnNanMedian, check_median(out, self), out.copy_(at::nanmedian(self)))
+OP(aclnnMedianDim, check_with_positions(valuesOut, indicesOut, self, dim, keepDim, kNative | kInts),
    positions(indicesOut, [&](at::Tensor &where) { at::median_out(valuesOut, where, self, dim, keepDim); }))
-OP(aclnnNanMedianDim, with_positions(valuesOut, indicesOut, self, dim, keepDim, kNative | kInts),
+OP(aclnnNanMedianDim, check_with_positions(valuesOut, indicesOut, self, dim, keepDim, kNative | kInts),
    positions(indicesOut, [&](at::Tensor &where) { at::nanmedian_out(valuesOut, where, self, dim, keepDim); }))
-OP(aclnnKthvalue, kth(valuesOut, indicesOut, self, k, dim, keepdim),
+OP(aclnnKthvalue, check_kth(valuesOut, indicesOut, self, k, dim, keepdim),
    positions(indicesOut, [&](at::Tensor &where) { at::kthvalue_out(valuesOut, where, self, k, dim, keepdim); }))
 
-OP(aclnnTrace, trace(out, self), sum_into(out, self.diagonal(), std::nullopt, false, out.scalar_type()))
+OP(aclnnTrace, check_trace(out, self), sum_into(out, self.diagonal(), std::nullopt, false, out.scalar_type()))
 // ATen's histogram has no integers and no half: a float32 copy.
-OP(aclnnHistc, histogram(out, self, bins), out.copy_(at::histc(self.to(at::kFloat), bins, min.get(), max.get())))
-OP(aclnnBincount, counts(out, self, weights, minlength), out.copy_(at::bincount(self, weights.maybe(), out.size(0))))
-OP(aclnnRenorm, renormalises(out, self, p, dim, maxNorm), renormalise(out, self, p.get(), dim, maxNorm.get()))
-OP(aclnnInplaceRenorm, renormalises(selfRef, selfRef, p, dim, maxNorm),
+OP(aclnnHistc, check_histogram(out, self, bins), out.copy_(at::histc(self.to(at::kFloat), bins, min.get(), max.get())))
+OP(aclnnBincount, check_count(out, self, weights, minlength),
+   out.copy_(at::bincount(self, weights.maybe(), out.size(0))))
+OP(aclnnRenorm, check_renormalise(out, self, p, dim, maxNorm), renormalise(out, self, p.get(), dim, maxNorm.get()))
+OP(aclnnInplaceRenorm, check_renormalise(selfRef, selfRef, p, dim, maxNorm),
    renormalise(selfRef, selfRef, p.get(), dim, maxNorm.get()))

@@ -5,7 +5,7 @@
 namespace vnpu::opapi {
 namespace {
 
-void check(const Operand &self, int64_t dim, const Operand &out) {
+void check_forward(const Operand &self, int64_t dim, const Operand &out) {
     floating(self);
     floating(out);
     dimension(dim, self);
@@ -30,9 +30,9 @@ at::Tensor as_output(const at::Tensor &self, const at::Tensor &out) { return sel
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnSoftmax, check(self, dim, out), at::_softmax_out(out, as_output(self, out), dim, false))
+OP(aclnnSoftmax, check_forward(self, dim, out), at::_softmax_out(out, as_output(self, out), dim, false))
 // ATen rounds the logarithm of the sum to the dtype before it subtracts it, and likely classes lose their digits.
-OP(aclnnLogSoftmax, check(self, dim, out),
+OP(aclnnLogSoftmax, check_forward(self, dim, out),
    rounded(out, [&](at::Tensor &target) { at::_log_softmax_out(target, widened(as_output(self, out)), dim, false); }))
 OP(aclnnSoftmaxBackward, check_backward(gradOutput, output, dim, out), rounded(out, [&](at::Tensor &target) {
        at::_softmax_backward_data_out(target, widened(gradOutput), widened(output), dim, target.scalar_type());

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMasked = -10000;  // what the kernel puts in a masked score's place
 
-void check(const Operand &x, const Operand &mask, const Operand &y) {
+void check_masked(const Operand &x, const Operand &mask, const Operand &y) {
     rank(x, {4});
     network(x);
     dtype(mask, {at::kBool});
@@ -36,9 +36,9 @@ void check_relative(const Operand &x, const Operand &mask, const Operand &bias, 
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnScaledMaskedSoftmax, check(x, mask, y),
+OP(aclnnScaledMaskedSoftmax, check_masked(x, mask, y),
    y.copy_(at::softmax((widened(x) * scale).masked_fill_(left_out(mask, fixedTriuMask), kMasked), -1)))
-OP(aclnnScaledMaskedSoftmaxBackward, check(gradOutput, mask, out); same_shape(y, gradOutput);
+OP(aclnnScaledMaskedSoftmaxBackward, check_masked(gradOutput, mask, out); same_shape(y, gradOutput);
    network(y), out.copy_(at::_softmax_backward_data(widened(gradOutput), widened(y), -1, at::kFloat)
                              .mul_(scale)
                              .masked_fill_(left_out(mask, fixTriuMask), 0)))

@@ -21,7 +21,7 @@ Blocks of_attributes(LegacyArguments &call, const char *edges) {
 int64_t product(const List &sizes) { return c10::multiply_integers(sizes); }
 
 // `small` is the tensor with more batches, `large` the one with longer sides.
-void blocks_check(const at::Tensor &large, const at::Tensor &small, const Blocks &made, int64_t sign) {
+void check_blocks(const at::Tensor &large, const at::Tensor &small, const Blocks &made, int64_t sign) {
     const auto count = static_cast<int64_t>(made.size.size());
     if (count < 1 || count >= large.dim() || made.edges.size() != 2 * made.size.size())
         fail(FaultKind::InvalidArgument, "{} blocks and {} edges do not fit {}", count, made.edges.size(),
@@ -84,7 +84,7 @@ at::Tensor to_space(const at::Tensor &x, const Blocks &made) {
 }
 
 // The block's offset is the slower part of the channel, as in TensorFlow (ops-nn: DepthToSpace, mode DCR).
-void depth_check(LegacyArguments &call, const at::Tensor &large, const at::Tensor &small) {
+void check_depth(LegacyArguments &call, const at::Tensor &large, const at::Tensor &small) {
     const auto block = attribute<int64_t>(call.attributes, "block_size", 0);
     const auto format = attribute<std::string>(call.attributes, "data_format", "NCHW");
     const auto mode = attribute<std::string>(call.attributes, "mode", "DCR");
@@ -119,17 +119,17 @@ int64_t groups(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(SpaceToBatchND, blocks_check(in[0], out[0], of_inputs(arguments), 1),
+LEGACY(SpaceToBatchND, check_blocks(in[0], out[0], of_inputs(arguments), 1),
        out[0].copy_(to_batch(in[0], of_inputs(arguments))))
-LEGACY(BatchToSpaceND, blocks_check(out[0], in[0], of_inputs(arguments), -1),
+LEGACY(BatchToSpaceND, check_blocks(out[0], in[0], of_inputs(arguments), -1),
        out[0].copy_(to_space(in[0], of_inputs(arguments))))
-LEGACY(SpaceToBatchD, blocks_check(in[0], out[0], of_attributes(arguments, "paddings"), 1),
+LEGACY(SpaceToBatchD, check_blocks(in[0], out[0], of_attributes(arguments, "paddings"), 1),
        out[0].copy_(to_batch(in[0], of_attributes(arguments, "paddings"))))
-LEGACY(BatchToSpaceD, blocks_check(out[0], in[0], of_attributes(arguments, "crops"), -1),
+LEGACY(BatchToSpaceD, check_blocks(out[0], in[0], of_attributes(arguments, "crops"), -1),
        out[0].copy_(to_space(in[0], of_attributes(arguments, "crops"))))
-LEGACY(SpaceToDepth, depth_check(arguments, in[0], out[0]),
+LEGACY(SpaceToDepth, check_depth(arguments, in[0], out[0]),
        put(out[0], to_depth(in[0], attribute<int64_t>(attributes, "block_size", 0))))
-LEGACY(DepthToSpace, depth_check(arguments, out[0], in[0]),
+LEGACY(DepthToSpace, check_depth(arguments, out[0], in[0]),
        put(out[0], from_depth(in[0], attribute<int64_t>(attributes, "block_size", 0))))
 LEGACY(ShuffleChannel, groups(arguments);
        alike(out[0], in[0], "the output"), put(out[0], at::native_channel_shuffle(in[0], groups(arguments))))

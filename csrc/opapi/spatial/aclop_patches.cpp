@@ -140,7 +140,7 @@ void join(LegacyArguments &call) {
     out.copy_(whole.narrow(2, by.before[0], out.size(2)).narrow(3, by.before[1], out.size(3)));
 }
 
-void join_check(LegacyArguments &call) {
+void check_join(LegacyArguments &call) {
     const Patches by = image_from(call.in[1], call.attributes);
     const List side = ints(call.in[1]);
     allowed(call.in[0], kNative, "x");
@@ -149,13 +149,13 @@ void join_check(LegacyArguments &call) {
     sizes(call.out[0], {call.in[0].size(0), call.in[0].size(1), side[0], side[1]}, "the output");
 }
 
-void cut_check(LegacyArguments &call) {
+void check_cut(LegacyArguments &call) {
     const Patches by = columns_of(call.in[0], call.attributes);
     allowed(call.out[0], call.in[0].scalar_type(), "the output");
     sizes(call.out[0], {call.in[0].size(0), call.in[0].size(1), places(by), steps(by)}, "the output");
 }
 
-void channels_check(LegacyArguments &call) {
+void check_channels(LegacyArguments &call) {
     const Patches by = channels_of(call.in[0], call.attributes);
     allowed(call.out[0], call.in[0].scalar_type(), "the output");
     sizes(call.out[0], {call.in[0].size(0), call.in[0].size(1) * places(by), by.steps[0], by.steps[1]}, "the output");
@@ -164,8 +164,8 @@ void channels_check(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustIm2col, cut_check(arguments), put(out[0], cut(in[0], columns_of(in[0], attributes))))
-LEGACY(Col2im, join_check(arguments), join(arguments))
+LEGACY(CustIm2col, check_cut(arguments), put(out[0], cut(in[0], columns_of(in[0], attributes))))
+LEGACY(Col2im, check_join(arguments), join(arguments))
 // The places of the kernel come before the channels, as in TensorFlow, with which CANN's prototype is compatible.
-LEGACY(ExtractImagePatches, channels_check(arguments),
+LEGACY(ExtractImagePatches, check_channels(arguments),
        put(out[0], cut(in[0], channels_of(in[0], attributes)).transpose(1, 2)))

@@ -58,7 +58,7 @@ void cropped(at::Tensor &out, const at::Tensor &gradient, const Windows &over) {
     out.copy_(whole.slice(2, over.pad[2], over.pad[2] + out.size(2)).slice(3, over.pad[0], over.pad[0] + out.size(3)));
 }
 
-void pooled(LegacyArguments &call) {
+void check_pooled(LegacyArguments &call) {
     allowed(call.in[0], kNative, "x");
     sizes(call.out[0], windows(call.in[0].sizes(), call.attributes).out, "the output");
 }
@@ -71,7 +71,7 @@ void maxima(LegacyArguments &call) {
 }
 
 // x, y, gradient.
-void maxima_gradient_check(LegacyArguments &call) {
+void check_maxima_gradient(LegacyArguments &call) {
     allowed(call.in[0], kNative, "x");
     sizes(call.in[2], windows(call.in[0].sizes(), call.attributes).out, "the gradient");
     alike(call.out[0], call.in[0], "the gradient of x");
@@ -102,7 +102,7 @@ void means(LegacyArguments &call) {
 }
 
 // The shape of x, gradient.
-void means_gradient_check(LegacyArguments &call) {
+void check_means_gradient(LegacyArguments &call) {
     allowed(call.in[1], kNative, "the gradient");
     const std::vector<int64_t> input = ints(call.in[0]);
     sizes(call.out[0], input, "the gradient of x");
@@ -150,13 +150,13 @@ void largest_gradient(LegacyArguments &call) {
         over.dilation, attribute<bool>(call.attributes, "ceil_mode", false), call.in[2].to(at::kLong).contiguous()));
 }
 
-void largest_check(LegacyArguments &call) {
+void check_largest(LegacyArguments &call) {
     volumes(call.attributes);
     allowed(call.in[0], kNative, "x");
     sizes(call.in[0], {-1, -1, -1, -1, -1}, "x");
 }
 
-void adaptive_check(LegacyArguments &call) {
+void check_adaptive(LegacyArguments &call) {
     allowed(call.in[0], kNative, "x");
     const auto size = attribute<std::vector<int64_t>>(call.attributes, "output_size", {});
     if (size.size() != 2) fail(FaultKind::InvalidArgument, "attribute output_size has {} values", size.size());
@@ -166,15 +166,15 @@ void adaptive_check(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(MaxPool, pooled(arguments), maxima(arguments))
-LEGACY(MaxPoolGrad, maxima_gradient_check(arguments), maxima_gradient(arguments))
-LEGACY(AvgPool, pooled(arguments), means(arguments))
-LEGACY(AvgPoolGrad, means_gradient_check(arguments), means_gradient(arguments))
-LEGACY(CustMaxPool3DWithArgmax, largest_check(arguments);
+LEGACY(MaxPool, check_pooled(arguments), maxima(arguments))
+LEGACY(MaxPoolGrad, check_maxima_gradient(arguments), maxima_gradient(arguments))
+LEGACY(AvgPool, check_pooled(arguments), means(arguments))
+LEGACY(AvgPoolGrad, check_means_gradient(arguments), means_gradient(arguments))
+LEGACY(CustMaxPool3DWithArgmax, check_largest(arguments);
        allowed(out[1], {at::kInt, at::kLong}, "the places"), const auto [values, places] = largest(arguments);
        put(out[0], values); put(out[1], places))
-LEGACY(CustMaxPool3DGradWithArgmax, largest_check(arguments); alike(out[0], in[0], "the gradient of x");
+LEGACY(CustMaxPool3DGradWithArgmax, check_largest(arguments); alike(out[0], in[0], "the gradient of x");
        holds(in[2], in[1].numel(), "the places"), largest_gradient(arguments))
-LEGACY(CustAdaptiveAvgPool2D, adaptive_check(arguments),
+LEGACY(CustAdaptiveAvgPool2D, check_adaptive(arguments),
        put(out[0],
            at::adaptive_avg_pool2d(widened(in[0]), attribute<std::vector<int64_t>>(attributes, "output_size", {}))))

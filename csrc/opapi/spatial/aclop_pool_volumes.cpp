@@ -122,19 +122,19 @@ void means_gradient(LegacyArguments &call) {
                             call.out[0], over));
 }
 
-void pool_check(LegacyArguments &call) {
+void check_pool(LegacyArguments &call) {
     allowed(call.in[0], kNative, "x");
     sizes(call.out[0], counted(call.in[0], window(call.in[0], call.attributes)), "the output");
 }
 
-void adaptive_check(const at::Tensor &x, const at::Tensor &gradient, const List &shape) {
+void check_adaptive(const at::Tensor &x, const at::Tensor &gradient, const List &shape) {
     allowed(gradient, kNative, "the gradient");
     sizes(x, shape, "the gradient of x");
     if (gradient.dim() != x.dim() || gradient.size(0) != x.size(0) || gradient.size(1) != x.size(1))
         fail(FaultKind::InvalidArgument, "the gradient is {} for {}", describe(gradient), describe(x));
 }
 
-void three_check(LegacyArguments &call) {
+void check_three(LegacyArguments &call) {
     allowed(call.in[0], kNative, "x");
     const List size = attribute<List>(call.attributes, "output_size", {});
     if (size.size() != 3) fail(FaultKind::InvalidArgument, "attribute output_size has {} values", size.size());
@@ -144,16 +144,16 @@ void three_check(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(MaxPool3D, pool_check(arguments), put(out[0], std::get<0>(maxima(in[0], window(in[0], attributes)))))
+LEGACY(MaxPool3D, check_pool(arguments), put(out[0], std::get<0>(maxima(in[0], window(in[0], attributes)))))
 LEGACY(MaxPool3DGrad, allowed(in[0], kNative, "x"); alike(out[0], in[0], "the gradient of x");
        sizes(in[2], counted(in[0], window(in[0], attributes)), "the gradient"), maxima_gradient(arguments))
-LEGACY(AvgPool3D, pool_check(arguments), const Window over = window(in[0], attributes);
+LEGACY(AvgPool3D, check_pool(arguments), const Window over = window(in[0], attributes);
        put(out[0], sums(in[0], over) / divisors(in[0], over, attributes)))
 LEGACY(AvgPool3DGrad, allowed(in[1], kNative, "the gradient"); sizes(out[0], ints(in[0]), "the gradient of x");
        sizes(in[1], counted(out[0], window(out[0], attributes)), "the gradient"), means_gradient(arguments))
-LEGACY(CustAdaptiveAvgPool2DGrad, adaptive_check(out[0], in[0], ints(in[1])),
+LEGACY(CustAdaptiveAvgPool2DGrad, check_adaptive(out[0], in[0], ints(in[1])),
        put(out[0], at::_adaptive_avg_pool2d_backward(widened(in[0]), at::zeros(out[0].sizes()))))
-LEGACY(CustAdaptiveAvgPool3d, three_check(arguments),
+LEGACY(CustAdaptiveAvgPool3d, check_three(arguments),
        put(out[0], at::adaptive_avg_pool3d(widened(in[0]), attribute<List>(attributes, "output_size", {}))))
-LEGACY(CustAdaptiveAvgPool3dGrad, adaptive_check(out[0], in[0], ints(in[1])),
+LEGACY(CustAdaptiveAvgPool3dGrad, check_adaptive(out[0], in[0], ints(in[1])),
        put(out[0], at::_adaptive_avg_pool3d_backward(widened(in[0]), at::zeros(out[0].sizes()))))

@@ -18,8 +18,8 @@ bool channels_last(LegacyArguments &call) {
 at::Tensor planes(const at::Tensor &x, bool last) { return (last ? x.movedim(-1, 1) : x).flatten(2); }
 
 // The small tensors have one shape, the large one their N and C; the indices are places in it.
-void check(LegacyArguments &call, const at::Tensor &small, const at::Tensor &where, const at::Tensor &large,
-           int64_t dims) {
+void check_unpool(LegacyArguments &call, const at::Tensor &small, const at::Tensor &where, const at::Tensor &large,
+                  int64_t dims) {
     const bool last = channels_last(call);
     allowed(small, kReals, "x");
     allowed(where, {at::kInt, at::kLong}, "argmax");
@@ -73,7 +73,7 @@ Ints three(LegacyArguments &call, const char *name) {
 }
 
 // x, where the windows of each plane begin: a number from 0 to 1 for each direction.
-void drawn_check(LegacyArguments &call) {
+void check_drawn(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, {at::kHalf, at::kFloat, at::kDouble, at::kInt, at::kLong}, "x");
     allowed(call.in[1], {at::kHalf, at::kFloat, at::kDouble}, "random_samples");
@@ -108,7 +108,7 @@ void drawn(LegacyArguments &call) {
 }
 
 // x, the gradient, argmax.
-void drawn_grad_check(LegacyArguments &call) {
+void check_drawn_grad(LegacyArguments &call) {
     const at::Tensor &x = call.in[0];
     allowed(x, {at::kHalf, at::kFloat, at::kDouble, at::kInt, at::kLong}, "x");
     allowed(call.in[1], x.scalar_type(), "the gradient");
@@ -136,11 +136,11 @@ void drawn_grad(LegacyArguments &call) {
 }  // namespace
 }  // namespace vnpu::opapi
 
-LEGACY(CustMaxUnpool2D, check(arguments, in[0], in[1], out[0], 4), unpool(arguments))
-LEGACY(CustMaxUnpool3D, check(arguments, in[0], in[1], out[0], 5), unpool(arguments))
-LEGACY(CustMaxUnpool2DGrad, check(arguments, in[0], in[2], in[1], 4);
+LEGACY(CustMaxUnpool2D, check_unpool(arguments, in[0], in[1], out[0], 4), unpool(arguments))
+LEGACY(CustMaxUnpool3D, check_unpool(arguments, in[0], in[1], out[0], 5), unpool(arguments))
+LEGACY(CustMaxUnpool2DGrad, check_unpool(arguments, in[0], in[2], in[1], 4);
        alike(out[0], in[0], "the output"), unpool_grad(arguments))
-LEGACY(CustMaxUnpool3DGrad, check(arguments, in[0], in[2], in[1], 5);
+LEGACY(CustMaxUnpool3DGrad, check_unpool(arguments, in[0], in[2], in[1], 5);
        alike(out[0], in[0], "the output"), unpool_grad(arguments))
-LEGACY(CustFractionalMaxPool3DWithFixedKsize, drawn_check(arguments), drawn(arguments))
-LEGACY(CustFractionalMaxPool3DGradWithFixedKsize, drawn_grad_check(arguments), drawn_grad(arguments))
+LEGACY(CustFractionalMaxPool3DWithFixedKsize, check_drawn(arguments), drawn(arguments))
+LEGACY(CustFractionalMaxPool3DGradWithFixedKsize, check_drawn_grad(arguments), drawn_grad(arguments))

@@ -34,7 +34,7 @@ Geometry geometry(const Operand &weight, const Ints &stride, const Ints &padding
     return made;
 }
 
-void at_least(const char *name, const std::vector<int64_t> &list, int64_t least, size_t length) {
+void check_at_least(const char *name, const std::vector<int64_t> &list, int64_t least, size_t length) {
     if (list.size() != length)
         fail(FaultKind::InvalidArgument,
              "parameter {} has incorrect element nums {}. It should be {}, one for each spatial dimension", name,
@@ -45,15 +45,15 @@ void at_least(const char *name, const std::vector<int64_t> &list, int64_t least,
 }
 
 // `input` and `output` are those of the forward pass.
-void check(const Operand &input, const Operand &weight, const Operand &output, const Geometry &g) {
+void check_convolution(const Operand &input, const Operand &weight, const Operand &output, const Geometry &g) {
     rank(input, {weight.dim()});
     network(input, weight);
     const auto spatial = static_cast<size_t>(weight.dim() - 2);
-    at_least("stride", g.stride, 1, spatial);
-    at_least("padding", g.padding, 0, spatial);
-    at_least("padding", g.ahead, 0, g.ahead.size());
-    at_least("dilation", g.dilation, 1, spatial);
-    at_least("outputPadding", g.output_padding, 0, spatial);
+    check_at_least("stride", g.stride, 1, spatial);
+    check_at_least("padding", g.padding, 0, spatial);
+    check_at_least("padding", g.ahead, 0, g.ahead.size());
+    check_at_least("dilation", g.dilation, 1, spatial);
+    check_at_least("outputPadding", g.output_padding, 0, spatial);
     for (size_t i = 0; i < spatial; ++i)
         if (g.output_padding[i] >= std::max(g.stride[i], g.dilation[i]))
             fail(FaultKind::InvalidArgument,
@@ -84,7 +84,7 @@ void check(const Operand &input, const Operand &weight, const Operand &output, c
 // What the loads of the cube unit reach. A forward pass in three dimensions is refused by its kernel's plan (ops-nn:
 // conv3d_tiling_engine.cpp, CheckLoad3DLimits); the kernels of one and two dimensions and of the gradients are not
 // public, their limits are those of aclnnConvolution.md and aclnnConvolutionBackward.md.
-void within_reach(const Operand &input, const Operand &weight, const Geometry &g, bool backward) {
+void check_within_reach(const Operand &input, const Operand &weight, const Geometry &g, bool backward) {
     const auto spatial = static_cast<size_t>(weight.dim() - 2);
     const bool volume = spatial == 3, back = backward || g.transposed;
     const auto window = [&](size_t i) { return weight.size(static_cast<int64_t>(i) + 2); };
@@ -112,7 +112,7 @@ void within_reach(const Operand &input, const Operand &weight, const Geometry &g
 
 // What the first phase itself says of a transposed convolution: how far its gradient is padded (ops-nn:
 // aclnn_convolution.cpp, GetPadBinaryValidFlag).
-void padded_back(const Operand &weight, const Geometry &g) {
+void check_padded_back(const Operand &weight, const Geometry &g) {
     if (!g.transposed) return;
     const auto spatial = static_cast<size_t>(weight.dim() - 2);
     for (size_t i = spatial == 3 ? 1 : 0; i < spatial; ++i) {
@@ -124,10 +124,10 @@ void padded_back(const Operand &weight, const Geometry &g) {
     }
 }
 
-void reach(const Operand &input, const Operand &weight, const Operand &output, const Geometry &g, bool backward) {
+void check_reach(const Operand &input, const Operand &weight, const Operand &output, const Geometry &g, bool backward) {
     if (input.numel() == 0 || weight.numel() == 0 || output.numel() == 0) return;
-    if (!backward) padded_back(weight, g);
-    within_reach(input, weight, g, backward);
+    if (!backward) check_padded_back(weight, g);
+    check_within_reach(input, weight, g, backward);
 }
 
 at::Tensor padded(const at::Tensor &input, const Geometry &g) {
@@ -153,7 +153,7 @@ void convolve(at::Tensor &output, const at::Tensor &input, const at::Tensor &wei
 }
 
 // A forward pass of nothing gives nothing (ops-nn: aclnn_convolution.cpp, CheckShape, CheckEmptyTensor, ConvXdChecker).
-void of_something(const Operand &input, const Operand &weight, const Operand &output, bool transposed) {
+void check_of_something(const Operand &input, const Operand &weight, const Operand &output, bool transposed) {
     for (int64_t i = 2; i < weight.dim(); ++i)
         if (weight.size(i) == 0)
             fail(FaultKind::InvalidArgument, "shape[{}] of filter must be greater than 0: parameter {} is {}", i,
@@ -170,7 +170,7 @@ void of_something(const Operand &input, const Operand &weight, const Operand &ou
             describe(output));
 }
 
-void bias_check(const Operand &bias, const Operand &output) {
+void check_bias(const Operand &bias, const Operand &output) {
     if (!bias.defined()) return;
     network(bias);
     if (bias.numel() != output.size(1))
@@ -182,7 +182,7 @@ struct Gradients {
     Operand &input, &weight, &bias;
 };
 
-void backward_check(const Bools &mask, Gradients gradients, const Operand &input, const Operand &weight,
+void check_backward(const Bools &mask, Gradients gradients, const Operand &input, const Operand &weight,
                     const Operand &grad_output) {
     if (mask.size() != 3)
         fail(FaultKind::InvalidArgument, "parameter outputMask has {} values, expected 3", mask.size());
@@ -203,8 +203,8 @@ void backward_check(const Bools &mask, Gradients gradients, const Operand &input
 }
 
 // What only the gradient refuses (ops-nn: convolution_backward_checker.cpp, CheckConvParams).
-void padded_outputs(const Operand &weight, const Geometry &g, const Ints &output_padding) {
-    at_least("outputPadding", output_padding, 0, g.stride.size());
+void check_padded_outputs(const Operand &weight, const Geometry &g, const Ints &output_padding) {
+    check_at_least("outputPadding", output_padding, 0, g.stride.size());
     for (size_t i = 0; i < g.stride.size(); ++i) {
         on_chip(g.transposed || output_padding[i] == 0,
                 "when transposed=false, the value of outputPadding must be 0: parameter outputPadding has the value {}",
@@ -228,7 +228,7 @@ void convolve_backward(Gradients gradients, const at::Tensor &grad_output, const
 }
 
 // A convolution over time: input [T, B, C], weight [K, C, O], output [T', B, O].
-void tbc_check(const Operand &input, const Operand &weight, const Operand &bias, int64_t pad, const Operand &output) {
+void check_tbc(const Operand &input, const Operand &weight, const Operand &bias, int64_t pad, const Operand &output) {
     rank(input, {3});
     rank(weight, {3});
     network(input, weight, bias, output);
@@ -253,20 +253,21 @@ Geometry depthwise(const Operand &self, const Operand &weight, const Ints &strid
              weight.dim() == 4 || (weight.dim() == 3 && !transposed))
 #define BACKWARD geometry(weight, stride, padding, dilation, transposed, outputPadding, groups, weight.dim() == 4)
 
-OP(aclnnConvolution, optional(bias); network(output); check(input, weight, output, FORWARD);
-   of_something(input, weight, output, transposed); bias_check(bias, output);
-   reach(input, weight, output, FORWARD, false), convolve(output, input, weight, bias, FORWARD))
-OP(aclnnConvolutionBackward, network(gradOutput); check(input, weight, gradOutput, BACKWARD);
-   padded_outputs(weight, BACKWARD, outputPadding);
-   backward_check(outputMask, {gradInput, gradWeight, gradBias}, input, weight, gradOutput);
-   reach(input, weight, gradOutput, BACKWARD, true),
+OP(aclnnConvolution, optional(bias); network(output); check_convolution(input, weight, output, FORWARD);
+   check_of_something(input, weight, output, transposed); check_bias(bias, output);
+   check_reach(input, weight, output, FORWARD, false), convolve(output, input, weight, bias, FORWARD))
+OP(aclnnConvolutionBackward, network(gradOutput); check_convolution(input, weight, gradOutput, BACKWARD);
+   check_padded_outputs(weight, BACKWARD, outputPadding);
+   check_backward(outputMask, {gradInput, gradWeight, gradBias}, input, weight, gradOutput);
+   check_reach(input, weight, gradOutput, BACKWARD, true),
    convolve_backward({gradInput, gradWeight, gradBias}, gradOutput, input, weight, BACKWARD, outputMask.mask<3>()))
 OP(aclnnConvDepthwise2d, rank(self, {4}); optional(bias); network(out);
-   check(self, weight, out, depthwise(self, weight, stride, padding, dilation)); of_something(self, weight, out, false);
-   bias_check(bias, out), convolve(out, self, weight, bias, depthwise(self, weight, stride, padding, dilation)))
-OP(aclnnConvTbc, tbc_check(self, weight, bias, pad, output),
+   check_convolution(self, weight, out, depthwise(self, weight, stride, padding, dilation));
+   check_of_something(self, weight, out, false);
+   check_bias(bias, out), convolve(out, self, weight, bias, depthwise(self, weight, stride, padding, dilation)))
+OP(aclnnConvTbc, check_tbc(self, weight, bias, pad, output),
    give(output, at::conv_tbc(widened(self), widened(weight), widened(bias), pad)))
-OP(aclnnConvTbcBackward, tbc_check(input, weight, bias, pad, self); same_shape(gradInput, input);
+OP(aclnnConvTbcBackward, check_tbc(input, weight, bias, pad, self); same_shape(gradInput, input);
    same_shape(gradWeight, weight);
    same_shape(gradBias, bias), const auto [input_gradient, weight_gradient,
                                            bias_gradient] = at::conv_tbc_backward(widened(self), widened(input),

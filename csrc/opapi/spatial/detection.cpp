@@ -6,7 +6,8 @@
 namespace vnpu::opapi {
 namespace {
 
-void check(const Operand &boxes, const Operand &truth, const std::string &mode, bool aligned, const Operand &overlap) {
+void check_boxes(const Operand &boxes, const Operand &truth, const std::string &mode, bool aligned,
+                 const Operand &overlap) {
     for (const Operand *operand : {&boxes, &truth}) {
         network(*operand);
         rank(*operand, {2});
@@ -44,5 +45,5 @@ void overlap_of(const at::Tensor &boxes, const at::Tensor &truth, bool union_of_
 }  // namespace
 }  // namespace vnpu::opapi
 
-OP(aclnnIou, check(bBoxes, gtBoxes, mode, aligned, overlap),
+OP(aclnnIou, check_boxes(bBoxes, gtBoxes, mode, aligned, overlap),
    overlap_of(bBoxes, gtBoxes, mode == "iou", eps, aligned, overlap))

@@ -9,7 +9,7 @@ namespace vnpu::opapi {
 namespace {
 
 // input [N, C, sizes...], grid [N, points..., coordinates], out [N, C, points...]
-void sampler_check(const Operand &input, const Operand &grid, const Operand &out, int64_t spatial,
+void check_sampler(const Operand &input, const Operand &grid, const Operand &out, int64_t spatial,
                    int64_t interpolation, int64_t padding) {
     rank(input, {spatial + 2});
     rank(grid, {spatial + 2});
@@ -31,7 +31,7 @@ void sampler_check(const Operand &input, const Operand &grid, const Operand &out
 
 // (ops-cv: aclnn_grid_sampler2d.cpp, aclnn_grid_sampler3d.cpp, aclnn_grid_sampler2d_backward.cpp; not the gradient of
 // volumes, and of a volume not its depth)
-void has_rows_and_columns(const Operand &input) {
+void check_has_rows_and_columns(const Operand &input) {
     if (input.size(-1) == 0 || input.size(-2) == 0)
         fail(FaultKind::InvalidArgument,
              "expect input to have non-empty spatial dimensions: parameter input is {}, whose height and width may not "
@@ -45,7 +45,8 @@ bool nothing(const at::Tensor &input) {
     return std::find(spatial.begin(), spatial.end(), 0) != spatial.end();
 }
 
-void masked(const Bools &mask, Operand &input_grad, const Operand &input, Operand &grid_grad, const Operand &grid) {
+void check_masked(const Bools &mask, Operand &input_grad, const Operand &input, Operand &grid_grad,
+                  const Operand &grid) {
     if (mask.size() != 2)
         fail(FaultKind::InvalidArgument, "parameter outputMask has {} values, expected 2", mask.size());
     optional(input_grad, grid_grad);
@@ -58,7 +59,7 @@ void give_both(at::Tensor &input_grad, at::Tensor &grid_grad, const std::tuple<a
     if (std::get<1>(results).defined()) give(grid_grad, std::get<1>(results));
 }
 
-void affine_check(const Operand &theta, const Ints &size, const Operand &out) {
+void check_affine(const Operand &theta, const Ints &size, const Operand &out) {
     network(theta, out);
     if (size.size() != 4 && size.size() != 5)
         fail(FaultKind::InvalidArgument, "parameter size has {} values, expected 4 or 5", size.size());
@@ -79,7 +80,7 @@ std::array<int64_t, 2> pair_of(const char *name, const Ints &list, int64_t least
 }
 
 // image [N, C, H, W] (N may be missing), columns [N, C x window, positions]
-void columns_check(const Operand &image, const Operand &columns, const Ints &kernel, const Ints &dilation,
+void check_columns(const Operand &image, const Operand &columns, const Ints &kernel, const Ints &dilation,
                    const Ints &padding, const Ints &stride) {
     rank(image, {3, 4});
     const auto k = pair_of("kernelSize", kernel, 1), d = pair_of("dilation", dilation, 1);
@@ -102,25 +103,25 @@ void columns_check(const Operand &image, const Operand &columns, const Ints &ker
 }  // namespace vnpu::opapi
 
 #define SAMPLER(NAME, SPATIAL, FUNCTION)                                               \
-    OP(NAME, sampler_check(input, grid, out, SPATIAL, interpolationMode, paddingMode); \
-       has_rows_and_columns(input),                                                    \
+    OP(NAME, check_sampler(input, grid, out, SPATIAL, interpolationMode, paddingMode); \
+       check_has_rows_and_columns(input),                                              \
        if (!nothing(input))                                                            \
            give(out, FUNCTION(widened(input), widened(grid), interpolationMode, paddingMode, alignCorners)))
 #define SAMPLER_BACKWARD(NAME, SPATIAL, LIMITS, FUNCTION)                                                             \
-    OP(NAME, sampler_check(input, grid, gradOutput, SPATIAL, interpolationMode, paddingMode); LIMITS;                 \
-       masked(outputMask, inputGrad, input, gridGrad, grid),                                                          \
+    OP(NAME, check_sampler(input, grid, gradOutput, SPATIAL, interpolationMode, paddingMode); LIMITS;                 \
+       check_masked(outputMask, inputGrad, input, gridGrad, grid),                                                    \
        if (!nothing(input)) give_both(inputGrad, gridGrad,                                                            \
                                       FUNCTION(widened(gradOutput), widened(input), widened(grid), interpolationMode, \
                                                paddingMode, alignCorners, outputMask.mask<2>())))
 
 SAMPLER(aclnnGridSampler2D, 2, at::grid_sampler_2d)
-SAMPLER_BACKWARD(aclnnGridSampler2DBackward, 2, has_rows_and_columns(input), at::grid_sampler_2d_backward)
+SAMPLER_BACKWARD(aclnnGridSampler2DBackward, 2, check_has_rows_and_columns(input), at::grid_sampler_2d_backward)
 SAMPLER(aclnnGridSampler3D, 3, at::grid_sampler_3d)
 SAMPLER_BACKWARD(aclnnGridSampler3DBackward, 3, (void)0, at::grid_sampler_3d_backward)
-OP(aclnnAffineGrid, affine_check(theta, size, out),
+OP(aclnnAffineGrid, check_affine(theta, size, out),
    give(out, at::affine_grid_generator(widened(theta), size, alignCorners)))
-OP(aclnnIm2col, columns_check(self, out, kernelSize, dilation, padding, stride);
+OP(aclnnIm2col, check_columns(self, out, kernelSize, dilation, padding, stride);
    same_dtype(out, self), give(out, at::im2col(self, kernelSize, dilation, padding, stride)))
 OP(aclnnIm2colBackward, network(gradOutput, out);
-   columns_check(out, gradOutput, kernelSize, dilation, padding, stride),
+   check_columns(out, gradOutput, kernelSize, dilation, padding, stride),
    give(out, at::col2im(widened(gradOutput), inputSize, kernelSize, dilation, padding, stride)))

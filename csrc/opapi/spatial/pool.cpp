@@ -43,7 +43,7 @@ Window window(const char *kernel_name, const Ints &kernel, const Ints &stride, c
 }
 
 // `self` and `out` are input and output of the forward pass.
-void pooled(const Operand &self, const Operand &out, const Window &w, bool ceil) {
+void check_pooled(const Operand &self, const Operand &out, const Window &w, bool ceil) {
     rank(self, {3, 4});
     network(self, out);
     at::DimVector sizes(self.sizes().begin(), self.sizes().end() - 2);
@@ -66,7 +66,7 @@ void pooled(const Operand &self, const Operand &out, const Window &w, bool ceil)
 
 using Position = uint16_t;
 
-void mask_check(const Operand &indices, const Operand &out, const Window &w) {
+void check_mask(const Operand &indices, const Operand &out, const Window &w) {
     dtype(indices, {at::kChar});
     const int64_t outputs = out.size(-1) * out.size(-2);
     at::DimVector sizes(out.sizes().begin(), out.sizes().end() - 2);
@@ -175,7 +175,7 @@ void max_pool_backward(at::Tensor &grad_input, const at::Tensor &grad_output, co
 // --- average pooling ------------------------------------------------------------------------------------------
 
 // An image without batch has nothing that may be empty, one with a batch only that (ops-nn: aclnn_avgpool2d.cpp).
-void only_the_batch_is_empty(const Operand &self) {
+void check_only_the_batch_is_empty(const Operand &self) {
     for (int64_t i = self.dim() - 3; i < self.dim(); ++i)
         if (self.size(i) == 0)
             fail(FaultKind::InvalidArgument,
@@ -185,7 +185,8 @@ void only_the_batch_is_empty(const Operand &self) {
 
 std::optional<int64_t> divisor(int64_t override) { return override == 0 ? std::nullopt : std::optional(override); }
 
-void adaptive(const Operand &self, const Ints &output_size, const Operand &out, std::initializer_list<int64_t> ranks) {
+void check_adaptive(const Operand &self, const Ints &output_size, const Operand &out,
+                    std::initializer_list<int64_t> ranks) {
     rank(self, ranks);
     network(self, out);
     const auto spatial = *ranks.begin() - 1;
@@ -197,8 +198,8 @@ void adaptive(const Operand &self, const Ints &output_size, const Operand &out, 
     shape(out, sizes);
 }
 
-void adaptive_backward(const Operand &grad_output, const Operand &self, const Operand &grad_input,
-                       std::initializer_list<int64_t> ranks) {
+void check_adaptive_backward(const Operand &grad_output, const Operand &self, const Operand &grad_input,
+                             std::initializer_list<int64_t> ranks) {
     rank(self, ranks);
     rank(grad_output, {self.dim()});
     network(grad_output, self, grad_input);
@@ -210,26 +211,27 @@ void adaptive_backward(const Operand &grad_output, const Operand &self, const Op
 
 #define WINDOW window("kernelSize", kernelSize, stride, padding, dilation)
 
-OP(aclnnMaxPool2dWithMask, undilated(dilation); pooled(self, out, WINDOW, ceilMode); same_dtype(out, self);
-   mask_check(indices, out, WINDOW), max_pool(out, indices, self, WINDOW))
-OP(aclnnMaxPool2dWithMaskBackward, undilated(dilation); pooled(self, gradOutput, WINDOW, ceilMode);
-   mask_check(indices, gradOutput, WINDOW); network(gradInput);
+OP(aclnnMaxPool2dWithMask, check_undilated(dilation); check_pooled(self, out, WINDOW, ceilMode); same_dtype(out, self);
+   check_mask(indices, out, WINDOW), max_pool(out, indices, self, WINDOW))
+OP(aclnnMaxPool2dWithMaskBackward, check_undilated(dilation); check_pooled(self, gradOutput, WINDOW, ceilMode);
+   check_mask(indices, gradOutput, WINDOW); network(gradInput);
    same_shape(gradInput, self), max_pool_backward(gradInput, gradOutput, indices, WINDOW))
-OP(aclnnAvgPool2d, pooled(self, out, window("kernelSize", kernelSize, strides, paddings, {nullptr}), ceilMode);
-   only_the_batch_is_empty(self), rounded(out, [&](at::Tensor &target) {
+OP(aclnnAvgPool2d, check_pooled(self, out, window("kernelSize", kernelSize, strides, paddings, {nullptr}), ceilMode);
+   check_only_the_batch_is_empty(self), rounded(out, [&](at::Tensor &target) {
        at::avg_pool2d_out(target, widened(self), kernelSize, strides, paddings, ceilMode, countIncludePad,
                           divisor(divisorOverride));
    }))
 OP(aclnnAvgPool2dBackward,
-   pooled(self, gradOutput, window("kernelSize", kernelSize, stride, padding, {nullptr}), ceilMode);
+   check_pooled(self, gradOutput, window("kernelSize", kernelSize, stride, padding, {nullptr}), ceilMode);
    same_shape(gradInput, self), if (self.numel() != 0) rounded(gradInput, [&](at::Tensor &target) {
        at::avg_pool2d_backward_out(target, widened(gradOutput), widened(self), kernelSize, stride, padding, ceilMode,
                                    countIncludePad, divisor(divisorOverride));
    }))
-OP(aclnnAdaptiveAvgPool2d, gives_something(outputSize);
-   adaptive(self, outputSize, out, {3, 4}),  // the mean of nothing is not written, as CANN starts no kernel for it
+OP(aclnnAdaptiveAvgPool2d, check_gives_something(outputSize);
+   check_adaptive(self, outputSize, out,
+                  {3, 4}),  // the mean of nothing is not written, as CANN starts no kernel for it
    if (self.numel() != 0)
        rounded(out, [&](at::Tensor &target) { at::adaptive_avg_pool2d_out(target, widened(self), outputSize); }))
-OP(aclnnAdaptiveAvgPool2dBackward, adaptive_backward(gradOutput, self, out, {3, 4}),
+OP(aclnnAdaptiveAvgPool2dBackward, check_adaptive_backward(gradOutput, self, out, {3, 4}),
    if (self.numel() != 0 && gradOutput.numel() != 0)
        give(out, at::_adaptive_avg_pool2d_backward(widened(gradOutput), widened(self))))

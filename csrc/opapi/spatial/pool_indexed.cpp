@@ -40,14 +40,14 @@ Window window(size_t spatial, const Ints &kernel, const Ints &stride, const Ints
 }
 
 // [batch,] channels, spatial ...
-void image(const Operand &self, size_t spatial) {
+void check_image(const Operand &self, size_t spatial) {
     rank(self, {static_cast<int64_t>(spatial) + 1, static_cast<int64_t>(spatial) + 2});
     network(self);
 }
 
-void pooled(const Operand &self, const Operand &out, const Window &w, bool ceil) {
+void check_pooled(const Operand &self, const Operand &out, const Window &w, bool ceil) {
     const auto spatial = static_cast<int64_t>(w.kernel.size());
-    image(self, w.kernel.size());
+    check_image(self, w.kernel.size());
     network(out);
     at::DimVector sizes(self.sizes().begin(), self.sizes().end() - spatial);
     for (int64_t i = 0; i < spatial; ++i) {
@@ -61,8 +61,8 @@ void pooled(const Operand &self, const Operand &out, const Window &w, bool ceil)
     shape(out, sizes);
 }
 
-void adaptive(const Operand &self, const Ints &output_size, const Operand &out, size_t spatial) {
-    image(self, spatial);
+void check_adaptive(const Operand &self, const Ints &output_size, const Operand &out, size_t spatial) {
+    check_image(self, spatial);
     network(out);
     if (output_size.size() != spatial)
         fail(FaultKind::InvalidArgument, "parameter outputSize has {} values, expected {}", output_size.size(),
@@ -72,15 +72,15 @@ void adaptive(const Operand &self, const Ints &output_size, const Operand &out, 
     shape(out, sizes);
 }
 
-void adaptive_backward(const Operand &grad, const Operand &self, const Operand &grad_input, size_t spatial) {
-    image(self, spatial);
+void check_adaptive_backward(const Operand &grad, const Operand &self, const Operand &grad_input, size_t spatial) {
+    check_image(self, spatial);
     rank(grad, {self.dim()});
     network(grad, grad_input);
     same_shape(grad_input, self);
 }
 
 // (ops-nn: aclnn_avgpool3d.cpp, which does not count the padding)
-void within(const Operand &self, const Window &w) {
+void check_within(const Operand &self, const Window &w) {
     for (size_t i = 0; i < kVolume; ++i)
         on_chip(w.kernel[i] <= self.size(static_cast<int64_t>(i) - 3),
                 "parameter kernelSize has the value {}, allowed is at most the size of {} without padding", w.kernel[i],
@@ -88,13 +88,13 @@ void within(const Operand &self, const Window &w) {
 }
 
 // (ops-nn: aclnn_adaptive_avg_pool3d.cpp)
-void not_empty(const Operand &self) {
+void check_not_empty(const Operand &self) {
     on_chip(self.numel() != 0, "parameter {} is {}, allowed are tensors with elements", self.parameter(),
             describe(self));
 }
 
 // Only the first dimension may be empty (ops-nn: aclnn_adaptive_max_pool2d.cpp, aclnn_adaptive_max_pool3d.cpp).
-void has_maxima(const Operand &self) {
+void check_has_maxima(const Operand &self) {
     for (int64_t i = 1; i < self.dim(); ++i)
         if (self.size(i) == 0)
             fail(
@@ -103,7 +103,7 @@ void has_maxima(const Operand &self) {
                 self.parameter(), describe(self), i);
 }
 
-void indexed(const Operand &indices, const Operand &values) {
+void check_indexed(const Operand &indices, const Operand &values) {
     dtype(indices, {at::kInt, at::kLong});
     same_shape(indices, values);
 }
@@ -119,12 +119,12 @@ at::Tensor long_indices(const at::Tensor &indices) { return indices.to(at::kLong
 std::optional<int64_t> divisor(int64_t override) { return override == 0 ? std::nullopt : std::optional(override); }
 
 // Values go where `indices` say in a plane or volume of zeros.
-void unpool_check(const Operand &self, const Operand &indices, const Ints &output_size, const Operand &out,
+void check_unpool(const Operand &self, const Operand &indices, const Ints &output_size, const Operand &out,
                   size_t spatial) {
-    image(self, spatial);
-    indexed(indices, self);
+    check_image(self, spatial);
+    check_indexed(indices, self);
     same_dtype(out, self);
-    adaptive(self, output_size, out, spatial);
+    check_adaptive(self, output_size, out, spatial);
 }
 
 void unpool(at::Tensor &out, const at::Tensor &self, const at::Tensor &indices, size_t spatial) {
@@ -139,7 +139,7 @@ void unpool(at::Tensor &out, const at::Tensor &self, const at::Tensor &indices, 
 
 // The gradient of what is more than a mean over all (ops-nn: aclnn_adaptive_avg_pool3d_backward.cpp): no float64 on
 // 910B, none at all on 910A.
-void spread(const Operand &grad) {
+void check_spread(const Operand &grad) {
     if (grad.size(-1) * grad.size(-2) * grad.size(-3) == 1) return;
     const auto chip = static_cast<Generation>(generation());
     on_chip(chip != Generation::k910A,
@@ -155,45 +155,48 @@ void spread(const Operand &grad) {
 #define UNDILATED window(kVolume, kernelSize, stride, padding, {nullptr})
 
 // MAX_POOL(name, dimensions, at function)
-#define MAX_POOL(NAME, SPATIAL, FUNCTION)                                       \
-    OP(NAME, undilated(dilation); pooled(self, out, WINDOW(SPATIAL), ceilMode); \
-       indexed(indices, out), const Window w = WINDOW(SPATIAL);                 \
+#define MAX_POOL(NAME, SPATIAL, FUNCTION)                                                   \
+    OP(NAME, check_undilated(dilation); check_pooled(self, out, WINDOW(SPATIAL), ceilMode); \
+       check_indexed(indices, out), const Window w = WINDOW(SPATIAL);                       \
        give_both(out, indices, FUNCTION(self.contiguous(), w.kernel, w.stride, w.padding, w.dilation, ceilMode)))
-#define MAX_POOL_BACKWARD(NAME, SPATIAL, LIMITS, FUNCTION)                                                        \
-    OP(NAME, LIMITS; pooled(self, gradOutput, WINDOW(SPATIAL), ceilMode); indexed(indices, gradOutput);           \
-       network(gradInput); same_shape(gradInput, self), const Window w = WINDOW(SPATIAL);                         \
-       give(gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), w.kernel, w.stride, \
+#define MAX_POOL_BACKWARD(NAME, SPATIAL, LIMITS, FUNCTION)                                                          \
+    OP(NAME, LIMITS; check_pooled(self, gradOutput, WINDOW(SPATIAL), ceilMode); check_indexed(indices, gradOutput); \
+       network(gradInput); same_shape(gradInput, self), const Window w = WINDOW(SPATIAL);                           \
+       give(gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), w.kernel, w.stride,   \
                                 w.padding, w.dilation, ceilMode, long_indices(indices))))
-#define ADAPTIVE_MAX_POOL(NAME, SPATIAL, FUNCTION)                                                          \
-    OP(NAME, gives_something(outputSize); adaptive(self, outputSize, outputOut, SPATIAL); has_maxima(self); \
-       indexed(indicesOut, outputOut), give_both(outputOut, indicesOut, FUNCTION(self.contiguous(), outputSize)))
-#define ADAPTIVE_MAX_POOL_BACKWARD(NAME, SPATIAL, FUNCTION)           \
-    OP(NAME, adaptive_backward(gradOutput, self, gradInput, SPATIAL); \
-       indexed(indices, gradOutput),                                  \
-       if (self.numel() != 0 && gradOutput.numel() != 0) give(        \
+#define ADAPTIVE_MAX_POOL(NAME, SPATIAL, FUNCTION)                                                    \
+    OP(NAME, check_gives_something(outputSize); check_adaptive(self, outputSize, outputOut, SPATIAL); \
+       check_has_maxima(self); check_indexed(indicesOut, outputOut),                                  \
+                               give_both(outputOut, indicesOut, FUNCTION(self.contiguous(), outputSize)))
+#define ADAPTIVE_MAX_POOL_BACKWARD(NAME, SPATIAL, FUNCTION)                 \
+    OP(NAME, check_adaptive_backward(gradOutput, self, gradInput, SPATIAL); \
+       check_indexed(indices, gradOutput),                                  \
+       if (self.numel() != 0 && gradOutput.numel() != 0) give(              \
            gradInput, FUNCTION(widened(gradOutput).contiguous(), widened(self).contiguous(), long_indices(indices))))
 
 MAX_POOL(aclnnMaxPool2dWithIndices, kPlane, at::max_pool2d_with_indices)
-MAX_POOL_BACKWARD(aclnnMaxPool2dWithIndicesBackward, kPlane, undilated(dilation), at::max_pool2d_with_indices_backward)
+MAX_POOL_BACKWARD(aclnnMaxPool2dWithIndicesBackward, kPlane, check_undilated(dilation),
+                  at::max_pool2d_with_indices_backward)
 MAX_POOL(aclnnMaxPool3dWithArgmax, kVolume, at::max_pool3d_with_indices)
 MAX_POOL_BACKWARD(aclnnMaxPool3dWithArgmaxBackward, kVolume, (void)0, at::max_pool3d_with_indices_backward)
 ADAPTIVE_MAX_POOL(aclnnAdaptiveMaxPool2d, kPlane, at::adaptive_max_pool2d)
 ADAPTIVE_MAX_POOL_BACKWARD(aclnnAdaptiveMaxPool2dBackward, kPlane, at::adaptive_max_pool2d_backward)
 ADAPTIVE_MAX_POOL(aclnnAdaptiveMaxPool3d, kVolume, at::adaptive_max_pool3d)
 ADAPTIVE_MAX_POOL_BACKWARD(aclnnAdaptiveMaxPool3dBackward, kVolume, at::adaptive_max_pool3d_backward)
-OP(aclnnMaxUnpool2d, unpool_check(self, indices, outputSize, out, kPlane), unpool(out, self, indices, kPlane))
-OP(aclnnMaxUnpool3d, unpool_check(self, indices, outputSize, outRef, kVolume), unpool(outRef, self, indices, kVolume))
+OP(aclnnMaxUnpool2d, check_unpool(self, indices, outputSize, out, kPlane), unpool(out, self, indices, kPlane))
+OP(aclnnMaxUnpool3d, check_unpool(self, indices, outputSize, outRef, kVolume), unpool(outRef, self, indices, kVolume))
 
-OP(aclnnAvgPool3d, pooled(self, out, UNDILATED, ceilMode); within(self, UNDILATED), const Window w = UNDILATED;
+OP(aclnnAvgPool3d, check_pooled(self, out, UNDILATED, ceilMode);
+   check_within(self, UNDILATED), const Window w = UNDILATED;
    give(out, at::avg_pool3d(widened(self), w.kernel, w.stride, w.padding, ceilMode, countIncludePad,
                             divisor(divisorOverride))))
-OP(aclnnAvgPool3dBackward, pooled(self, gradOutput, UNDILATED, ceilMode); network(output);
+OP(aclnnAvgPool3dBackward, check_pooled(self, gradOutput, UNDILATED, ceilMode); network(output);
    same_shape(output, self), const Window w = UNDILATED;
    give(output, at::avg_pool3d_backward(widened(gradOutput), widened(self), w.kernel, w.stride, w.padding, ceilMode,
                                         countIncludePad, divisor(divisorOverride))))
-OP(aclnnAdaptiveAvgPool3d, gives_something(outputSize); not_empty(self);
-   adaptive(self, outputSize, out, kVolume),
+OP(aclnnAdaptiveAvgPool3d, check_gives_something(outputSize); check_not_empty(self);
+   check_adaptive(self, outputSize, out, kVolume),
    give(out, at::_adaptive_avg_pool3d(widened(self), at::IntArrayRef(outputSize))))
-OP(aclnnAdaptiveAvgPool3dBackward, not_empty(self); rank(self, {4, 5}); rank(gradOutput, {self.dim()}); floating(self);
-   same_dtype(gradOutput, self); same_dtype(out, self); spread(gradOutput);
+OP(aclnnAdaptiveAvgPool3dBackward, check_not_empty(self); rank(self, {4, 5}); rank(gradOutput, {self.dim()});
+   floating(self); same_dtype(gradOutput, self); same_dtype(out, self); check_spread(gradOutput);
    same_shape(out, self), give(out, at::_adaptive_avg_pool3d_backward(widened(gradOutput), widened(self))))

@@ -15,7 +15,8 @@
 namespace vnpu::opapi {
 namespace {
 
-void check(const Operand &features, const Operand &regions, const Operand &pooled, const RoiPooling &pooling) {
+void check_roi_align(const Operand &features, const Operand &regions, const Operand &pooled,
+                     const RoiPooling &pooling) {
     rank(features, {4});
     rank(regions, {2});
     dtype(features, {at::kFloat, at::kHalf});
@@ -134,7 +135,7 @@ void roi_align_backward(const at::Tensor &grad, const at::Tensor &regions, const
 
 }  // namespace vnpu::opapi
 
-OP(aclnnROIAlign, check(a0, a1, a7, {a2, a3, a4, a5, a6}), roi_align(a0, a1, {a2, a3, a4, a5, a6}, a7))
+OP(aclnnROIAlign, check_roi_align(a0, a1, a7, {a2, a3, a4, a5, a6}), roi_align(a0, a1, {a2, a3, a4, a5, a6}, a7))
 // Here the width comes before the height, and a2 is the shape of the gradient.
 OP(aclnnROIAlignBackward, shape(a8, a2);
-   check(a8, a1, a0, {a5, a4, a3, a6, a7}), roi_align_backward(a0, a1, {a5, a4, a3, a6, a7}, a8))
+   check_roi_align(a8, a1, a0, {a5, a4, a3, a6, a7}), roi_align_backward(a0, a1, {a5, a4, a3, a6, a7}, a8))
