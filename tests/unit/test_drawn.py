@@ -67,7 +67,7 @@ def test_refused(name, port):
     assert "uniform_ of float32" in finding.message
     assert Verdict.of([finding], "").word is Word.DOES_NOT_HOLD
     (row,) = rows(recording)
-    assert (row["holds"], row["site"], bool(row["why"])) == (False, SITE, True)
+    assert (row.holds, row.site, bool(row.why)) == (False, SITE, True)
 
 
 def test_a_layer_that_torch_npu_computes_in_its_own_way_is_no_fault_of_the_ports(port):
@@ -86,7 +86,7 @@ def test_what_the_device_cannot_draw_is_refused(port):
     assert f"cannot draw uniform_ of float32 at {SITE}: RuntimeError: float64" in finding.message
     assert Verdict.of([finding], "").word is Word.DOES_NOT_HOLD
     (row,) = rows(recording)
-    assert (row["holds"], row["mean"], row["why"]) == (False, None, "RuntimeError: float64")
+    assert (row.holds, row.mean, row.why) == (False, None, "RuntimeError: float64")
 
 
 def test_what_the_virtual_npu_cannot_draw_is_open(port):
@@ -102,7 +102,7 @@ def test_what_torch_npu_does_with_a_layer_is_a_warning(port):
     (finding,) = drawn_conditions(recording)
     assert (finding.code, finding.severity) == ("TP352", Severity.WARNING)
     assert finding.message.endswith("train.py:12 otherwise: nothing is dropped")
-    assert not rows(recording)[0]["holds"]
+    assert not rows(recording)[0].holds
 
 
 def test_one_finding_for_all_places(port):
@@ -133,7 +133,7 @@ def test_passes(name, port):
     recording = port(PASSES[name])
     assert list(drawn_conditions(recording)) == []
     (row,) = rows(recording)
-    assert (row["holds"], row["why"], row["count"]) == (True, "", PASSES[name]["count"])
+    assert (row.holds, row.why, row.count) == (True, "", PASSES[name]["count"])
 
 
 SAMPLES = {
@@ -152,12 +152,8 @@ def test_false_alarms_are_as_rare_as_the_bound_says(name, count, monkeypatch):
     monkeypatch.setattr(drawn, "SIGMAS", 3.0)
     law, sample = SAMPLES[name]
     numbers = sample(numpy.random.default_rng(7), (2000, count)) * 1.0
-    alarms = sum(not row["holds"] for row in map(_row, (event(law, one) for one in numbers)))
+    alarms = sum(bool(drawn._fault(event(law, one))) for one in numbers)
     assert alarms <= 2000 * 4 * math.exp(-4.5)
-
-
-def _row(one: dict) -> dict:
-    return {"holds": not drawn._fault(one)}
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_a_module_that_was_not_converted_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"lib/choice.py": LIBRARY, "lib/plain.py": "import torch\nx = torch.ones(2)\n"})
     files = [tmp_path / "lib" / "choice.py", tmp_path / "lib" / "plain.py", tmp_path / "gone.py"]
     (mention,) = unconverted(files, set())
-    assert (mention.path, mention.line, mention.changes) == (tmp_path / "lib" / "choice.py", 5, True)
+    assert (mention.path, mention.line, mention.changes) == (str(tmp_path / "lib" / "choice.py"), 5, True)
     assert "cuda" in mention.why
     assert unconverted(files, {tmp_path / "lib" / "choice.py"}) == []
 
@@ -161,7 +161,7 @@ def test_a_module_that_was_not_converted_is_named(tmp_path: Path) -> None:
 def test_what_the_converter_leaves_and_names_cuda(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "'''On cuda only.'''\nimport cupy_cuda\n", "b.py": "# a word on cuda\nx = 1\n"})
     (mention,) = unconverted([tmp_path / "a.py", tmp_path / "b.py"], set())
-    assert (mention.path.name, mention.line, mention.why, mention.changes) == (
+    assert (Path(mention.path).name, mention.line, mention.why, mention.changes) == (
         "a.py",
         2,
         "it names cupy_cuda",
@@ -180,7 +180,7 @@ def test_what_the_converter_leaves_and_names_cuda(tmp_path: Path) -> None:
 def test_installed_packages_are_not_the_user_s(tmp_path: Path, place: str) -> None:
     write(tmp_path, {place: LIBRARY, "target/lib-1.0.dist-info/METADATA": "", "own/a.py": LIBRARY})
     found = unconverted([tmp_path / place, tmp_path / "own" / "a.py"], set())
-    assert [mention.path.relative_to(tmp_path).as_posix() for mention in found] == ["own/a.py"]
+    assert [Path(mention.path).relative_to(tmp_path).as_posix() for mention in found] == ["own/a.py"]
 
 
 def test_python_s_and_torchport_s_own_files_are_not_the_user_s() -> None:

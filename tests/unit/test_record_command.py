@@ -340,7 +340,7 @@ def test_a_recording_is_taken_by_name(recorded, tmp_path):
     folder = tmp_path / "step"
     folder.mkdir()
     data = given.place(recorded, folder)
-    assert (data["steps"], data["device"], data["status"]) == (2, "cuda:0", 0)
+    assert (data.steps, data.device, data.status) == (2, "cuda:0", 0)
     assert (folder / "weights/MainProcess/optimizer-0.pt").samefile(
         recorded.reference / "weights/MainProcess/optimizer-0.pt"
     )

@@ -74,5 +74,5 @@ def _fitting_control(
 
 
 def _formats(control: ControlRun, port: Recording) -> Mapping[str, str]:
-    """The formats in which the port's device said that it computes; the formats of the control run if it said nothing."""
+    """The formats in which the port's device said that it computes; else the formats of the control run."""
     return roundoff.declared(port) if port.of_kind("device") else control.formats

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchport import vnpu
 from torchport.record.part import Part
 from torchport.record.recording import Journal, Recording
-from torchport.results.comparison import Roundoff
+
+if TYPE_CHECKING:
+    from torchport.results.comparison import Roundoff
 
 CONVOLUTION, MATMUL = KINDS = ("convolution", "matmul")
 FLOAT32 = "float32"
@@ -94,6 +96,10 @@ def declared(recording: Recording) -> dict[str, str]:
 
 def rows(formats: Mapping[str, str]) -> list[Roundoff]:
     """`formats` (a format's name by kind) for people and programs."""
+    from torchport.results.comparison import (
+        Roundoff,
+    )  # which the recorder, imported into every run, does not need
+
     return [
         Roundoff(f"{FORMATS[name].words} {kind}", FORMATS[name].roundoff, FORMATS[name].source)
         for kind, name in _known(formats)
