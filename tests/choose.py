@@ -1,9 +1,10 @@
 """Prints the tests that `make test NAMES="index port"` and `make test CHANGED=1` run, a path a line.
 
-A name chooses the folders of that name and the files with it in their names: `index` tests/vnpu/ops/test_index.py and
+A name chooses the folders of that name and the files with it in their names: `index` the folder tests/vnpu/ops/index and
 others. With --changed the paths that git reports as changed against HEAD, or as new, choose: a test chooses itself, any
 other file the tests that name its module or have its stem as a word of their names, and if there are none a source of C++ the
-tests of its library. It is a guess for the daily round; `make check` runs everything.
+tests of its library. A source of operators, csrc/opapi/<family>/*, chooses among the tests of its family alone. It is a
+guess for the daily round; `make check` runs everything.
 
     python tests/choose.py [--changed] NAME...
 """
@@ -52,6 +53,8 @@ def by_source(source: Path) -> list[Path]:
         files = (path for room in ROOMS for path in (ROOT / room).rglob("test_*.py"))
         named |= {path for path in files if uses.search(path.read_text(encoding="utf-8"))}
     library = next((tests for folder, tests in LIBRARIES.items() if str(source).startswith(folder)), None)
+    if library and len(source.parts) > 3 and (family := ROOT / library / source.parts[2]).is_dir():
+        return sorted(path for path in named if family in path.parents) or [family]
     return sorted(named) or ([ROOT / library] if library else [])
 
 

@@ -168,7 +168,7 @@ def reaching(mutants: dict[int, Mutant], jobs: int) -> tuple[dict[int, list[str]
     build = str(LIBRARY_FILE.stat().st_mtime_ns).encode()
     files = {
         hashlib.sha256(build + imported + path.read_bytes()).hexdigest(): path
-        for path in [*sorted(TESTS.glob("test_*.py")), *BESIDE]
+        for path in [*sorted(TESTS.rglob("test_*.py")), *BESIDE]
         if path.name not in LEFT_OUT
     }
     known = {digest: tests for digest, tests in known.items() if digest in files}

@@ -96,7 +96,8 @@ def test_no_marker_is_idle() -> None:
     ("source", "tests"),
     [
         ("tests/unit/test_tiers.py", {"tests/unit/test_tiers.py"}),
-        ("csrc/opapi/index/sort.cpp", {"tests/vnpu/ops/test_sort.py"}),
+        ("csrc/opapi/index/sort.cpp", {"tests/vnpu/ops/index/test_sort.py"}),
+        ("csrc/opapi/loss/pointwise.cpp", {"tests/vnpu/ops/loss"}),
         ("csrc/opapi/aclnn/op.h", {"tests/vnpu/ops"}),
         ("csrc/device/stream.cpp", {"tests/vnpu/test_stream.py"}),
         ("src/torchport/source/edits.py", {"tests/unit/test_distributed.py"}),

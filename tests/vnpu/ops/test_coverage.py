@@ -21,8 +21,8 @@ def trace(request: pytest.FixtureRequest) -> Iterator[Iterator[str]]:
     """The lines of the trace."""
     torch.npu.synchronize()
     torch.ones(1, device="npu").item()  # the last operator has retired
-    chosen = {item.path.name for item in request.session.items if item.path.parent == request.path.parent}
-    absent = {path.name for path in request.path.parent.glob("test_*.py")} - chosen
+    chosen = {item.path for item in request.session.items}
+    absent = set(request.path.parent.rglob("test_*.py")) - chosen
     if absent or request.config.option.keyword or request.session.testsfailed:
         pytest.skip("only a passing run of the whole folder can tell")
     with Path(os.environ["VNPU_TRACE"]).open(encoding="utf-8") as lines:

@@ -1,5 +1,7 @@
 """Pooling against float64."""
 
+from pathlib import Path
+
 import aclnn
 import pytest
 import torch
@@ -157,7 +159,7 @@ def test_one_element_is_its_own_maximum() -> None:
 
 
 SPREAD = f"""
-import sys; sys.path.insert(0, {__file__.rpartition("/")[0]!r})
+import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import torch
 from aclnn import first_phase
 for dtype in (torch.float64, torch.float32):

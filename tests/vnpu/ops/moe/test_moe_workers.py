@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from aclnn import first_phase
 from forked import python
 from oracle import random
 
-HERE = __file__.rpartition("/")[0]
+FOLDERS = [str(folder) for folder in Path(__file__).parents[:2]]
 
 EXPERTS, WIDTH = 5, 8  # of a token's rows the last is the shared expert's
 MASKED = 2**31 - 1
@@ -184,7 +185,7 @@ def test_an_address_that_is_no_memory_is_an_error() -> None:
     result = python(
         f"""
 import sys
-sys.path[:0] = {[HERE]!r}
+sys.path[:0] = {FOLDERS!r}
 from test_moe_workers import *
 context = table(micro_batches=1, attention_data=0x5000)
 layer, scales = torch.zeros(1, dtype=torch.int32).npu(), torch.ones(3, EXPERTS - 1).npu()

@@ -153,7 +153,7 @@ print("done")
 
 def test_scatter_reduce() -> None:
     """Of these a 910B takes the sum with what is there, which torch_npu knows (test_argument_limits.py)."""
-    program = SCATTER_REDUCE.format(folder=str(Path(__file__).parent))
+    program = SCATTER_REDUCE.format(folder=str(Path(__file__).parents[1]))
     ended = forked.python(program, VNPU_CHECKS="any")
     assert ended.stdout == "done\n", ended.stderr
 
@@ -193,7 +193,7 @@ print(out.tolist())
 
 def test_scatter_that_sums_uses_nothing_deprecated() -> None:
     """ATen says so once in a process, on a thread that no filter of Python's reaches."""
-    ended = forked.python(SCATTER_SUMS.format(folder=str(Path(__file__).parent)))
+    ended = forked.python(SCATTER_SUMS.format(folder=str(Path(__file__).parents[1])))
     assert ended.stdout == "[5.0, 1.0, 3.0]\n", ended.stderr
     assert "deprecated" not in ended.stderr
 

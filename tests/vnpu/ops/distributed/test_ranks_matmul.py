@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,7 +173,7 @@ ABSENT = f"""
 from torchport import vnpu
 vnpu.activate(force=True)
 import sys
-sys.path.insert(0, {__file__.rpartition("/")[0]!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import ctypes
 import torch, torch_npu
 from aclnn import _message, planned

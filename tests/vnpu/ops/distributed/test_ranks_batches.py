@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from aclnn import first_phase
@@ -13,7 +15,7 @@ START = f"""
 from torchport import vnpu
 vnpu.activate(force=True)
 import sys
-sys.path.insert(0, {__file__.rpartition("/")[0]!r})
+sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 import torch, torch_npu
 import batches_on_a3
 batches_on_a3.main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ PROGRAM = f"""
 from torchport import vnpu
 vnpu.activate(force=True)
 import sys
-sys.path.insert(0, {__file__.rpartition("/")[0]!r})
+sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
 import torch, torch_npu
 import experts_on_a3
 experts_on_a3.main()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch_npu
 from aclnn import first_phase
 from forked import python
 
-HERE = __file__.rpartition("/")[0]
+OPS = str(Path(__file__).parents[1])
 TILING, NO_KERNEL = 561002, 561003
 HALF = torch.float16
 
@@ -69,7 +71,7 @@ UPDATE = f"""
 from torchport import vnpu
 vnpu.activate(force=True)
 import sys
-sys.path.insert(0, {HERE!r})
+sys.path.insert(0, {OPS!r})
 import torch, torch_npu
 from aclnn import first_phase
 torch.manual_seed(0)

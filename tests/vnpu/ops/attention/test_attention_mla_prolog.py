@@ -324,7 +324,7 @@ def test_the_first_version_of_the_old_api(weights: int, keeps: int, cache: str) 
 def test_torch_npu_of_an_older_cann() -> None:
     """Before CANN 8.5 torch_npu puts one more between the parameters: a number was taken for a tensor."""
     program = (
-        f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport torch_npu\n"
+        f"import sys\nsys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}\nimport torch_npu\n"
         "torch_npu.npu.config.allow_internal_format = True\n"
         "from test_attention_mla_prolog import Case, by_torch_npu\nby_torch_npu(Case(0, 0, 'PA_BSND', (2, 2)))\n"
     )
