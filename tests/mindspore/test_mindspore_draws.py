@@ -1,5 +1,5 @@
 """MindSpore's draws: a run repeats, another seed and a second call give other numbers. Of which distribution they are is in
-tests/vnpu/ops/test_aclop_draws.py."""
+tests/vnpu/ops/random/test_aclop_draw.py."""
 
 from __future__ import annotations
 

@@ -10,11 +10,15 @@ which lie on the device behind their length; Memory is one whose bytes are given
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 import struct
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from aclnn import DTYPES
 
@@ -168,3 +172,21 @@ def called(name: str, inputs: list[Any], *sizes: Any, **attributes: Any) -> list
     )
     assert status == 0, message
     return [out.cpu() for out in outputs]
+
+
+def transformed(name: str, inputs: list[Any], expected: np.ndarray[Any, Any], dtype: torch.dtype) -> None:
+    """Fails where the output, of this dtype, is not NumPy's."""
+    out = torch.zeros(expected.shape, dtype=dtype).npu()
+    operands = [value.npu() if isinstance(value, torch.Tensor) else value for value in inputs]
+    status, message = launch(name, operands, [out])
+    assert status == 0, message
+    np.testing.assert_allclose(out.cpu().numpy(), expected, rtol=2e-5, atol=2e-5)
+
+
+def by_name(operator: str) -> int:
+    """The number of calls of the operator so far, from the trace."""
+    torch.npu.synchronize()
+    trace = Path(os.environ["VNPU_TRACE"]).read_text(encoding="utf-8")
+    return len(
+        re.findall(rf'aclopCompileAndExecute(?:V2)?\("{operator}"', trace)
+    )  # V2 where it gives shapes back

@@ -42,3 +42,13 @@ def device(request: pytest.FixtureRequest) -> Iterator[None]:
         alive = False
     if not alive:
         pytest.exit(f"The device does not work any more after {request.node.nodeid}.", returncode=1)
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    """torch_npu takes its legacy path for every operator."""
+    import torch
+
+    torch.npu.set_compile_mode(jit_compile=True)
+    yield
+    torch.npu.set_compile_mode(jit_compile=False)

@@ -1,5 +1,5 @@
-"""Calls of old operators that hardware refuses, each beside one that it takes. By name: torch_npu's queue would stay in
-error."""
+"""Calls of old operators that hardware refuses, each beside one that it takes, over all families. By name: torch_npu's queue
+would stay in error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aclop import INVALID_ARGUMENT, launch
 
 # operator: inputs, outputs, attributes; then what is another in the refused call, and words of its message. A tensor is
 # its sizes, with a dtype if it is not float32; "0" to "9" stand for operands by place, first the inputs.
-I32, I8, I8U, BOOL, I64, BF16 = torch.int32, torch.int8, torch.uint8, torch.bool, torch.int64, torch.bfloat16
+I8, I32, I64, I8U, BOOL, BF16 = torch.int8, torch.int32, torch.int64, torch.uint8, torch.bool, torch.bfloat16
 CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str]] = {
     "MishGrad": ([(3,), (3,)], [(3,)], {}, {"1": (4,)}, "expected shape and dtype"),
     "MlaProlog": (
@@ -347,3 +347,23 @@ def test_a_refused_call_and_its_neighbour(name: str) -> None:
     more = attributes | {key: value for key, value in other.items() if not key.isdigit()}
     status, message = launch(name, changed[: len(inputs)], changed[len(inputs) :], **more)
     assert status == INVALID_ARGUMENT and words in message and name in message, (status, message)
+
+
+def test_refusals() -> None:
+    x, flat = torch.ones(2, 3, 16, 8).npu(), torch.ones(32, 24).npu()
+    p, m, s, keep = torch.ones(2, 3, 16, 16).npu(), torch.ones(2, 1, 16, 16).npu(), torch.ones(1).npu(), 0.5
+    stays = torch.ones(p.numel(), dtype=torch.uint8).npu()
+    call = ("AttentionScore", [x, x, x, m, s, stays], [flat, p])
+    assert launch(*call, keep_prob=keep) == (0, "")
+    for attributes, words in (
+        ({"keep_prob": 2.0}, "keep_prob is 2"),
+        ({"key_transpose": True}, "key_transpose"),
+    ):
+        status, message = launch(*call, **attributes)
+        assert status != 0 and words in message, message
+    status, message = launch("AttentionScore", [x, x, x, m, s, stays[1:]], [flat, p], keep_prob=keep)
+    assert status == INVALID_ARGUMENT and "drop_mask is" in message, message
+    status, message = launch("AsStrided", [flat, [3, 3], [300, 1], [0]], [torch.ones(3, 3).npu()])
+    assert status == 0, message
+    status, message = launch("AsStrided", [flat, [3, 3], [400, 1], [0]], [torch.ones(3, 3).npu()])
+    assert status == INVALID_ARGUMENT and "elements 0 to 802" in message, message
