@@ -16,11 +16,32 @@ from torchport.vnpu.chips import chips
 from torchport.vnpu.variables import VARIABLES
 
 ROOT = Path(__file__).parents[2]
+OPAPI, OPERATOR_TESTS = ROOT / "csrc/opapi", ROOT / "tests/vnpu/ops"
+sys.path.insert(0, str(OPAPI / "aclnn"))
+
+import generate  # noqa: E402
+
 FOLDERS = ("csrc", "src", "tests", "tools", "benchmarks", "examples")
 LANGUAGES = {".py", ".cpp", ".h"}
 # A name that says nothing about its purpose collects what has no purpose.
 NAMELESS = {"utils", "util", "common", "helpers", "helper", "core", "base", "misc"}
 LARGEST, MEDIAN, NEARLY_ALL = 600, 150, 400  # lines: any file, half of the files, 95 % of the files
+# Sources of operators whose tests are not in a file of their family that has their name: the file, and why.
+TESTED_ELSEWHERE = {
+    "attention/native_sparse_infer": (
+        "attention/test_attention_native_sparse.py",
+        "by torch_npu's functions",
+    ),
+    "elementwise/selu": ("test_rearranged.py", "among MindSpore's operators of several families"),
+    "elementwise/swiglu": ("test_npu_operators.py", "among torch_npu's operators of several families"),
+    "index/aclop_embedding": ("test_aclop_compiled.py", "torch_npu calls it where operators are compiled"),
+    "movement/format_cast": ("test_private_formats.py", "with the operators that take the formats"),
+    "movement/rearranged": ("test_rearranged.py", "among MindSpore's operators of several families"),
+    "norm/rms": ("test_npu_operators.py", "among torch_npu's operators of several families"),
+    "optimizer/aclop_sparse": ("optimizer/test_aclop_sparse_steps.py", "linalg has test_aclop_sparse.py"),
+    "reduce/aclop_softmax": ("test_aclop_compiled.py", "torch_npu calls it where operators are compiled"),
+    "spatial/quant_convolution": ("matmul/test_matmul_quantized_fused.py", "with the products of int8"),
+}
 
 
 def hand_written() -> dict[Path, int]:
@@ -52,6 +73,42 @@ def test_names_of_test_files_are_unique() -> None:
     """pytest imports them by name alone."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+def sources_of_operators() -> dict[str, set[str]]:
+    """The operators that have a line in each source, family/stem, of csrc/opapi."""
+    found: dict[str, set[str]] = {}
+    lines = generate.implemented(OPAPI) | generate.implemented_aclops(OPAPI)
+    for name, line in lines.items():
+        found.setdefault(line.file, set()).add(name)
+    return found
+
+
+def untested(sources: dict[str, set[str]]) -> set[str]:
+    """The sources without a test file in their family's folder: for aclop_<theme>.cpp it is test_aclop_<theme>.py, for
+    another source a file with its stem as words of its name, or that names one of its operators."""
+    found = set[str]()
+    for source, operators in sources.items():
+        family, _, stem = source.partition("/")
+        word = re.compile(rf"test_{stem}$" if stem.startswith("aclop_") else rf"_{stem}(_|$)")
+        named = re.compile(rf"\b({'|'.join(sorted(operators))})\b")
+        files = list((OPERATOR_TESTS / family).glob("test_*.py"))
+        if not any(word.search(path.stem) for path in files) and (
+            stem.startswith("aclop_")
+            or not any(named.search(path.read_text(encoding="utf-8")) for path in files)
+        ):
+            found.add(source)
+    return found
+
+
+def test_operators_are_tested_in_the_folder_of_their_family() -> None:
+    # First sources that have no test.
+    new = {"loss/aclop_new": {"KLDiv"}, "norm/new": {"aclnnNew"}, "new/add": {"aclnnAdd"}}
+    assert untested(new) == new.keys()
+    sources = sources_of_operators()
+    assert len(sources) > 150
+    assert untested(sources) == TESTED_ELSEWHERE.keys()
+    assert [name for name, _ in TESTED_ELSEWHERE.values() if not (OPERATOR_TESTS / name).exists()] == []
 
 
 def test_nothing_is_left_for_later() -> None:
