@@ -73,9 +73,12 @@ def _read(hint: Any, value: Any, place: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return _read_union(arguments, value, place)
-    if origin is tuple:  # tuple[X, ...]
+    if origin is tuple:
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return tuple(_read(arguments[0], item, f"{place}[{number}]") for number, item in enumerate(value))
+            kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+            if len(kinds) == len(value):
+                pairs = enumerate(zip(kinds, value, strict=True))
+                return tuple(_read(kind, item, f"{place}[{number}]") for number, (kind, item) in pairs)
     elif origin is not None and issubclass(origin, Mapping):
         if isinstance(value, Mapping):
             return {key: _read(arguments[1], item, f"{place}.{key}") for key, item in value.items()}
