@@ -86,10 +86,10 @@ check: test ## everything that CI runs: `make test`, then recordings, ports, ran
 install-check: setup ## `pip install` of this checkout into an environment of its own, compiled as users do it (minutes)
 	$(BIN)/python -m pytest tests/vnpu/test_installation.py -m install -o faulthandler_timeout=0
 
-mistakes: setup ## 40 scripts that fail as users' do, and what is said of them (8 minutes)
+mistakes: setup ## diagnose 40 failing scripts (8 minutes)
 	$(BIN)/python -m pytest $(WORKERS) tests/vnpu/diagnose -m ""
 
-models: setup ## the comparisons of whole models that are too long for `make test`
+models: setup ## compare whole models, CPU and NPU (too long for `make test`)
 	$(BIN)/python -m pytest tests/vnpu/models -m models
 
 # Each of these is near a test of `make test`, which would take too long with them.
@@ -97,10 +97,10 @@ MORE_PORTS := tests/vnpu/port $(addprefix tests/vnpu/test_,$(addsuffix .py,examp
 	launcher launch_forms reference_decisions reference_compile unseen_failures without_autoload \
 	injection))
 
-ports: setup ## more ports, of scripts and of what was broken on purpose, more examples and ways to start them (30 minutes)
+ports: setup ## port more scripts, broken ports, examples and launchers (30 minutes)
 	$(BIN)/python -m pytest $(WORKERS) $(MORE_PORTS) -m ports
 
-predictions: setup ## memory by hand, large models, what is tried where memory is out, and how far steps are off models held out (15 minutes)
+predictions: setup ## check predictions of memory and step time, also of models held out (15 minutes)
 	$(BIN)/python -m pytest tests/vnpu/predict -m predictions --timeout=900 -o faulthandler_timeout=0
 	$(BIN)/python tools/calibrate_time.py --check
 	$(BIN)/python tests/prediction/evaluate.py
@@ -108,13 +108,13 @@ predictions: setup ## memory by hand, large models, what is tried where memory i
 exports: setup ## whole models to ONNX in opset 11 and the newest, from checkpoints of the CPU and the NPU (8 minutes)
 	$(BIN)/python -m pytest tests/vnpu/export -m exports -o faulthandler_timeout=0
 
-distributed: setup ## jobs of 4 ranks, and every fault in every collective: too long for `make test`
+distributed: setup ## run jobs of 4 ranks, and every fault in every collective (too long for `make test`)
 	$(BIN)/python -m pytest tests/vnpu/distributed -m distributed
 
-kills: setup ## `torchport port` killed at 30 random moments, and started again (10 minutes)
+kills: setup ## kill `torchport port` at 30 random moments and start it again (10 minutes)
 	TORCHPORT_KILLS=30 $(BIN)/python -m pytest tests/vnpu/port/test_driver.py -k kills -o faulthandler_timeout=0
 
-recorded: setup ## recorded runs killed 200 times, damaged recordings, longer comparisons with plain runs (20 minutes)
+recorded: setup ## kill recorded runs 200 times, damage recordings, compare with plain runs (20 minutes)
 	TORCHPORT_KILLS=200 $(BIN)/python -m pytest tests/vnpu/test_record_kills.py tests/vnpu/test_record_operators.py \
 		tests/vnpu/test_record_calls.py tests/unit/test_hostile_recordings.py tests/unit/test_record_readers.py \
 		-m "" --timeout=1800 -o faulthandler_timeout=0
@@ -124,7 +124,7 @@ recorded: setup ## recorded runs killed 200 times, damaged recordings, longer co
 PROFILE_TOOLS := msprof-analyze==26.2.0 HolisticTraceAnalysis==0.5.0 torch-tb-profiler-ascend==0.4.0.11 pysqlite3-binary
 NEWER_SQLITE := import sys; import pysqlite3; sys.modules["sqlite3"] = pysqlite3
 RUNS ?= 20
-profiles: setup ## whole programs under the profilers, RUNS times, and Huawei's, Meta's and TensorBoard's readers (an hour)
+profiles: setup ## profile whole programs RUNS times, and open the profiles with Huawei's, Meta's and TensorBoard's tools (an hour)
 	test -x build/profile_tools/bin/msprof-analyze || { $(PYTHON) -m venv build/profile_tools && \
 		build/profile_tools/bin/pip install --disable-pip-version-check -q $(PROFILE_TOOLS) && \
 		echo '$(NEWER_SQLITE)' > \
@@ -132,7 +132,7 @@ profiles: setup ## whole programs under the profilers, RUNS times, and Huawei's,
 	$(BIN)/python tests/profiles/run.py --runs $(RUNS) --tools build/profile_tools/bin/python
 	$(BIN)/python -m pytest tests/vnpu/profiler -m ""
 
-exits: setup ## how processes end that have trained, 30 of each kind (10 minutes)
+exits: setup ## exit status of training processes, 30 runs of each kind (10 minutes)
 	TORCHPORT_EXITS=30 $(BIN)/python -m pytest tests/vnpu/test_exits.py -m "" -o faulthandler_timeout=0
 
 corpus: $(VENV)/.packages ## convert the source of real packages (downloads them once); UPDATE=1 stores the counts
@@ -154,18 +154,18 @@ build/upstream/packages/.installed: tests/upstream/requirements.txt
 	$(PIP) install --quiet $(INDEX) --no-deps --upgrade --target $(@D) -r $<
 	touch $@
 
-mutation: setup ## faults put into the kernels, and how many the tests notice (30 minutes; AGAIN=1 after adding a test)
+mutation: setup ## mutation tests of the kernels (30 minutes; AGAIN=1 after adding a test)
 	$(BIN)/python tests/mutation/run.py --jobs $(JOBS) $(if $(AGAIN),--again)
 
-verdict: setup ## 20 scripts, and each with a dozen faults put into its port: does `port` tell them apart? (half an hour)
+verdict: setup ## port 20 scripts, healthy and with a dozen injected faults each (half an hour)
 	$(BIN)/python tests/verdict/run.py --jobs $(JOBS)
 
-accuracy: setup ## 23 faults inside of operators and 11 around them, and 10 healthy pairs: are the faults named, and they alone, at which cost? (half an hour; SIDES="cpu isa npu")
+accuracy: setup ## find 34 injected faults with `compare`, accuse none of 10 healthy pairs, and print the cost (half an hour; SIDES="cpu isa npu")
 	$(BIN)/python tests/accuracy/run.py $(SIDES)
 	$(BIN)/python tests/accuracy/healthy.py
 	$(BIN)/python -m pytest tests/unit/test_recording_sizes.py -m accuracy -o faulthandler_timeout=0
 
-blind: setup ## 219 small cases of everyday code: what analyse and convert make of each line (CASES="amp devices" for some; RUNS=1 runs them)
+blind: setup ## analyze and convert 219 small cases of everyday code (CASES="amp devices" for some; RUNS=1 runs them)
 	$(BIN)/python tests/blind/run.py $(if $(CASES),--cases $(CASES)) $(if $(RUNS),--runs)
 
 libraries: setup build/libraries/.installed ## scripts with accelerate, diffusers, lightning, timm, transformers, ultralytics

@@ -6,14 +6,14 @@ import dataclasses
 import json
 import math
 import re
+from pathlib import Path
 
 import pytest
 
-from torchport.predict.cost import Step
-from torchport.predict.memory import Peak
-from torchport.predict.prediction import Loading, Prediction, Ranks, _loading, _samples
+from torchport.predict.prediction import _loading, _samples
 from torchport.report import render_prediction
 from torchport.report.html.prediction import _ticks, page
+from torchport.results.prediction import Loading, Peak, Prediction, Ranks, Read, Step, Task, Trial
 
 GIB = 1 << 30
 STEP = Step(
@@ -34,7 +34,7 @@ PEAK = Peak(
     modules={"blocks.*.up": GIB},
     rounding=1 << 20,
     fragmentation=2 * GIB,
-    curve=[4 * GIB, 7 * GIB, 10 * GIB, 8 * GIB],
+    curve=(4 * GIB, 7 * GIB, 10 * GIB, 8 * GIB),
 )
 ONE = Ranks(1, True, "", STEP, 70.0, 140.0, 64.0, 640.0, None, PEAK, GIB, 9.0, 0.2, 0.1)
 FOUND = Prediction(
@@ -45,23 +45,23 @@ FOUND = Prediction(
     one=ONE,
     many=None,
     validated="Nothing validates step times on Ascend910B3.",
-    reads=[{"path": "train.py", "line": 7, "call": "item", "count": 3}],
+    reads=(Read("train.py", 7, "item", 3),),
     unknown_reads=3,
     unfilled=0,
     unfilled_read=0,
     shapes={"aclnnNonzeroV2": 4},
     sizes="as large as they can be",
     compiled=False,
-    advice=[],
-    timeline=[
-        {"name": "aclnnMatmul", "stream": 0, "unit": "cube", "at": 0.0, "us": 60.0, "shapes": [[4, 4]]},
-        {"name": "HcclAllReduce", "stream": 3, "unit": "collective", "at": 40.0, "us": 30.0, "shapes": []},
-    ],
+    advice=(),
+    timeline=(
+        Task("aclnnMatmul", 0, "cube", at=0.0, us=60.0, shapes=((4, 4),)),
+        Task("HcclAllReduce", 3, "collective", at=40.0, us=30.0, shapes=()),
+    ),
 )
 
 
 def said(**changes: object) -> str:
-    return render_prediction(dataclasses.replace(FOUND, **changes).as_json())
+    return render_prediction(dataclasses.replace(FOUND, **changes))
 
 
 def test_one_that_fits() -> None:
@@ -78,15 +78,10 @@ def test_one_that_fits() -> None:
 
 def test_one_that_does_not_fit_and_what_would() -> None:
     full = dataclasses.replace(ONE, fits=False, failure="NPU out of memory", step=None)
-    tried = [
-        {"change": "--batch-size 32", "fits": True, "peak": 5 * GIB, "owners": {}},
-        {
-            "change": "the optimizer without foreach (foreach=False)",
-            "fits": False,
-            "peak": None,
-            "owners": {},
-        },
-    ]
+    tried = (
+        Trial("--batch-size 32", fits=True, peak=5 * GIB),
+        Trial("the optimizer without foreach (foreach=False)", fits=False, peak=None),
+    )
     text = said(one=full, fits=False, failure="NPU out of memory", advice=tried)
     assert "memory    does not fit: NPU out of memory" in text
     assert "held when it was out: weights 4.00 GiB" in text
@@ -171,7 +166,7 @@ def test_samples_are_those_of_the_module_that_is_given_the_fewest() -> None:
 
 
 def test_page_has_the_curve_the_timeline_and_the_tables() -> None:
-    text = page(FOUND.as_json())
+    text = page(FOUND)
     assert text.count("<svg") == 2 and "GiB allocated over the last step" in text
     assert "blocks.*.up" in text and "<td>aclnnMatmul<td>12<td>60.000" in text
     slices = re.findall(
@@ -193,5 +188,14 @@ def test_moments_on_the_timeline_are_few_round_and_inside(end: float) -> None:
 
 def test_json_has_no_nan() -> None:
     lost = dataclasses.replace(ONE, low=math.nan, throughput=math.inf)
-    found = json.dumps(dataclasses.replace(FOUND, one=lost).as_json(), allow_nan=False)
+    found = json.dumps(dataclasses.replace(FOUND, one=lost).to_json(), allow_nan=False)
     assert json.loads(found)["one"]["throughput"] is None
+
+
+def test_the_json_is_that_of_before() -> None:
+    """By torchport at a3c4bfc, whose report read the data by key."""
+    before = json.loads((Path(__file__).parent / "data" / "prediction.json").read_text())
+    eight = dataclasses.replace(ONE, ranks=8, loading=Loading(40.0, 4, 100.0), low=math.nan)
+    tried = (Trial("--batch-size 32", fits=True, peak=5 * GIB),)
+    found = dataclasses.replace(FOUND, many=eight, advice=tried)
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False)) == before

@@ -96,14 +96,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     found = predict(plan, several, tries=not arguments.no_tries, say=say)
     if arguments.json:
-        json.dump(found.as_json(), sys.stdout)
+        json.dump(found.to_json(), sys.stdout)
         print()
     else:
-        print(render_prediction(found.as_json()))
+        print(render_prediction(found))
     if arguments.html is not None:  # last: where it cannot be written, what was found is not lost
         from torchport.report.html.prediction import page
 
-        write_atomically(arguments.html, page(found.as_json()).encode())
+        write_atomically(arguments.html, page(found).encode())
     return 0 if found.fits else 1
 
 

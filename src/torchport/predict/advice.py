@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Any
 
 from torchport.predict import memory, runs, trials
 from torchport.predict.runs import Plan
+from torchport.results.prediction import Trial
 
 _BATCH = re.compile(r"-{1,2}(?:[\w-]*[-_])?(?:batch[-_]?size|bs|batch|b)$")
 _WORDS = {
@@ -20,7 +20,7 @@ SHARDS = 8
 LEAST_GAIN = 0.02  # of the peak: what saves less is no advice
 
 
-def tries(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def tries(plan: Plan, say: Callable[[str], None]) -> list[Trial]:
     """The changes that were tried, with whether each fits and its peak in bytes (None: memory was out again)."""
     found = [_try(plan, trial, words, say) for trial, words in _WORDS.items()]
     found += _smaller(plan, say)
@@ -28,22 +28,19 @@ def tries(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
     return found
 
 
-def _try(plan: Plan, trial: str, words: str, say: Callable[[str], None]) -> dict[str, Any]:
+def _try(plan: Plan, trial: str, words: str, say: Callable[[str], None]) -> Trial:
     say(f"out of memory; trying {words}")
     with runs.scratch() as folder:
         ran = runs.run(plan, folder, trial)
         fits = bool(ran.notes) and all(note["marks"] and not note["error"] for note in ran.notes)
         peaks = [memory.peak(note["memory"]) for note in ran.notes if note["memory"]] if fits else []
         peak = max(peaks, key=lambda peak: peak.allocated, default=None)
-        return {
-            "change": words,
-            "fits": peak is not None,
-            "peak": peak.allocated if peak else None,
-            "owners": peak.owners if peak else {},
-        }
+        if peak is None:
+            return Trial(words, fits=False, peak=None)
+        return Trial(words, fits=True, peak=peak.allocated, owners=peak.owners)
 
 
-def _smaller(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def _smaller(plan: Plan, say: Callable[[str], None]) -> list[Trial]:
     """Half the batch, and half again, where the script takes it as an option."""
     words = list(plan.launch.command)
     place = next((i for i, word in enumerate(words) if _BATCH.match(word.partition("=")[0])), None)
@@ -66,29 +63,28 @@ def _smaller(plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
             changed[place + 1] = str(size)
         launch = dataclasses.replace(plan.launch, command=tuple(changed))
         found.append(_try(dataclasses.replace(plan, launch=launch), "", f"{name} {size}", say))
-        if found[-1]["fits"]:
+        if found[-1].fits:
             break
     return found
 
 
-def _sharded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sharded(found: list[Trial]) -> list[Trial]:
     """ZeRO cannot be tried on one rank: what it takes off follows from what a run that fits holds at its peak."""
-    fitting = next((each for each in found if each["fits"]), None)
-    if fitting is None:
+    fitting = next((each for each in found if each.peak is not None), None)
+    if fitting is None or fitting.peak is None:
         return []
-    owners = fitting["owners"]
+    owners = fitting.owners
     rows = []
     shed = 0.0
     for stage, owner in enumerate(("optimizer state", "gradients", "weights"), 1):
         shed += owners.get(owner, 0) * (1 - 1 / SHARDS)
-        if shed < LEAST_GAIN * fitting["peak"]:
+        if shed < LEAST_GAIN * fitting.peak:
             continue  # activations are what fills it
         rows.append(
-            {
-                "change": f"ZeRO stage {stage} over {SHARDS} ranks, computed from: {fitting['change']}",
-                "fits": True,
-                "peak": int(fitting["peak"] - shed),
-                "owners": {},
-            }
+            Trial(
+                f"ZeRO stage {stage} over {SHARDS} ranks, computed from: {fitting.change}",
+                fits=True,
+                peak=int(fitting.peak - shed),
+            )
         )
     return rows

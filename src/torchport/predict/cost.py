@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from torchport.predict.timeline import Log, Task
+from torchport.results.prediction import Step
 
 # What a step is bound by, in words.
 WORDS = {
@@ -21,21 +20,6 @@ WORDS = {
     "host": "launching operators from the program",
 }
 MOST_OPERATORS = 20
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
-    """One step. Times in milliseconds: `time` from the end of one step to the end of the next, `busy` that some stream
-    worked, `exposed` that nothing but communication did, `units` by unit, `operators` by operator with their number."""
-
-    time: float
-    busy: float
-    exposed: float
-    units: dict[str, float]
-    operators: dict[str, tuple[int, float]]
-    launches: int
-    converted: float
-    bound: str
 
 
 def step(log: Log, begin: float, end: float) -> Step:

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import itertools
 from collections import Counter
 from typing import Any
+
+from torchport.results.prediction import Peak
 
 # What torch_npu's allocator makes of a size: 32 bytes that kernels may read beyond the end, whole blocks of 512.
 PADDING, BLOCK = 32, 512
 CURVE = 200  # points
 OPTIMIZER = "optimizer temporaries"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Peak:
-    """The most that the allocator held, in bytes. `owners` and `modules` (activations, by module) are what was alive
-    then; `rounding` is the part of `allocated` that no tensor asked for, `fragmentation` what was reserved beyond it.
-    `curve` are bytes over the last step, evenly spaced over its allocations."""
-
-    allocated: int
-    reserved: int
-    total: int
-    owners: dict[str, int]
-    modules: dict[str, int]
-    rounding: int
-    fragmentation: int
-    curve: list[int]
 
 
 def rounded(size: int) -> int:
@@ -74,7 +59,7 @@ def peak(notes: dict[str, Any]) -> Peak:
         modules=dict(modules.most_common(20)),
         rounding=notes["peak"] - asked,
         fragmentation=notes["reserved"] - notes["peak"],
-        curve=_thinned(levels[_last_step(notes) :]),
+        curve=tuple(_thinned(levels[_last_step(notes) :])),
     )
 
 

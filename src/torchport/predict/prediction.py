@@ -11,84 +11,12 @@ from typing import Any
 from torchport.errors import TorchportError
 from torchport.launch import Launch
 from torchport.predict import advice, cost, interval, memory, runs
-from torchport.predict.cost import Step
-from torchport.predict.memory import Peak
 from torchport.predict.runs import Plan, Ran
 from torchport.predict.timeline import Log, read
+from torchport.results.codec import from_json
+from torchport.results.prediction import Loading, Prediction, Ranks, Read, Step, Task
 
 Say = Callable[[str], None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Loading:
-    """The data loader of one rank: `time`, milliseconds of this machine's processor that a step's batches take, which
-    `workers` share (0: the program itself makes them, before the step). `paced` is the step's time with it."""
-
-    time: float
-    workers: int
-    paced: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ranks:
-    """What so many ranks come to: of the slowest one its step, the largest peak, and samples a second of all. `failure`
-    is why they fit not, or did not run, "" where they do; `resident` what their processes held of this machine's memory
-    together, `wall_step` and `processor_step` the seconds that the last step took here."""
-
-    ranks: int
-    fits: bool
-    failure: str
-    step: Step | None
-    low: float
-    high: float
-    samples: float
-    throughput: float
-    loading: Loading | None
-    peak: Peak | None
-    resident: int
-    seconds: float
-    wall_step: float
-    processor_step: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Prediction:
-    """A script on a chip. `fits` and `failure` are those of what was asked for: `many` where that is there, else `one`,
-    which is the script as it is started without more ranks. `reads` are the lines that read values of the device and
-    `unknown_reads` how often; `unfilled` the bytes of weights made on the host that were given no values, of which the
-    script has read `unfilled_read`; `shapes` operators whose sizes depend on data, and `sizes` what those were taken to
-    be; `compiled` that the script calls torch.compile, which does nothing here; `advice` what was tried where memory
-    was out."""
-
-    soc: str
-    steps: int
-    fits: bool
-    failure: str
-    one: Ranks
-    many: Ranks | None
-    validated: str
-    reads: list[dict[str, Any]]
-    unknown_reads: int
-    unfilled: int
-    unfilled_read: int
-    shapes: dict[str, int]
-    sizes: str
-    compiled: bool
-    advice: list[dict[str, Any]]
-    timeline: list[dict[str, Any]]
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json` and the next step: JSON has no NaN, so what there is no number of is null."""
-        found: dict[str, Any] = _without_nan(dataclasses.asdict(self))
-        return found
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,7 +54,7 @@ def predict(
         many = _outcome(asked, lambda text: say(f"{several.processes} ranks: {text}"))
     answer = many or one
     assert answer is not None
-    advised = advice.tries(asked, say) if not answer.ranks.fits and tries else []
+    advised = tuple(advice.tries(asked, say)) if not answer.ranks.fits and tries else ()
     first = answer.ran.notes[0]
     return Prediction(
         soc=plan.soc,
@@ -136,7 +64,7 @@ def predict(
         one=one.ranks if one else _failed(alone),
         many=many.ranks if many else None,
         validated=interval.validated(plan.soc),
-        reads=first["reads"],
+        reads=tuple(from_json(Read, row) for row in first["reads"]),
         unknown_reads=first["unknown_reads"],
         unfilled=first["unfilled"],
         unfilled_read=first["unfilled_read"],
@@ -323,23 +251,23 @@ def _sizes(plan: Plan) -> str:
     return "as large as they can be (VNPU_DRY_SHARE=0.1 takes a tenth of that)"
 
 
-def _timeline(log: Log | None, bounds: tuple[float, float], most: int = 4000) -> list[dict[str, Any]]:
+def _timeline(log: Log | None, bounds: tuple[float, float], most: int = 4000) -> tuple[Task, ...]:
     """The last step's tasks for a picture: the longest `most`, in their order, times in microseconds of the step."""
     if log is None:
-        return []
+        return ()
     first, last = (bound * 1e3 for bound in bounds)
     tasks = [task for task in log.tasks if first < task.virtual_ended <= last and task.unit != "none"]
     tasks = sorted(
         sorted(tasks, key=lambda task: -task.virtual_time)[:most], key=lambda task: task.virtual_began
     )
-    return [
-        {
-            "name": task.name,
-            "stream": task.stream,
-            "unit": task.unit,
-            "at": (task.virtual_began - first) / 1e3,
-            "us": task.virtual_time / 1e3,
-            "shapes": [list(tensor.shape) for tensor in task.tensors[:4]],
-        }
+    return tuple(
+        Task(
+            name=task.name,
+            stream=task.stream,
+            unit=task.unit,
+            at=(task.virtual_began - first) / 1e3,
+            us=task.virtual_time / 1e3,
+            shapes=tuple(tuple(tensor.shape) for tensor in task.tensors[:4]),
+        )
         for task in tasks
-    ]
+    )

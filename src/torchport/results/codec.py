@@ -8,7 +8,6 @@ key is missing.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import types
 import typing
@@ -20,15 +19,13 @@ OMITTED = {"omitted while None": True}
 
 
 def to_json(value: Any) -> Any:
-    """The value as JSON values: dataclasses as objects, sequences as lists, enumerations as their text."""
+    """The value as JSON values: dataclasses as objects, sequences as lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: to_json(getattr(value, field.name))
             for field in dataclasses.fields(value)
             if not (field.metadata.keys() & OMITTED.keys()) or getattr(value, field.name) is not None
         }
-    if isinstance(value, enum.StrEnum):
-        return str(value)
     if isinstance(value, Mapping):
         return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -73,9 +70,12 @@ def _read(hint: Any, value: Any, place: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return _read_union(arguments, value, place)
-    if origin is tuple:  # tuple[X, ...]
+    if origin is tuple:
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return tuple(_read(arguments[0], item, f"{place}[{number}]") for number, item in enumerate(value))
+            kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+            if len(kinds) == len(value):
+                pairs = enumerate(zip(kinds, value, strict=True))
+                return tuple(_read(kind, item, f"{place}[{number}]") for number, (kind, item) in pairs)
     elif origin is not None and issubclass(origin, Mapping):
         if isinstance(value, Mapping):
             return {key: _read(arguments[1], item, f"{place}.{key}") for key, item in value.items()}
@@ -83,8 +83,6 @@ def _read(hint: Any, value: Any, place: str) -> Any:
         return from_json(typing.cast(type[Any], hint), value, place)
     elif hint is float:
         return _read_float(value, place)
-    elif issubclass(hint, enum.StrEnum):
-        return hint(value)
     elif isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     raise TypeError(f"{place} is {value!r:.80}, which is no {getattr(hint, '__name__', hint)}")

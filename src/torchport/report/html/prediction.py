@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from torchport.report.html import document
 from torchport.report.html.curve import chart
 from torchport.report.prediction import gib, render_prediction
+from torchport.results.prediction import Prediction, Task
 
 WIDTH, ROW, TOP, LEFT, BOTTOM = 880, 22, 18, 80, 18
 MOST_TICKS = 8
@@ -20,52 +20,49 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def page(found: dict[str, Any]) -> str:
-    """The page for `Prediction.as_json()`."""
-    answer = found["many"] or found["one"]
-    step = answer["step"]
-    title = "fits" if found["fits"] else "does not fit"
+def page(found: Prediction) -> str:
+    """The page of a prediction."""
+    answer = found.many or found.one
+    step, peak = answer.step, answer.peak
+    title = "fits" if found.fits else "does not fit"
     if step:
-        title += f", {step['time']:.1f} ms a step"
+        title += f", {step.time:.1f} ms a step"
     parts = [f"<section id=prediction><pre>{escape(render_prediction(found))}</pre></section>"]
-    peak = answer["peak"]
     if peak:
         curve = chart(
             "GiB allocated over the last step, at each of its allocations",
-            {"allocated": [each / 2**30 for each in peak["curve"]]},
+            {"allocated": [each / 2**30 for each in peak.curve]},
         )
         owners = _table(
-            ("owner at the peak", "memory"), [(name, gib(size)) for name, size in peak["owners"].items()]
+            ("owner at the peak", "memory"), [(name, gib(size)) for name, size in peak.owners.items()]
         )
         modules = _table(
-            ("module", "activations"), [(name, gib(size)) for name, size in peak["modules"].items()]
+            ("module", "activations"), [(name, gib(size)) for name, size in peak.modules.items()]
         )
         parts.append(f"<section><h2>Memory</h2>{curve}{owners}{modules}</section>")
     if step:
-        rows = [(name, str(number), f"{spent:.3f}") for name, (number, spent) in step["operators"].items()]
+        rows = [(name, str(number), f"{spent:.3f}") for name, (number, spent) in step.operators.items()]
         table = _table(("operator", "times", "ms a step"), rows)
-        parts.append(f"<section><h2>Time, predicted</h2>{timeline(found['timeline'])}{table}</section>")
-    return document(
-        f"Prediction for {found['soc']}", title, "\n".join(parts), f"{found['steps']} dry steps read"
-    )
+        parts.append(f"<section><h2>Time, predicted</h2>{timeline(found.timeline)}{table}</section>")
+    return document(f"Prediction for {found.soc}", title, "\n".join(parts), f"{found.steps} dry steps read")
 
 
-def timeline(tasks: list[dict[str, Any]]) -> str:
+def timeline(tasks: Sequence[Task]) -> str:
     """The step as SVG, a row for each stream; a task's name, time and shapes show where the pointer rests."""
     if not tasks:
         return ""
-    tasks = sorted(tasks, key=lambda task: -task["us"])[:MOST_SLICES]
-    end = max(task["at"] + task["us"] for task in tasks) or 1.0
-    streams = sorted({task["stream"] for task in tasks})
+    tasks = sorted(tasks, key=lambda task: -task.us)[:MOST_SLICES]
+    end = max(task.at + task.us for task in tasks) or 1.0
+    streams = sorted({task.stream for task in tasks})
     slices = []
     for task in tasks:
-        left, width = task["at"] / end * WIDTH, max(task["us"] / end * WIDTH, 0.2)
-        words = f"{task['name']} {task['us']:.1f} us {task['shapes']}"
+        left, width = task.at / end * WIDTH, max(task.us / end * WIDTH, 0.2)
+        words = f"{task.name} {task.us:.1f} us {[list(shape) for shape in task.shapes]}"
         slices.append(
-            f"<rect x={left:.2f} y={TOP + streams.index(task['stream']) * ROW} width={width:.2f} height={ROW - 4} "
-            f'fill="{_COLOURS.get(task["unit"], "#000000")}"><title>{escape(words)}</title></rect>'
+            f"<rect x={left:.2f} y={TOP + streams.index(task.stream) * ROW} width={width:.2f} height={ROW - 4} "
+            f'fill="{_COLOURS.get(task.unit, "#000000")}"><title>{escape(words)}</title></rect>'
         )
-    units = sorted({task["unit"] for task in tasks})
+    units = sorted({task.unit for task in tasks})
     legend = "".join(
         f'<rect x={i * 95} y=0 width=10 height=10 fill="{_COLOURS.get(unit, "#000000")}" />'
         f"<text x={i * 95 + 14} y=10>{escape(unit)}</text>"
