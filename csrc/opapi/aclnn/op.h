@@ -9,8 +9,8 @@
 //
 // Checks are statements, which `;` joins and the comma behind the last one ends. Their vocabulary is that of check.h
 // (dtype, rank, shape, same_shape, same_dtype, broadcasts, promotes, expands, optional ...) with network, fractal_nz,
-// on_chip and tiled of the headers beside it, and of aclop/operands.h (allowed, alike, holds, sizes ...). A check of one
-// family is a function check_<what>; one that gives a value to the kernel is named for the value.
+// on_chip and tiled of the headers beside it, and of aclop/operands.h (allowed, alike, holds, sizes ...). A check of
+// one family is a function check_<what>; one that gives a value to the kernel is named for the value.
 #pragma once
 
 #include <ATen/ATen.h>
