@@ -121,9 +121,9 @@ def record(folder: str, name: str) -> dict[str, Any]:
 
 def judge(one: str, other: str) -> dict[str, Any]:
     """The verdict of two recordings."""
-    from torchport.compare.culprit import culprit
+    from torchport.compare.culprit import find_culprit
 
-    found = culprit(Path(one), Path(other))
+    found = find_culprit(Path(one), Path(other))
     assert found is not None
     assert found.replay is not None
     assert not found.replay.wrong
@@ -165,19 +165,19 @@ class Source:
         dims = [*values.shape, values.shape[1], 1]
         bits = values.reshape(-1).view("u1")
         row = Row(dims, "float32", "cpu", storage=self._rows, elements=values.size)
-        return self._tables.tensor(row, measure.of_bytes("float32", bits, 1), bits)
+        return self._tables.add_tensor(row, measure.of_bytes("float32", bits, 1), bits)
 
-    def take(self) -> tuple[str, Any] | None:
+    def take_item(self) -> tuple[str, Any] | None:
         """The next block; the step behind the last."""
         while not self._left and not self._done:
             number = next(self._numbers, None)
             if number is None:
                 self._done = True
-                finished = self._tables.finish()  # which gives the last block
+                finished = self._tables.finish_tables()  # which gives the last block
                 self._left.append(("step", ("000000", finished)))
             else:
                 made = self._row()
-                self._tables.call("aten::relu", "", 0, [0], [made], module=f"layer{number}")
+                self._tables.add_call("aten::relu", "", 0, [0], [made], module=f"layer{number}")
         return self._left.pop(0) if self._left else None
 
 
@@ -191,7 +191,7 @@ def write(path: str, size: str, seed: str) -> dict[str, Any]:
     folder.mkdir(parents=True)
     Result(recording.COMMAND, data={"recording": recording.VERSION}).write(folder / recording.HEAD)
     journal = recording.Journal(folder)
-    journal.write("process", pid=1, name="MainProcess", rank=0, world=1)
+    journal.write_event("process", pid=1, name="MainProcess", rank=0, world=1)
     written: list[Any] = []
     writer = Writer(
         Source(int(size), int(seed)), folder / "operators", "process-1.h5", lambda: folder / "operators/rank0",
@@ -200,7 +200,7 @@ def write(path: str, size: str, seed: str) -> dict[str, Any]:
     writer.join()
     assert not writer.failure, writer.failure
     for name, file, finished, stored in written:
-        journal.write(
+        journal.write_event(
             "operators", step=int(name), file=str(file.relative_to(folder)), bytes=stored, lost=finished.lost,
             calls=len(finished.arrays["calls"]),
         )  # fmt: skip
@@ -209,11 +209,11 @@ def write(path: str, size: str, seed: str) -> dict[str, Any]:
 
 def pair(one: str, other: str) -> dict[str, Any]:
     """Their metrics; reading and computing alone, without the start of Python."""
-    from torchport.compare.pairs import paired
+    from torchport.compare.pairs import pair_results
     from torchport.record.operators.reading import Operators
 
     started = time.perf_counter()
-    found = paired(Operators.read(one), Operators.read(other))
+    found = pair_results(Operators.read(one), Operators.read(other))
     wall = time.perf_counter() - started
     assert all(row.metrics is not None for row in found.pairs)
     return {**spent(), "wall": wall, "said": f"{len(found.pairs)} results"}

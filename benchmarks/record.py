@@ -77,7 +77,7 @@ def training(
     if device == "cpu":
         environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     if recording:
-        environment |= {"PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(recording).variable()}
+        environment |= {"PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(recording).to_variable()}
     words = [sys.executable, __file__, name, "--on", device, "--threads", str(threads), "--serve"]
     words += ["--processor"] * processor
     return asked(words, environment)

@@ -216,7 +216,7 @@ class Passes:
         from torchport.record.operators import hook, layout
         from torchport.record.operators.reading import Operators
 
-        self._library = hook.load(torch)
+        self._library = hook.load_record_library(torch)
         with Operators.read(folder).rank(0).step(1) as step:
             # Views of the same bytes are looked at once.
             places = {
@@ -237,7 +237,7 @@ class Passes:
         """Processor seconds of one pass over all."""
         start = time.process_time()
         for array in self._arrays:
-            self._hook.measured(self._library, "float32", array)
+            self._hook.measure_array(self._library, "float32", array)
         return time.process_time() - start
 
 
@@ -264,7 +264,7 @@ def kernel(rounds: int) -> dict[str, Any]:
 
     from torchport.record.operators import hook
 
-    library = hook.load(torch)
+    library = hook.load_record_library(torch)
     source = torch.randn(65_536).numpy()
     target = numpy.empty_like(source)
     large = numpy.ones(16 << 20, numpy.float32)

@@ -44,7 +44,7 @@ def matched(text: bytes) -> None:
     matcher = Matcher()
     for at in range(0, len(text), MIB):
         block = text[at : at + MIB]
-        list(matcher.hits(block, block.split(b"\n")))
+        list(matcher.find_hits(block, block.split(b"\n")))
 
 
 def here(work: Callable[[], object], rounds: int) -> float:

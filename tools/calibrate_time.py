@@ -22,9 +22,9 @@ PROFILES, RESIDUALS = KNOWLEDGE / "devices.toml", KNOWLEDGE / "zoo_residuals.jso
 
 def fitted() -> tuple[dict[str, float], list[float]]:
     """The constants, to four digits, and the errors of left-out models."""
-    rows, chip = calibration.rows(), chips.chips()[MEASURED]
+    rows, chip = calibration.read_zoo_rows(), chips.load_chips()[MEASURED]
     fixed = {name: row["value"] for name, row in chip["time"].items()}
-    constants = calibration.fit(rows, fixed, chip)
+    constants = calibration.fit_constants(rows, fixed, chip)
     left_out = calibration.left_out(rows, fixed, chip)
     return {name: float(f"{value:.4g}") for name, value in constants.items()}, [
         round(each, 4) for each in left_out
@@ -33,7 +33,7 @@ def fitted() -> tuple[dict[str, float], list[float]]:
 
 def differing(constants: dict[str, float], tolerance: float = 2e-3) -> list[str]:
     """Constants of devices.toml that are not what the fit gives."""
-    there = chips.chips()[MEASURED]["time"]
+    there = chips.load_chips()[MEASURED]["time"]
     return [name for name, value in constants.items() if abs(there[name]["value"] / value - 1) > tolerance]
 
 
@@ -54,14 +54,14 @@ def write(constants: dict[str, float], left_out: list[float]) -> None:
 def main() -> int:
     """See the module's docstring."""
     constants, left_out = fitted()
-    rows, chip = calibration.rows(), chips.chips()[MEASURED]
+    rows, chip = calibration.read_zoo_rows(), chips.load_chips()[MEASURED]
     full = {name: row["value"] for name, row in chip["time"].items()} | constants
     for family in sorted({row.family for row in rows}):
-        errors = [calibration.error(row, full, chip) for row in rows if row.family == family]
-        found = calibration.median([calibration.relative(each) for each in errors])
+        errors = [calibration.compute_log_error(row, full, chip) for row in rows if row.family == family]
+        found = calibration.compute_median([calibration.to_relative_error(each) for each in errors])
         print(f"{family:14s} {len(errors):3d} models, median error {found:6.1%}")
-    own = calibration.median([calibration.relative(calibration.error(row, full, chip)) for row in rows])
-    out = calibration.median([calibration.relative(each) for each in left_out])
+    own = calibration.compute_median([calibration.to_relative_error(calibration.compute_log_error(row, full, chip)) for row in rows])
+    out = calibration.compute_median([calibration.to_relative_error(each) for each in left_out])
     print(f"{'all':14s} {len(rows):3d} models, median error {own:6.1%}; left out by family {out:6.1%}")
     if "--check" not in sys.argv[1:]:
         write(constants, left_out)

@@ -107,9 +107,9 @@ def measure() -> dict[str, list[str]]:
 
 def _answer(full: str, module: ModuleType, name: str, original: Any) -> list[str]:
     from torchport.auto.cuda import UnsupportedError
-    from torchport.knowledge.api import Status, find
+    from torchport.knowledge.api import Status, find_api
 
-    row = (find(full) or (None,))[0]
+    row = (find_api(full) or (None,))[0]
     now = getattr(module, name)
     if now is original:
         if full in USES:

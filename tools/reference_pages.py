@@ -20,13 +20,13 @@ from pathlib import Path
 
 from torchport import vnpu
 from torchport.knowledge import support
-from torchport.knowledge.api import Status, apis
-from torchport.knowledge.environment import variables as environment_variables
-from torchport.knowledge.errors.answers import FACES, kinds
-from torchport.knowledge.libraries import libraries
+from torchport.knowledge.api import Status, load_apis
+from torchport.knowledge.environment import load_variables as environment_variables
+from torchport.knowledge.errors.answers import FACES, load_fault_kinds
+from torchport.knowledge.libraries import load_libraries
 from torchport.knowledge.support import How
-from torchport.rules.catalogue import catalogue
-from torchport.vnpu.chips import chips, lacking
+from torchport.rules.catalogue import build_catalogue
+from torchport.vnpu.chips import load_chips, load_lacking_chips
 from torchport.vnpu.variables import VARIABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +80,7 @@ def chip_profiles() -> str:
             "inf, nan" if chip["inf_nan"] else "saturate",
             chip["source"],
         ]
-        for name, chip in chips().items()
+        for name, chip in load_chips().items()
     )
     head = [
         "VNPU_SOC",
@@ -95,15 +95,15 @@ def chip_profiles() -> str:
         "out of range",
         "source of the constants",
     ]
-    without = ([f"`{name}...`", why] for name, why in lacking().items())
+    without = ([f"`{name}...`", why] for name, why in load_lacking_chips().items())
     times = (
         [f"`{name}`", f"`{constant}`", f"{row['value']:g}", row["basis"], row["source"]]
-        for name, chip in chips().items()
+        for name, chip in load_chips().items()
         for constant, row in chip["time"].items()
         if constant != "like"
     )
     like = (
-        [f"`{name}`", f"`{chip['time']['like']}`"] for name, chip in chips().items() if "like" in chip["time"]
+        [f"`{name}`", f"`{chip['time']['like']}`"] for name, chip in load_chips().items() if "like" in chip["time"]
     )
     return page(
         "Chips",
@@ -250,8 +250,8 @@ def workspace() -> str:
 def interfaces() -> str:
     """The interface tables: what each CUDA name of torch is on the NPU."""
     parts: list[str] = []
-    for space in dict.fromkeys(row.name.rpartition(".")[0] for row in apis().values()):
-        rows = [row for row in apis().values() if row.name.rpartition(".")[0] == space]
+    for space in dict.fromkeys(row.name.rpartition(".")[0] for row in load_apis().values()):
+        rows = [row for row in load_apis().values() if row.name.rpartition(".")[0] == space]
         cells = (
             [
                 f"`{row.name.rpartition('.')[2]}`",
@@ -280,7 +280,7 @@ def interfaces() -> str:
 def errors() -> str:
     """How what goes wrong is told, here and on hardware."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for kind in kinds():
+    for kind in load_fault_kinds():
         for face in FACES:
             answer = kind.answers[face]
             row = (
@@ -301,7 +301,7 @@ def errors() -> str:
             kind.hardware,
             kind.source,
         ]
-        for kind in kinds()
+        for kind in load_fault_kinds()
     )
     engines = json.loads((ROOT / "csrc/opapi/aclnn/engines.json").read_text(encoding="utf-8"))
     units = Counter(row["engine"] for row in engines.values())
@@ -338,7 +338,7 @@ def findings() -> str:
     """All codes of findings."""
     rows = (
         [f"`{entry.code}`", entry.title, entry.safety, f"{entry.why} {entry.next}".strip()]
-        for entry in catalogue().values()
+        for entry in build_catalogue().values()
     )
     return page(
         "Findings",
@@ -372,7 +372,7 @@ def packages() -> str:
             f"`{row.install}`" if row.install else "",
             f"[more]({row.link})" if row.link else "",
         ]
-        for row in libraries().values()
+        for row in load_libraries().values()
     )
     return page(
         "Packages made for CUDA",
@@ -383,7 +383,7 @@ def packages() -> str:
 
 def torch_support() -> str:
     """What torch_npu computes on the CPU, and the dtypes that it refuses."""
-    known = [found for name in support.apis() if (found := support.find(name)) is not None]
+    known = [found for name in support.list_measured_apis() if (found := support.find_measured_api(name)) is not None]
     dtypes = sorted({dtype for api in known for dtype in api.dtypes})
     counts = table(
         ["dtype", *(how.value for how in (How.NATIVE, How.FALLBACK, How.REFUSED, How.UNKNOWN))],
@@ -421,7 +421,7 @@ def torch_support() -> str:
         "the virtual NPU, forward and backward. *native*: on the NPU. *fallback*: torch_npu copies to the CPU, "
         "computes there and copies back. *refused*: an error, from torch_npu or by the dtypes that CANN documents. "
         "*unknown*: the virtual NPU lacks an operator. `torchport explain torch.NAME` says it for "
-        "one.".format(*support.versions()),
+        "one.".format(*support.read_measured_versions()),
         counts,
         "## Computed on the CPU (float32)",
         on_cpu,

@@ -137,7 +137,7 @@ def family(builder: str) -> str:
 
 def kernels(rows: list[dict[str, Any]]) -> dict[str, tuple[int, list[list[Any]]]]:
     """By name the batch that fits and the kernels of the second step, alike ones counted."""
-    from torchport.predict.timeline import read
+    from torchport.predict.timeline import read_timeline
 
     # The built-in EfficientNets do not say; the one of them that does is O1.
     rows = [row | {"amp": "O1" if row["amp"] in ("O1", "?") else "O2"} for row in rows]
@@ -149,7 +149,7 @@ def kernels(rows: list[dict[str, Any]]) -> dict[str, tuple[int, list[list[Any]]]
         command = [sys.executable, "-m", "torchport", "run", "--as-is", str(script), json.dumps(rows)]
         ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         marks = [json.loads(line[6:]) for line in ran.stdout.splitlines() if line.startswith("MARKS ")]
-        tasks = [task for task in read(log).tasks if task.unit != "none"]
+        tasks = [task for task in read_timeline(log).tasks if task.unit != "none"]
     found = {}
     for name, batch, begin, end in marks:
         counts = Counter(

@@ -38,7 +38,7 @@ class Event:
     count: int
     bytes: int = 0
 
-    def text(self) -> str:
+    def format_line(self) -> str:
         """The event as a line for people."""
         file = os.path.relpath(self.file) if self.file.startswith(os.getcwd() + os.sep) else self.file
         place = f"{file}:{self.line}" if self.line else file
@@ -47,7 +47,7 @@ class Event:
         return f"{place}  {self.original}{arrow if self.replacement else ''}  ({self.count}x{moved})"
 
 
-def append(events: list[Event], path: Path, rank: int = 0) -> None:
+def append_events(events: list[Event], path: Path, rank: int = 0) -> None:
     """Add `events` to the audit file. One write, so that lines of several processes do not mix. Raises OSError."""
     lines = [json.dumps({"audit": VERSION, "rank": rank, **dataclasses.asdict(event)}) for event in events]
     if lines:
@@ -58,7 +58,7 @@ def append(events: list[Event], path: Path, rank: int = 0) -> None:
             os.close(descriptor)
 
 
-def read(path: Path) -> list[Event]:
+def read_events(path: Path) -> list[Event]:
     """The events of an audit file. Raises OSError, and ValueError with the line for what is none."""
     events = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):

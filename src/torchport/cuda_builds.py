@@ -58,7 +58,7 @@ def _cancel() -> None:
         _waits.pop()()
 
 
-def broken(name: str) -> Path | None:
+def find_broken_library(name: str) -> Path | None:
     """The library of the package `name` that links CUDA while torch is a CPU build; None where nothing is wrong, or
     the package is not installed. Looks at files only.
     """
@@ -80,21 +80,21 @@ def mend_for_good() -> Path:
     """Write that file; return its path. Raises `TorchportError` if site-packages cannot be written."""
     from torchport.vnpu import persistence
 
-    return persistence.write(
+    return persistence.write_pth_file(
         pth_file(), CALL, hint="Use a virtual environment; `torchport run` needs no file."
     )
 
 
 def main() -> int:
     """Mend the packages of this environment for good where one of them is broken; always 0."""
-    names = [name for name in PACKAGES if broken(name)]
+    names = [name for name in PACKAGES if find_broken_library(name)]
     if names:
         print(f"{' and '.join(names)} can be imported beside this CPU build of torch: {mend_for_good()}")
     return 0
 
 
 def _mend(name: str) -> None:
-    library = broken(name)
+    library = find_broken_library(name)
     if library is None:
         return
     import ctypes

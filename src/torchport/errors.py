@@ -22,7 +22,7 @@ class TorchportError(Exception):
 
 
 @contextlib.contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def name_path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Let an OSError of the block name `path`, which the block writes.
 
     Where a disk is full, the system names no file for a write, and Python names the source of a copy.

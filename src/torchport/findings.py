@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from torchport import __version__
-from torchport.errors import TorchportError, naming
+from torchport.errors import TorchportError, name_path_in_errors
 from torchport.results import codec
 
 FORMAT = "torchport-result"
@@ -240,7 +240,7 @@ def opened_atomically(path: Path, mode: int | None = None) -> Iterator[IO[bytes]
 
     if mode is None:
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
-    with naming(path):
+    with name_path_in_errors(path):
         descriptor, aside = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as stream:
@@ -260,7 +260,7 @@ def copy_file(source: Path, target: Path) -> None:
 
     with open(source, "rb"):
         pass
-    with naming(target):
+    with name_path_in_errors(target):
         shutil.copy2(source, target)
 
 

@@ -60,7 +60,7 @@ class Patches:
         self._undo.append(restore)
         self.set(cls, "__new__", make(create))
 
-    def compute(self, module: ModuleType, getters: Mapping[str, Callable[[], Any]]) -> None:
+    def set_computed(self, module: ModuleType, getters: Mapping[str, Callable[[], Any]]) -> None:
         """Make attributes of a module be computed at each access (PEP 562): `getters[name]()` is the value."""
         inherited = vars(module).get("__getattr__")
 

@@ -13,7 +13,7 @@ from torchport.on_import import before_import
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start")
 
 
-def started(python_path: str) -> str:
+def prepend_start_folder(python_path: str) -> str:
     """PYTHONPATH with which Python starts us first."""
     inherited = [path for path in python_path.split(os.pathsep) if path and path != FOLDER]
     return os.pathsep.join([FOLDER, *inherited])
@@ -47,11 +47,11 @@ def activate_with_torch() -> None:
     if "TORCHPORT_RECORD" in os.environ:
         from torchport.record import session
 
-        if session.start():
+        if session.start_recording():
             return
     if "TORCHPORT_PREDICT" in os.environ:
         from torchport.predict import session as predicted
 
-        predicted.start()
+        predicted.start_noting()
     if not patched:
         before_import(("torch", "torch_npu"), _activate)

@@ -78,10 +78,10 @@ def record(folder: Path, pair: Pair, side: str) -> None:
 
 def judge(reference: Path, port: Path) -> dict[str, Any]:
     """What a comparison says."""
-    from torchport.compare.culprit import culprit
+    from torchport.compare.culprit import find_culprit
 
     start = time.process_time()
-    found = culprit(reference, port)
+    found = find_culprit(reference, port)
     assert found is not None and found.replay is not None
     rows = [row for row in found.replay.rows if row.kind == "judged"]
     return {
@@ -114,7 +114,7 @@ def main() -> int:
 
         if side == "reference" and pair.device == "npu":  # as in the reference of a port
             patches = Patches()  # held: torch forgets the kernels of a library that nobody holds
-            gelu.install(torch, "CPU", patches, lambda note: None)
+            gelu.replace_gelu_kernels(torch, "CPU", patches, lambda note: None)
         record(folder, pair, side)
         return 0
     stored = json.loads(STORED.read_text()) if STORED.exists() else {}

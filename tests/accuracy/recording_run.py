@@ -40,9 +40,9 @@ def recorded(folder: Path, device: str, level: str = "tensor") -> Iterator[Any]:
     known = {"recording": recording.VERSION, "side": device, "command": [], "device": device, "seed": 0}
     Result(recording.COMMAND, data=known).write(folder / recording.HEAD)
     journal = recording.Journal(folder)
-    journal.write("process", pid=os.getpid(), name="MainProcess", rank=0, world=1)
+    journal.write_event("process", pid=os.getpid(), name="MainProcess", rank=0, world=1)
     if device == "npu":
-        journal.write("device", settings={**roundoff.settings(torch), "virtual": True})
+        journal.write_event("device", settings={**roundoff.read_npu_formats(torch), "virtual": True})
     wanted = Wanted(level)
     made = part.OperatorsPart(
         torch, ModeRecorder(torch, wanted, Sites()), wanted, folder, journal, lambda: 0, {}, lambda text: None

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from torchport.compare.classes import causes
-from torchport.compare.replay import replay
+from torchport.compare.classes import find_causes
+from torchport.compare.replay import replay_recording
 from torchport.record.operators.reading import Operators
 
 HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ def classed(reference: Path, folder: Path, name: str, program: str, wanted: str)
     pair = (
         Operators.read(path / one.replace(" ", "_")) for path, one in ((reference, program), (folder, name))
     )
-    found = causes(*pair)
+    found = find_causes(*pair)
     text = found[0].text.replace(f"{HERE.parents[1]}/", "") if found else ""
     return {"class": wanted, "named": found[0].kind if found else "", "text": text}
 
@@ -89,7 +89,7 @@ def record(side: str, folder: Path, wanted: list[str]) -> dict[str, str]:
 
 def judge(folder: Path, name: str, changed: str) -> dict[str, Any]:
     """What the replay says of one recording."""
-    found = replay(folder / name.replace(" ", "_"), steps=[1] if changed else None)
+    found = replay_recording(folder / name.replace(" ", "_"), steps=[1] if changed else None)
     rows = sorted(
         (row for row in found.rows if row.kind in ("judged", "view")),
         key=lambda row: (-row.wrong, -row.score),

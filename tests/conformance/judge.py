@@ -447,7 +447,7 @@ def main(wanted: list[Pair], printed: IO[str]) -> int:
     """Judge them in a child, and those that are left when its NPU is lost in another: the imports take seconds."""
     known = pairs()
     patches = Patches()  # whose end would be that of what it holds
-    gelu.install(torch, "CPU", patches, lambda note: None)
+    gelu.replace_gelu_kernels(torch, "CPU", patches, lambda note: None)
     first = 0
     while wanted:
         judged, judging = os.pipe()

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from unsaid import silent
 
-from torchport.convert.project import sources
+from torchport.convert.project import list_convertible_files
 from torchport.convert.workers import Converted, convert_file, convert_files
 from torchport.rules import Style
-from torchport.source.definitions import Definitions, definitions, provided
+from torchport.source.definitions import Definitions, collect_definitions, find_provided_modules
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.settings import Settings
 
@@ -56,7 +56,7 @@ class Counts:
 def convert(tree: Path, scratch: Path) -> Counts:
     """Convert all files below `tree`; `scratch` is an empty folder for those that change."""
     counts = Counts()
-    files = sources(tree, Settings())
+    files = list_convertible_files(tree, Settings())
     changed = []
     for one in convert_files(files, Style.NPU):
         counts.files += 1
@@ -77,8 +77,8 @@ def convert(tree: Path, scratch: Path) -> Counts:
     python = [
         (scratch / name if name in again else path, name) for path, name in files if name.endswith(".py")
     ]
-    project = definitions(
-        (path.read_bytes() for path, _ in python), provided((name for _, name in python), tree.name)
+    project = collect_definitions(
+        (path.read_bytes() for path, _ in python), find_provided_modules((name for _, name in python), tree.name)
     )
     with ProcessPoolExecutor(2) as pool:
         for problems in pool.map(_again, ((scratch / name, name, project) for name in changed), chunksize=8):

@@ -8,6 +8,6 @@ from torchport.vnpu import mindspore
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if problems := mindspore.problems():
+    if problems := mindspore.find_problems():
         sentences = " ".join(f"{each.sentence} ({each.command})" for each in problems)
         pytest.exit(f"tests/mindspore needs an environment of its own, `make mindspore`. {sentences}", 2)

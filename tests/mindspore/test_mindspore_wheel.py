@@ -26,7 +26,7 @@ def test_each_linked_name_is_in_its_library() -> None:
     needed = tomllib.loads((ROOT / "csrc/mindspore/needed.toml").read_text(encoding="utf-8"))
     program = "import sys, torchport.vnpu; torchport.vnpu.activate(mindspore=True); import mindspore"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-    folder = home.lib64()
+    folder = home.complete_lib64()
     for library, table in needed.items():
         if "symbols" not in table:
             continue

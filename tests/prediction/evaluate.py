@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchport.predict import calibration
-from torchport.predict.calibration import Row, error, median, relative
-from torchport.predict.interval import MEASURED, factors
+from torchport.predict.calibration import Row, compute_log_error, compute_median, to_relative_error
+from torchport.predict.interval import MEASURED, compute_interval_factors
 from torchport.vnpu import chips
 
 HOLDOUT = Path(__file__).with_name("holdout.json")
@@ -35,41 +35,41 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
 
 def holdout() -> list[Row]:
     """The held-out rows."""
-    return calibration.rows(HOLDOUT.read_text("utf-8"))
+    return calibration.read_zoo_rows(HOLDOUT.read_text("utf-8"))
 
 
 def over_splits(rows: Sequence[Row], seed: int = 0) -> list[float]:
     """The median error of each of 20 splits by family, on the rows that it was not fitted to."""
-    chip = chips.chips()[MEASURED]
+    chip = chips.load_chips()[MEASURED]
     fixed = {name: row["value"] for name, row in chip["time"].items()}
     found = []
-    for families in calibration.splits({row.family for row in rows}, SPLITS, seed=seed):
+    for families in calibration.draw_splits({row.family for row in rows}, SPLITS, seed=seed):
         inside = [row for row in rows if row.family in families]
-        constants = {**fixed, **calibration.fit(inside, fixed, chip)}
+        constants = {**fixed, **calibration.fit_constants(inside, fixed, chip)}
         found.append(
-            median([relative(error(row, constants, chip)) for row in rows if row.family not in families])
+            compute_median([to_relative_error(compute_log_error(row, constants, chip)) for row in rows if row.family not in families])
         )
     return found
 
 
 def accuracy(rows: Sequence[Row], constants: Mapping[str, float]) -> str:
     """The median error and the rank correlation, in words."""
-    chip = chips.chips()[MEASURED]
-    off = median([relative(error(row, constants, chip)) for row in rows])
-    predicted = [row.batch / calibration.step(row, constants, chip) * 1e3 for row in rows]
+    chip = chips.load_chips()[MEASURED]
+    off = compute_median([to_relative_error(compute_log_error(row, constants, chip)) for row in rows])
+    predicted = [row.batch / calibration.predict_step_time(row, constants, chip) * 1e3 for row in rows]
     return f"median error {off:6.1%}, Spearman {spearman(predicted, [row.published for row in rows]):.3f}"
 
 
 def main(names: Sequence[str]) -> int:
     """Print the tables; with `rows`, each row too."""
-    chip = chips.chips()[MEASURED]
+    chip = chips.load_chips()[MEASURED]
     constants = {name: row["value"] for name, row in chip["time"].items()}
     rows = holdout()
-    errors = {row.name: error(row, constants, chip) for row in rows}
+    errors = {row.name: compute_log_error(row, constants, chip) for row in rows}
     for family in sorted({row.family for row in rows}):
-        each = [relative(errors[row.name]) for row in rows if row.family == family]
-        print(f"{family:14s} {len(each):3d} held-out models, median error {median(each):6.1%}")
-    low, high = factors(MEASURED)
+        each = [to_relative_error(errors[row.name]) for row in rows if row.family == family]
+        print(f"{family:14s} {len(each):3d} held-out models, median error {compute_median(each):6.1%}")
+    low, high = compute_interval_factors(MEASURED)
     inside = sum(low <= 2.718281828 ** errors[row.name] <= high for row in rows)
     print(f"{'all':14s} {len(rows):3d} held-out models, {accuracy(rows, constants)}")
     print(f"{inside} of {len(rows)} inside the interval {low:.2f} to {high:.2f}")
@@ -77,9 +77,9 @@ def main(names: Sequence[str]) -> int:
     unloaded = [dataclasses.replace(row, workers=0) for row in rows]
     print(f"without their data loaders: {accuracy(unloaded, constants)}")
     for seed in range(3):
-        found = over_splits([*calibration.rows(), *rows], seed)
+        found = over_splits([*calibration.read_zoo_rows(), *rows], seed)
         print(
-            f"20 splits by family, seed {seed}: median of medians {median(found):6.1%} ({min(found):.1%} to {max(found):.1%})"
+            f"20 splits by family, seed {seed}: median of medians {compute_median(found):6.1%} ({min(found):.1%} to {max(found):.1%})"
         )
     if "rows" in names:
         for row in sorted(rows, key=lambda row: errors[row.name]):

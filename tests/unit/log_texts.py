@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from torchport.knowledge.errors import rows
+from torchport.knowledge.errors import load_error_rows
 
 
 def texts() -> dict[str, bytes]:
     """A few MiB each of what logs are made of."""
     draw = random.Random(1)
-    words = " ".join(row.cause for row in rows().values()).split()
+    words = " ".join(row.cause for row in load_error_rows().values()).split()
     return {
         "training": b"".join(
             b"2025-06-25 10:45:%02d,586 | INFO | step %d | lm loss %.4f | %.1f samples/s\n"

@@ -73,12 +73,12 @@ def run(folder, text, **options):
     Result(recording.COMMAND, data={"recording": recording.VERSION}).write(folder / recording.HEAD)
     (folder / "script.py").write_text(PRELUDE + text)
     chosen = {"side": session.REFERENCE, "kind": OPTIMIZER, "steps": STEPS, **options}
-    variable = session.Options(str(folder), **chosen).variable()
+    variable = session.Options(str(folder), **chosen).to_variable()
     worker = _worker()
     worker.stdin.write(json.dumps({"folder": str(folder), "variable": variable}) + "\n")
     worker.stdin.flush()
     assert worker.stdout.readline() == "0\n", (folder / "stderr.txt").read_text()
-    return Recording.read(folder), json.loads((folder / "seen.json").read_text())
+    return Recording.from_directory(folder), json.loads((folder / "seen.json").read_text())
 
 
 @functools.cache

@@ -42,12 +42,12 @@ def write(folder, *processes, output="", messages="", status=0, stopped="", seco
         place = folder / recording.PROCESSES / str(1000 + rank)
         place.mkdir(parents=True)
         several = len(processes) > 1
-        journal.write(
+        journal.write_event(
             "process", pid=1000 + rank, name="MainProcess", rank=rank if several else None,
             world=len(processes) if several else None,
         )  # fmt: skip
         for event in events:
-            journal.write(**event)
+            journal.write_event(**event)
         journal.close()
         made = folder / recording.PROCESSES / str(journal._process)
         (made / recording.JOURNAL).rename(place / recording.JOURNAL)
@@ -55,5 +55,5 @@ def write(folder, *processes, output="", messages="", status=0, stopped="", seco
     (folder / recording.STDOUT).write_text(output)
     (folder / recording.STDERR).write_text(messages)
     if status is not None:
-        End(status, seconds, stopped, 7.0 if stopped else 0.0).write(folder)
-    return Recording.read(folder)
+        End(status, seconds, stopped, 7.0 if stopped else 0.0).write_to(folder)
+    return Recording.from_directory(folder)

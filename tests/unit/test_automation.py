@@ -22,7 +22,7 @@ CUDA = "import torch\ntorch.cuda.get_arch_list()\n"
 @pytest.fixture
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
-    check.configure(parser)
+    check.add_arguments(parser)
     return parser
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from torchport.predict import calibration, interval
-from torchport.predict.interval import MEASURED, factors, validated
+from torchport.predict.interval import MEASURED, compute_interval_factors, describe_validation
 from torchport.vnpu import chips
 
 ROOT = Path(__file__).parents[2]
-CHIP = chips.chips()[MEASURED]
+CHIP = chips.load_chips()[MEASURED]
 CONSTANTS = {name: row["value"] for name, row in CHIP["time"].items()}
 HOLDOUT = ROOT / "tests/prediction/holdout.json"
 
@@ -39,8 +39,8 @@ def test_constants_are_what_the_fit_gives() -> None:
 
 
 def test_no_row_is_in_both_files_and_calibration_names_none_of_the_other() -> None:
-    inside = {row.name for row in calibration.rows()}
-    outside = {row.name for row in calibration.rows(HOLDOUT.read_text("utf-8"))}
+    inside = {row.name for row in calibration.read_zoo_rows()}
+    outside = {row.name for row in calibration.read_zoo_rows(HOLDOUT.read_text("utf-8"))}
     assert len(inside) == 14 and len(outside) == 34 and not inside & outside
     readers = [
         path
@@ -73,11 +73,11 @@ def test_the_fit_opens_no_held_out_row(program: str, opened: int) -> None:
 
 
 def test_a_wrong_constant_is_noticed_in_the_errors() -> None:
-    rows = calibration.rows()
+    rows = calibration.read_zoo_rows()
 
     def off(constants: dict[str, float]) -> float:
-        return calibration.median(
-            [calibration.relative(calibration.error(row, constants, CHIP)) for row in rows]
+        return calibration.compute_median(
+            [calibration.to_relative_error(calibration.compute_log_error(row, constants, CHIP)) for row in rows]
         )
 
     right = off(CONSTANTS)
@@ -91,45 +91,45 @@ def test_the_formula_has_each_term() -> None:
     constants = CONSTANTS | {"host_us": 0.0, "floor_us": 10.0}
 
     def time(*kernels: tuple[str, float, float, float, int]) -> float:
-        return calibration.step(calibration.Row("", "", 1, 1.0, kernels), constants, CHIP)
+        return calibration.predict_step_time(calibration.Row("", "", 1, 1.0, kernels), constants, CHIP)
 
     assert time(("cube", matrix, 0, 0, 1)) == pytest.approx(1e3 / constants["cube"] + 0.01)
     assert time(("stream", 0, memory, 0, 2)) == pytest.approx(2e3 / constants["stream"] + 0.02)
     assert time(("norm", 0, 0, memory, 1)) == pytest.approx(1e3 / constants["move"] + 0.01)
     assert time(("host_copy", 0, memory, 0, 1)) == 0
     launches = calibration.Row("", "", 1, 1.0, (("stream", 0.0, 0.0, 0.0, 1000),))
-    assert calibration.step(launches, constants | {"host_us": 50.0}, CHIP) == pytest.approx(50)
+    assert calibration.predict_step_time(launches, constants | {"host_us": 50.0}, CHIP) == pytest.approx(50)
 
 
 def test_a_data_loader_of_few_workers_bounds_the_step() -> None:
     kernels = (("stream", 0.0, CHIP["bandwidth_gbs"] * 1e9 * CONSTANTS["stream"], 0.0, 1),)  # a second
 
     def time(workers: int) -> float:
-        return calibration.step(calibration.Row("", "", 260, 1.0, kernels, workers), CONSTANTS, CHIP)
+        return calibration.predict_step_time(calibration.Row("", "", 260, 1.0, kernels, workers), CONSTANTS, CHIP)
 
     assert time(0) == time(4) == pytest.approx(1000, rel=1e-4)
     assert time(1) == pytest.approx(260 / calibration.LOADER * 1e3)
     # No calibrated row is one: the constants are those of the chip.
     assert all(
-        calibration.step(row, CONSTANTS, CHIP)
-        == calibration.step(dataclasses.replace(row, workers=0), CONSTANTS, CHIP)
-        for row in calibration.rows()
+        calibration.predict_step_time(row, CONSTANTS, CHIP)
+        == calibration.predict_step_time(dataclasses.replace(row, workers=0), CONSTANTS, CHIP)
+        for row in calibration.read_zoo_rows()
     )
 
 
 def test_splits_are_of_whole_families_and_repeatable() -> None:
     families = [f"family {i}" for i in range(10)]
-    made = calibration.splits(families, 20)
-    assert made == calibration.splits(families, 20) != calibration.splits(families, 20, seed=1)
+    made = calibration.draw_splits(families, 20)
+    assert made == calibration.draw_splits(families, 20) != calibration.draw_splits(families, 20, seed=1)
     assert all(len(each) == 3 for each in made)
 
 
-@pytest.mark.parametrize("soc", chips.chips())
+@pytest.mark.parametrize("soc", chips.load_chips())
 def test_interval_holds_the_prediction_and_says_what_validates_it(soc: str) -> None:
-    low, high = factors(soc)
+    low, high = compute_interval_factors(soc)
     assert 0.2 < low <= 1 <= high < 5
-    assert (high / low > factors(MEASURED)[1] / factors(MEASURED)[0]) == ("910B" in soc or "910_" in soc)
-    assert ("Nothing validates" in validated(soc)) == (
+    assert (high / low > compute_interval_factors(MEASURED)[1] / compute_interval_factors(MEASURED)[0]) == ("910B" in soc or "910_" in soc)
+    assert ("Nothing validates" in describe_validation(soc)) == (
         CHIP["time"].keys() == {} or "910B" in soc or "910_" in soc
     )
 
@@ -151,11 +151,11 @@ def test_interval_holds_four_of_five_of_what_comes_next() -> None:
     assert held(lambda rest, share: rest[int(share * len(rest))]) < 0.76
 
 
-@pytest.mark.parametrize("soc", chips.chips())
+@pytest.mark.parametrize("soc", chips.load_chips())
 def test_each_constant_says_what_it_rests_on(soc: str) -> None:
-    for name, row in chips.chips()[soc]["time"].items():
+    for name, row in chips.load_chips()[soc]["time"].items():
         if name == "like":
-            assert row in chips.chips()
+            assert row in chips.load_chips()
             continue
         assert row["basis"] in ("measured", "fitted", "stated", "guess") and len(row["source"]) > 7
         assert math.isfinite(row["value"]) and row["value"] >= 0

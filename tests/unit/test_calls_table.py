@@ -13,7 +13,7 @@ import pytest
 
 from torchport.compare.culprit import Culprit
 from torchport.compare.replay import Replay, Row
-from torchport.report.html.culprit import culprit
+from torchport.report.html.culprit import render_culprit_section
 
 ROWS = 100_000
 PROGRAM = Path(__file__).parent / "data" / "calls_table.mjs"
@@ -34,7 +34,7 @@ def test_a_hundred_thousand_calls_are_filtered_and_sorted(tmp_path):
     ]
     data = Culprit([], Replay(rows, [0]), (1, 1)).to_json()
     page = tmp_path / "page.html"
-    page.write_text(culprit(port_results.compare(culprit=data)))
+    page.write_text(render_culprit_section(port_results.compare(culprit=data)))
     script = resources.files("torchport.report.html").joinpath("page.js")
     ended = subprocess.run(
         ["node", str(PROGRAM), str(page), str(script)], capture_output=True, text=True, check=False

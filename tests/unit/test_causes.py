@@ -7,8 +7,8 @@ import json
 import pytest
 from test_pairs import Recorded, X, Y
 
-from torchport.compare.classes import causes
-from torchport.compare.culprit import culprit
+from torchport.compare.classes import find_causes
+from torchport.compare.culprit import find_culprit
 
 OPTIMIZER = 2
 
@@ -27,7 +27,7 @@ def layers(folder, factor=1.0):
 )
 def test_statistics_name_whose_tensors_to_record(tmp_path, monkeypatch, factor, filters):
     monkeypatch.setattr("torchport.compare.culprit.has_tensors", lambda recorded: False)
-    found = culprit(layers(tmp_path / "a"), layers(tmp_path / "b", factor))
+    found = find_culprit(layers(tmp_path / "a"), layers(tmp_path / "b", factor))
     assert found is not None
     (finding,) = [one for one in found.findings if one.code == "TP360"]
     assert finding.hint.endswith(f"torchport run --record DIR --level tensor {filters} SCRIPT")
@@ -56,7 +56,7 @@ def at_once(folder, decay=0.99999, rate=0.01):
 
 
 def test_an_optimizer_in_another_form_is_none(tmp_path):
-    assert causes(each(tmp_path / "a"), at_once(tmp_path / "b")) == []
+    assert find_causes(each(tmp_path / "a"), at_once(tmp_path / "b")) == []
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_an_optimizer_in_another_form_is_none(tmp_path):
     ],
 )
 def test_its_numbers_are_compared_whatever_its_form(tmp_path, options, text):
-    (found,) = causes(each(tmp_path / "a"), at_once(tmp_path / "b", **options))
+    (found,) = find_causes(each(tmp_path / "a"), at_once(tmp_path / "b", **options))
     assert (found.kind, found.text, found.step) == ("hyper-parameter", text, 0)

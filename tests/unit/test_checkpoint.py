@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from torchport.checkpoints import guarded, names, writing
-from torchport.checkpoints.contents import Contents, Piece, Stored, read
+from torchport.checkpoints.contents import Contents, Piece, Stored, read_tensor_bytes
 from torchport.checkpoints.tensors import Unreadable
 from torchport.cli import main
 from torchport.errors import TorchportError
@@ -67,24 +67,24 @@ STRIPPED = [
 
 @pytest.mark.parametrize(("given", "left", "removed"), STRIPPED, ids=[str(row[0]) for row in STRIPPED])
 def test_what_is_stripped(given: list[str], left: list[str], removed: list[str]) -> None:
-    found = names.strip(given)
+    found = names.strip_prefixes(given)
     assert (list(found.names), list(found.removed)) == (left, removed)
     assert all(found.names[new].endswith(new.rpartition(".")[2]) for new in left)
 
 
 def test_a_prefix_that_not_all_have_is_refused() -> None:
     with pytest.raises(TorchportError, match=r"1 of 2 names do not begin with 'module.': b"):
-        names.strip(["module.a", "b"], "module.")
-    assert names.strip(["module.a"], "").names == {"module.a": "module.a"}
+        names.strip_prefixes(["module.a", "b"], "module.")
+    assert names.strip_prefixes(["module.a"], "").names == {"module.a": "module.a"}
 
 
 def test_a_half_match_is_left_as_it_is() -> None:
-    half = names.match(["a", "b"], ["module.a", "b"])
+    half = names.match_names(["a", "b"], ["module.a", "b"])
     assert (half.missing, half.unexpected, half.removed) == (("a",), ("module.a",), ())
-    assert names.nearest("a", half.unexpected) == "module.a"
-    assert names.match(["a", "b"], ["module.a", "module.b"]).whole
+    assert names.find_nearest_name("a", half.unexpected) == "module.a"
+    assert names.match_names(["a", "b"], ["module.a", "module.b"]).whole
     # A model that has a layer of the name keeps it.
-    layered = names.match(["model.a"], ["module.model.a"])
+    layered = names.match_names(["model.a"], ["module.model.a"])
     assert layered.whole and layered.names == {"model.a": "module.model.a"}
 
 
@@ -97,22 +97,22 @@ def test_a_half_match_is_left_as_it_is() -> None:
     ],
 )
 def test_nearest_name(given: str, near: str | None) -> None:
-    assert names.nearest(given, ["bert.encoder.layer.0.weight", "head.weight", "head.bias"]) == near
+    assert names.find_nearest_name(given, ["bert.encoder.layer.0.weight", "head.weight", "head.bias"]) == near
 
 
 def test_which_part_is_the_weights() -> None:
-    assert names.weights(contents(top=["a"]))[0] == ""
-    assert names.weights(contents(top=["epoch"], state_dict=["a"]))[0] == "state_dict"
-    assert names.weights(contents(model=["a"], ema=["a"], optimizer=["exp_avg"]))[0] == "model"
-    assert names.weights(contents(model=["a"], ema=["a"]), "ema")[0] == "ema"
-    assert names.weights(contents(ema_state=["a"], optimizer=["b"]))[0] == "ema_state"
+    assert names.find_weights(contents(top=["a"]))[0] == ""
+    assert names.find_weights(contents(top=["epoch"], state_dict=["a"]))[0] == "state_dict"
+    assert names.find_weights(contents(model=["a"], ema=["a"], optimizer=["exp_avg"]))[0] == "model"
+    assert names.find_weights(contents(model=["a"], ema=["a"]), "ema")[0] == "ema"
+    assert names.find_weights(contents(ema_state=["a"], optimizer=["b"]))[0] == "ema_state"
     with pytest.raises(TorchportError, match="2 parts that may be") as refused:
-        names.weights(contents(netG=["a"], netD=["a"]))
+        names.find_weights(contents(netG=["a"], netD=["a"]))
     assert "--part" in refused.value.hint
     with pytest.raises(TorchportError, match="did you mean 'netG'"):
-        names.weights(contents(netG=["a"], netD=["a"]), "netg")
+        names.find_weights(contents(netG=["a"], netD=["a"]), "netg")
     with pytest.raises(TorchportError, match="no weights"):
-        names.weights(contents(optimizer=["a"]))
+        names.find_weights(contents(optimizer=["a"]))
 
 
 def test_diff(tmp_path: Path, capsys) -> None:
@@ -144,9 +144,9 @@ def test_strip_keeps_what_is_there(tmp_path: Path, capsys) -> None:
     assert main(["checkpoint", "strip", str(given), "-o", str(target)]) == 2
     assert target.read_text() == "mine" and "--force" in capsys.readouterr().err
     assert main(["checkpoint", "strip", str(given), "-o", str(target), "--force"]) == 0
-    found = guarded.read(target).parts[""]
+    found = guarded.read_in_subprocess(target).parts[""]
     assert {
-        name: struct.unpack("<2f" if name == "a" else "<f", read(stored)) for name, stored in found.items()
+        name: struct.unpack("<2f" if name == "a" else "<f", read_tensor_bytes(stored)) for name, stored in found.items()
     } == {
         "a": (1, 2),
         "b": (3,),
@@ -161,7 +161,7 @@ def test_shards_are_one_checkpoint(tmp_path: Path, capsys) -> None:
         safetensors(tmp_path / f"{number}.safetensors", {name: [number]})
     rows = {"weight_map": {"a": "0.safetensors", "b": "1.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(rows))
-    assert list(guarded.read(tmp_path).parts[""]) == ["a", "b"]
+    assert list(guarded.read_in_subprocess(tmp_path).parts[""]) == ["a", "b"]
     rows["weight_map"]["c"] = "1.safetensors"
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(rows))
     assert main(["checkpoint", "show", str(tmp_path)]) == 2
@@ -176,9 +176,9 @@ def test_a_block_in_another_order_is_read_in_order(tmp_path: Path) -> None:
     file = tmp_path / "bytes"
     file.write_bytes(bytes(range(12)))
     turned = Piece(str(file), 0, 12, 0, (1, 3), (0, 0), (3, 4))
-    assert list(read(Stored("uint8", (3, 4), (turned,)))) == [c * 3 + r for r in range(3) for c in range(4)]
+    assert list(read_tensor_bytes(Stored("uint8", (3, 4), (turned,)))) == [c * 3 + r for r in range(3) for c in range(4)]
     halves = tuple(Piece(str(file), 6 * n, 6, 0, (3, 1), (2 * n, 0), (2, 3)) for n in range(2))
-    assert list(read(Stored("uint8", (4, 3), halves[::-1]))) == list(range(12))
+    assert list(read_tensor_bytes(Stored("uint8", (4, 3), halves[::-1]))) == list(range(12))
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_control_c_leaves_nothing(tmp_path: Path, monkeypatch) -> None:
-    given = guarded.read(safetensors(tmp_path / "given.safetensors", {"a": [1.0], "b": [1.0]})).parts[""]
+    given = guarded.read_in_subprocess(safetensors(tmp_path / "given.safetensors", {"a": [1.0], "b": [1.0]})).parts[""]
     (tmp_path / "given.safetensors").rename(tmp_path / "kept")
     seen: list[list[str]] = []
 
@@ -206,13 +206,13 @@ def test_control_c_leaves_nothing(tmp_path: Path, monkeypatch) -> None:
         pytest.fail("it was not interrupted")
 
     with pytest.raises(KeyboardInterrupt):
-        writing.write(tmp_path / "out.safetensors", given, interrupted)
+        writing.write_safetensors(tmp_path / "out.safetensors", given, interrupted)
     assert len(seen[0]) == 2 and sorted(path.name for path in tmp_path.iterdir()) == ["kept"]
 
 
 def test_parts_of_an_optimizer_are_shown_as_one(capsys, monkeypatch, tmp_path: Path) -> None:
     parts = {f"optimizer.state.{n}": part("exp_avg", "step") for n in range(3)} | {"state_dict": part("a")}
-    monkeypatch.setattr(guarded, "read", lambda path: Contents(path, "torch.save", parts))
+    monkeypatch.setattr(guarded, "read_in_subprocess", lambda path: Contents(path, "torch.save", parts))
     assert main(["checkpoint", "show", "x.pth", "--names"]) == 0
     output = capsys.readouterr().out
     assert (
@@ -227,4 +227,4 @@ def test_a_tensor_that_is_larger_than_the_memory_is_not_read(tmp_path: Path) -> 
     file = tmp_path / "holes"
     file.write_bytes(b"")
     with pytest.raises(Unreadable, match="MiB of memory"):
-        read(Stored("uint8", (1 << 50,), (Piece(str(file), 0, 1 << 50, 0, (1,), (0,), (1 << 50,)),)))
+        read_tensor_bytes(Stored("uint8", (1 << 50,), (Piece(str(file), 0, 1 << 50, 0, (1,), (0,), (1 << 50,)),)))

@@ -11,7 +11,7 @@ import pytest
 from recordings import losses, write
 
 from torchport.cli import main
-from torchport.compare import compare
+from torchport.compare import compare_recordings
 from torchport.compare.printed import final_metrics
 from torchport.report import render_comparison
 
@@ -51,13 +51,13 @@ def codes(result):
     ],
 )
 def test_step_by_step_bounds(record, port, holds):
-    result = compare(record(CURVE), record(port))
+    result = compare_recordings(record(CURVE), record(port))
     assert (result.data.verdict == "holds") is holds
     assert codes(result) == ([] if holds else ["TP301"])
 
 
 def test_the_first_differing_step_is_named(record):
-    result = compare(record(CURVE), record(scaled(1.5, start=7)))
+    result = compare_recordings(record(CURVE), record(scaled(1.5, start=7)))
     assert result.findings[0].evidence["step"] == 7
     assert "from step 7 on" in result.findings[0].message
 
@@ -76,13 +76,13 @@ def test_the_first_differing_step_is_named(record):
 )
 def test_half_precision_is_held_at_first_and_statistically(record, dtype, factor, start, holds):
     used = {"kind": "precision", "dtype": dtype}
-    result = compare(record(CURVE, used), record(scaled(factor, start), used))
+    result = compare_recordings(record(CURVE, used), record(scaled(factor, start), used))
     assert (result.data.verdict == "holds") is holds
     assert render_comparison(result.data)
 
 
 def test_nan_in_the_port_alone(record):
-    result = compare(record(CURVE), record([*CURVE[:9], math.nan, *CURVE[10:]]))
+    result = compare_recordings(record(CURVE), record([*CURVE[:9], math.nan, *CURVE[10:]]))
     assert codes(result) == ["TP302"]
     assert "NaN at step 9" in result.findings[0].message
     assert result.data.verdict == "does not hold"
@@ -92,7 +92,7 @@ def test_nan_in_the_port_alone(record):
 
 def test_nan_in_both_is_the_originals_problem(record):
     curve = [*CURVE[:9], math.nan, math.nan]
-    result = compare(record(curve), record(curve))
+    result = compare_recordings(record(curve), record(curve))
     assert result.data.verdict == "holds"
     assert "original's own loss" in result.findings[0].message
 
@@ -102,22 +102,22 @@ def test_nan_in_both_is_the_originals_problem(record):
 def test_what_is_not_finite_in_both_is_compared_up_to_there_or_not_said_to_agree(record, random, first):
     events = [{"kind": "random", "detail": "dropout"}] if random else []
     curve = [*CURVE[:first], *[math.nan] * 20]
-    result = compare(record(curve, *events), record(curve, *events))
+    result = compare_recordings(record(curve, *events), record(curve, *events))
     enough = first > 0 if not random else first == 60
     assert result.data.verdict == ("holds" if enough else "undecided")
     assert ("TP304" in codes(result)) is not enough
     assert "TP302" in codes(result)
     wrong = [2 * loss for loss in curve]
-    assert compare(record(curve, *events), record(wrong, *events)).data.verdict != "holds"
+    assert compare_recordings(record(curve, *events), record(wrong, *events)).data.verdict != "holds"
 
 
 def test_numbers_of_steps(record):
-    assert codes(compare(record(CURVE), record(CURVE[:100]))) == ["TP303"]
+    assert codes(compare_recordings(record(CURVE), record(CURVE[:100]))) == ["TP303"]
 
 
 def test_weights_that_could_not_be_made_equal_are_a_warning(record):
     event = {"kind": "weights", "name": "module-0", "action": "mismatch", "detail": "shapes differ"}
-    result = compare(record(CURVE), record(CURVE, event))
+    result = compare_recordings(record(CURVE), record(CURVE, event))
     assert codes(result) == ["TP305"]
     assert result.data.verdict == "holds"
 
@@ -132,7 +132,7 @@ DROPOUT = {"kind": "random", "detail": "dropout"}
 
 @pytest.mark.parametrize("seed", range(20))
 def test_chance_is_not_a_difference(record, seed):
-    result = compare(record(noisy(seed), DROPOUT), record(noisy(seed + 1000), DROPOUT))
+    result = compare_recordings(record(noisy(seed), DROPOUT), record(noisy(seed + 1000), DROPOUT))
     assert result.data.method == "statistically"
     assert codes(result) == ["TP320"]
     assert result.data.verdict == "holds"
@@ -140,19 +140,19 @@ def test_chance_is_not_a_difference(record, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_difference_shows_through_chance(record, seed):
-    result = compare(record(noisy(seed), DROPOUT), record(noisy(seed + 1000, scale=1.5), DROPOUT))
+    result = compare_recordings(record(noisy(seed), DROPOUT), record(noisy(seed + 1000, scale=1.5), DROPOUT))
     assert codes(result) == ["TP320", "TP301"]
     assert "  differs " in render_comparison(result.data)
 
 
 def test_too_few_steps_for_statistics(record):
-    result = compare(record(CURVE[:4], DROPOUT), record(CURVE[:4], DROPOUT))
+    result = compare_recordings(record(CURVE[:4], DROPOUT), record(CURVE[:4], DROPOUT))
     assert codes(result) == ["TP320", "TP304"]
 
 
 def test_other_seeds_make_it_statistical(record):
     seeds = ({"kind": "seed", "of": "torch", "value": value} for value in "12")
-    result = compare(*(record(CURVE, seed) for seed in seeds))
+    result = compare_recordings(*(record(CURVE, seed) for seed in seeds))
     assert result.data.method == "statistically"
 
 
@@ -174,7 +174,7 @@ def test_other_seeds_make_it_statistical(record):
     ],
 )
 def test_final_metrics(record, reference, port, holds):
-    result = compare(record(CURVE, output=reference), record(CURVE, output=port))
+    result = compare_recordings(record(CURVE, output=reference), record(CURVE, output=port))
     assert (result.data.verdict == "holds") is holds
     assert codes(result) == ([] if holds else ["TP306"])
 

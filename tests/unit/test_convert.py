@@ -17,7 +17,7 @@ from torchport.convert import convert_source, convert_tree, preview_tree, undo, 
 from torchport.convert import inspection as inspection_module
 from torchport.errors import TorchportError
 from torchport.findings import Result, Safety, Severity
-from torchport.rules import Rule, rules
+from torchport.rules import Rule, list_rules
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,9 +85,9 @@ def test_a_failing_rule_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch
     def broken(*_: object) -> list[object]:
         raise KeyError("boom")
 
-    first = rules()[0]
+    first = list_rules()[0]
     fake = Rule("TP000", "t", Safety.SAFE, Severity.INFO, "w.", "https://x", broken, (), ())  # type: ignore[arg-type]
-    monkeypatch.setattr(inspection_module, "rules", lambda: (fake, *rules()))
+    monkeypatch.setattr(inspection_module, "list_rules", lambda: (fake, *list_rules()))
     conversion = convert_source(b"import torch\nx.cuda()\n", "a.py")
     assert first.code
     assert "TP903" in [finding.code for finding in conversion.findings]
@@ -101,7 +101,7 @@ def test_output_that_fails_the_self_check_is_dropped(monkeypatch: pytest.MonkeyP
         return [Finding("TP000", Severity.INFO, Safety.SAFE, None, "m", fix=(Edit(0, 6, b"import import"),))]
 
     fake = Rule("TP000", "t", Safety.SAFE, Severity.INFO, "w.", "https://x", breaks, (), ())  # type: ignore[arg-type]
-    monkeypatch.setattr(inspection_module, "rules", lambda: (fake,))
+    monkeypatch.setattr(inspection_module, "list_rules", lambda: (fake,))
     conversion = convert_source(b"import torch  # cuda\n", "a.py")
     assert conversion.output == b"import torch  # cuda\n"
     assert conversion.findings[0].code == "TP903"

@@ -35,21 +35,21 @@ def test_what_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     for name in ("torch", *cuda_builds.PACKAGES):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert cuda_builds.broken("torchvision") is None, "nothing is installed"
+    assert cuda_builds.find_broken_library("torchvision") is None, "nothing is installed"
     package(tmp_path, "torchvision", "_C.so", b"..libc10_cuda.so..")
     package(tmp_path, "torchaudio", "lib/libtorchaudio.abi3.so", b"..libc10.so..")
-    assert cuda_builds.broken("torchvision") is None, "there is no torch"
+    assert cuda_builds.find_broken_library("torchvision") is None, "there is no torch"
     package(tmp_path, "torch", "lib/libc10.so", b"")
-    assert cuda_builds.broken("torchvision") == tmp_path / "torchvision" / "_C.so"
-    assert cuda_builds.broken("torchaudio") is None, "a CPU build"
+    assert cuda_builds.find_broken_library("torchvision") == tmp_path / "torchvision" / "_C.so"
+    assert cuda_builds.find_broken_library("torchaudio") is None, "a CPU build"
     package(tmp_path, "torch", "lib/libc10_cuda.so", b"")
-    assert cuda_builds.broken("torchvision") is None, "a torch for CUDA"
+    assert cuda_builds.find_broken_library("torchvision") is None, "a torch for CUDA"
 
 
 @pytest.mark.processes
 def test_a_cuda_build_fails_by_itself() -> None:
     """Else the tests below show nothing."""
-    if cuda_builds.broken("torchvision") is None:
+    if cuda_builds.find_broken_library("torchvision") is None:
         pytest.skip("the torchvision of this environment goes with its torch")
     run = python("import torchvision")
     assert run.returncode == 1
@@ -76,7 +76,7 @@ def test_it_can_be_imported_without_the_stand_ins() -> None:
     code = MENDED.replace("LIBRARIES", "cuda_builds.LIBRARIES = Path('nowhere')")
     run = python(code + "import torch\ntorchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)")
     assert run.stdout == "1000\n", run.stderr
-    if cuda_builds.broken("torchvision") is not None:
+    if cuda_builds.find_broken_library("torchvision") is not None:
         assert run.returncode == 1
         assert "Couldn't load custom C++ ops" in run.stderr
 
@@ -96,10 +96,10 @@ def test_mended_for_good(
 ) -> None:
     file = tmp_path / cuda_builds.FILE_NAME
     monkeypatch.setattr(cuda_builds, "pth_file", lambda: file)
-    monkeypatch.setattr(cuda_builds, "broken", lambda name: None)
+    monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: None)
     assert cuda_builds.main() == 0
     assert not file.exists()
-    monkeypatch.setattr(cuda_builds, "broken", lambda name: Path("_C.so") if name == "torchvision" else None)
+    monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: Path("_C.so") if name == "torchvision" else None)
     assert cuda_builds.main() == 0
     assert capsys.readouterr().out.startswith("torchvision can be imported")
     line = file.read_text()

@@ -15,7 +15,7 @@ from test_operator_files import write
 
 from torchport.cli import main
 from torchport.compare import tensors
-from torchport.compare.culprit import culprit
+from torchport.compare.culprit import find_culprit
 from torchport.errors import TorchportError
 
 pytestmark = pytest.mark.processes
@@ -49,7 +49,7 @@ def statistics_only(monkeypatch):
 @pytest.mark.parametrize("name", AROUND)
 def test_what_is_around_operators_is_named_by_its_class(recordings, monkeypatch, name):
     statistics_only(monkeypatch)
-    found = culprit(recordings / HEALTHY, recordings / name.replace(" ", "_"))
+    found = find_culprit(recordings / HEALTHY, recordings / name.replace(" ", "_"))
     assert found.causes[0].kind == AROUND[name]
     assert found.to_json()["class"] == AROUND[name]
     first, *_, last = found.findings
@@ -58,7 +58,7 @@ def test_what_is_around_operators_is_named_by_its_class(recordings, monkeypatch,
 
 
 def test_nothing_is_named_where_nothing_differs(recordings):
-    found = culprit(recordings / HEALTHY, recordings / HEALTHY)
+    found = find_culprit(recordings / HEALTHY, recordings / HEALTHY)
     assert found.causes == []
     assert found.findings == []
     data = found.to_json()
@@ -89,19 +89,19 @@ def test_what_cannot_be_compared_is_said(recordings, tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     other, empty = write(tmp_path / "other"), write(tmp_path / "empty", 0)
     with pytest.raises(TorchportError, match="hardly a module in common"):
-        culprit(recordings / HEALTHY, other)
+        find_culprit(recordings / HEALTHY, other)
     with pytest.raises(TorchportError, match="has no step of operators"):
-        culprit(recordings / HEALTHY, empty)
-    assert culprit(empty, empty) is None
+        find_culprit(recordings / HEALTHY, empty)
+    assert find_culprit(empty, empty) is None
 
 
 def test_metrics_of_a_tensor():
     one = numpy.array([1.0, 2.0, -4.0, 0.0], numpy.float32)
     other = one.copy()
-    assert tensors.metrics(one, other, "float32") == tensors.Metrics(0, 0, 0, 1, 0, 1, 1, 0, 0)
+    assert tensors.compute_metrics(one, other, "float32") == tensors.Metrics(0, 0, 0, 1, 0, 1, 1, 0, 0)
     other[1] += 2 * 2.0**-22  # two units in the last place of 2
     other[2] = -4.1
-    found = tensors.metrics(one, other, "float32")
+    found = tensors.compute_metrics(one, other, "float32")
     assert found.largest == pytest.approx(0.1, rel=1e-5)
     assert found.largest_relative == pytest.approx(0.025, rel=1e-5)
     assert found.mean_relative == pytest.approx(0.025 / 4, rel=1e-4)
@@ -109,5 +109,5 @@ def test_metrics_of_a_tensor():
     assert (found.within_1000, found.within_200) == (0.75, 0.75)
     assert 0.999 < found.cosine < 1
     other[0] = numpy.nan
-    assert tensors.metrics(one, other, "float32").not_finite == 1
-    assert tensors.metrics(one[:2], one[:2] + numpy.float32([0, 2 * 2.0**-22]), "float32").ulp == 2
+    assert tensors.compute_metrics(one, other, "float32").not_finite == 1
+    assert tensors.compute_metrics(one[:2], one[:2] + numpy.float32([0, 2 * 2.0**-22]), "float32").ulp == 2

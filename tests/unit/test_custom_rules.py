@@ -28,7 +28,7 @@ RULES = {
 def read(folder: Path, rules: object) -> CustomRules:
     path = folder / "rules.json"
     path.write_text(rules if isinstance(rules, str) else json.dumps({"rules": rules}))
-    return CustomRules.read(path)
+    return CustomRules.from_file(path)
 
 
 @pytest.mark.parametrize(

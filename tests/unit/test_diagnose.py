@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from torchport import cli
-from torchport.diagnose import diagnose, diagnose_text, moments
-from torchport.diagnose.judging import judge
-from torchport.diagnose.logs import scan
+from torchport.diagnose import diagnose_logs, diagnose_text, moments
+from torchport.diagnose.judging import judge_events
+from torchport.diagnose.logs import scan_log
 from torchport.errors import TorchportError
 from torchport.findings import Result
 from torchport.report import render_diagnosis
-from torchport.report.html import page
+from torchport.report.html import render_page
 
 LOGS = Path(__file__).parent / "data/logs"
 SET = tomllib.loads((LOGS / "set.toml").read_text("utf-8"))
@@ -42,14 +42,14 @@ def said(text: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (LOGS / "clean").iterdir()))
 def test_no_cause_is_seen_in_a_healthy_run(name: str) -> None:
-    result = diagnose(str(LOGS / "clean" / name), None)
+    result = diagnose_logs(str(LOGS / "clean" / name), None)
     assert (result.data["answer"], result.data["row"]) == ("clean", "")
     assert {finding.code for finding in result.findings} <= {"TP803"}
 
 
 def test_the_right_cause_comes_first() -> None:
     wrong = {
-        name: row for name in SET if (row := diagnose(path_of(name), None).data["row"]) != SET[name]["cause"]
+        name: row for name in SET if (row := diagnose_logs(path_of(name), None).data["row"]) != SET[name]["cause"]
     }
     assert wrong == {}, "54 of 60 are promised, and all are right"
 
@@ -59,7 +59,7 @@ def test_what_was_injected_comes_first() -> None:
     wrong = {
         name: row
         for name, case in PROVOKED.items()
-        if (row := diagnose(path_of(name, INJECTED), None).data["row"]) != case["cause"]
+        if (row := diagnose_logs(path_of(name, INJECTED), None).data["row"]) != case["cause"]
     }
     assert len(PROVOKED) == 31
     assert wrong == {}
@@ -90,8 +90,8 @@ def test_who_has_given_all_logs_is_not_asked_for_them(tmp_path: Path) -> None:
     waits = WAITS.format("2025-01-01-10:30:00.000.000")
     for rank in (0, 1):
         (tmp_path / f"rank_{rank}.log").write_text(f"start\n{waits}\n")
-    assert "FOLDER" in diagnose(str(tmp_path / "rank_0.log"), None).findings[0].evidence["next"]
-    assert "FOLDER" not in diagnose(str(tmp_path), None).findings[0].evidence["next"]
+    assert "FOLDER" in diagnose_logs(str(tmp_path / "rank_0.log"), None).findings[0].evidence["next"]
+    assert "FOLDER" not in diagnose_logs(str(tmp_path), None).findings[0].evidence["next"]
 
 
 def test_an_exception_of_the_script_is_quoted_with_its_place() -> None:
@@ -123,14 +123,14 @@ def test_whole_seconds_give_way_to_parts_of_them(tmp_path: Path) -> None:
             f"[ERROR] 2025-01-01-09:17:25 (PID:1, Device:{rank}, RankID:{rank}) ERR00100 PTA call acl api failed\n"
             f"[PID: 1] 2025-01-01-09:17:25.{parts}.721 Execution_Error(EE1002): Stream synchronize timeout.\n"
         )
-    assert diagnose(str(tmp_path), None).findings[0].evidence["ranks"] == ["1", "0"]
+    assert diagnose_logs(str(tmp_path), None).findings[0].evidence["ranks"] == ["1", "0"]
 
 
 def test_the_parts_of_a_second_that_torch_prints_are_of_another_clock() -> None:
     torch, glog = "[W1123 05:04:08.315699481 NPUStream.cpp:767]", "W1123 05:04:08.315699 12 x.cc:1]"
     cann = "[PID: 1] 2025-11-23-05:04:08.315.699"
-    assert moments.when(torch) == int(moments.when(glog) or 0)
-    assert moments.when(cann) == moments.when(glog) != moments.when(torch)
+    assert moments.parse_time(torch) == int(moments.parse_time(glog) or 0)
+    assert moments.parse_time(cann) == moments.parse_time(glog) != moments.parse_time(torch)
 
 
 def test_who_waits_is_never_the_cause_where_another_fails() -> None:
@@ -165,7 +165,7 @@ def test_ranks_of_a_folder_are_told_apart(tmp_path: Path) -> None:
     for rank in (0, 1, 3):
         (tmp_path / f"rank_{rank}.log").write_text(f"start\n{waits}\n")
     (tmp_path / "rank_2.log").write_text(f"2025-01-01 10:00:00,000 start\n{FULL}\n")
-    result = diagnose(str(tmp_path), None)
+    result = diagnose_logs(str(tmp_path), None)
     first, then = result.findings
     assert (first.evidence["row"], first.evidence["ranks"]) == ("memory.device-full", ["2"])
     assert (then.evidence["row"], then.evidence["ranks"]) == ("collective.silent-rank", ["0", "1", "3"])
@@ -175,7 +175,7 @@ def test_ranks_of_a_folder_are_told_apart(tmp_path: Path) -> None:
 def test_encodings(encoding: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(f"Epoche für Epoche\r\n{FULL}\r\n".encode(encoding))
-    assert diagnose(str(log), None).data["row"] == "memory.device-full"
+    assert diagnose_logs(str(log), None).data["row"] == "memory.device-full"
 
 
 def test_what_is_no_text_is_refused_with_a_sentence(
@@ -205,7 +205,7 @@ def test_a_file_that_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(TorchportError, match="cannot read secret: Permission denied"):
-        diagnose("secret", None)
+        diagnose_logs("secret", None)
 
 
 def test_an_endless_pipe_has_an_end() -> None:
@@ -222,9 +222,9 @@ def test_ctrl_c_gives_what_was_read() -> None:
                 raise KeyboardInterrupt
             return super().read(size)
 
-    log = scan(Stream(f"{FULL}\nmore\n".encode()), "stdin", 1 << 20)
+    log = scan_log(Stream(f"{FULL}\nmore\n".encode()), "stdin", 1 << 20)
     assert log.interrupted
-    judgement = judge(log.events)
+    judgement = judge_events(log.events)
     assert judgement is not None
     assert judgement.first.row.name == "memory.device-full"
 
@@ -238,15 +238,15 @@ def test_lines_without_an_end_and_lines_cut_by_a_block() -> None:
 
 def test_a_page_and_a_terminal_take_nothing_from_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     result = diagnose_text(HOSTILE)
-    assert "<script>alert" not in page(result)
-    assert "alert(1)" in page(result)
+    assert "<script>alert" not in render_page(result)
+    assert "alert(1)" in render_page(result)
     assert "\x1b" not in render_diagnosis(result, color=False)
     assert "\x07" not in render_diagnosis(result, color=False)
 
 
 def test_a_page_says_the_cause_and_explains_its_row() -> None:
     """It explained TP801, which every cause is, and began in the middle of a sentence."""
-    text = page(diagnose_text(f"{FULL}\n"))
+    text = render_page(diagnose_text(f"{FULL}\n"))
     assert "The device&#x27;s memory is full" in text
     assert "torchport explain memory.device-full" in text and "torchport explain TP801" not in text
 

@@ -16,7 +16,7 @@ from torchport.cli import main
 from torchport.convert import Extras, convert_tree, preview_tree
 from torchport.findings import Edit, Result, Severity
 from torchport.rules import Style
-from torchport.source.edits import compose, origin, splice
+from torchport.source.edits import compose_edits, find_origin_offset, splice
 
 SCRIPT = """\
 import argparse
@@ -281,7 +281,7 @@ def test_the_work_for_many_edits_grows_with_their_number() -> None:
         data = b"ab" * count
         first = tuple(Edit(2 * i, 2 * i + 1, b"xy") for i in range(count))
         second = tuple(Edit(3 * i + 1, 3 * i + 2, b"") for i in range(count))
-        assert splice(data, compose(data, first, second)) == b"xb" * count
+        assert splice(data, compose_edits(data, first, second)) == b"xb" * count
 
     added_up(20_000)
     assert grows_with(lambda: added_up(500), lambda: added_up(2_000), 4)
@@ -294,5 +294,5 @@ def test_stages_add_up() -> None:
     for start in range(len(middle) + 1):
         for end in range(start, len(middle) + 1):
             second = (Edit(start, end, b"__"),)
-            assert splice(data, compose(data, first, second)) == splice(middle, second), (start, end)
-    assert [origin(data, first, place) for place in (0, 2, 4, 5, 7, 8)] == [0, 2, 2, 4, 6, 6]
+            assert splice(data, compose_edits(data, first, second)) == splice(middle, second), (start, end)
+    assert [find_origin_offset(data, first, place) for place in (0, 2, 4, 5, 7, 8)] == [0, 2, 2, 4, 6, 6]

@@ -22,7 +22,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(backend, "CANN_ROOTS", ())
     monkeypatch.setattr(backend, "LINKER_CACHE", tmp_path / "none")
-    monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, wheels.SUPPORTED))
+    monkeypatch.setattr(wheels, "find_wheel", lambda name: wheels.Wheel(name, wheels.SUPPORTED))
     monkeypatch.setattr(persistence, "pth_file", lambda: tmp_path / persistence.FILE_NAME)
     monkeypatch.setattr(cuda_builds, "pth_file", lambda: tmp_path / cuda_builds.FILE_NAME)
     monkeypatch.setattr("torchport.doctor.trial.installed", lambda name: False)
@@ -91,7 +91,7 @@ def test_missing_device_fails_and_names_the_fix(machine: Path, capsys: pytest.Ca
 def test_wrong_torch(
     wheel: wheels.Wheel | None, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(wheels, "find", lambda name: wheel if name == "torch" else None)
+    monkeypatch.setattr(wheels, "find_wheel", lambda name: wheel if name == "torch" else None)
     assert cli.main(["doctor", "--json"]) == 1
     torch = checks(capsys)["torch"]
     assert not torch["passed"]
@@ -103,7 +103,7 @@ def test_damaged_torch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def find(name: str) -> wheels.Wheel:
         raise TorchportError(f"{name} is damaged", hint="Install it again")
 
-    monkeypatch.setattr(wheels, "find", find)
+    monkeypatch.setattr(wheels, "find_wheel", find)
     assert cli.main(["doctor", "--json"]) == 1
     found = checks(capsys)
     assert (found["torch"]["detail"], found["torch"]["fix"]) == ("torch is damaged", "Install it again")
@@ -125,7 +125,7 @@ def test_cann_goes_with_torch_npu_s_of_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(vnpu, "detect", lambda: vnpu.Backend(vnpu.Kind.CANN, "CANN is there."))
-    monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, "2.9.0"))
+    monkeypatch.setattr(wheels, "find_wheel", lambda name: wheels.Wheel(name, "2.9.0"))
     monkeypatch.setattr("torchport.doctor.trial.probe", lambda _: Probe(False, "", 0, "no driver"))
     assert cli.main(["doctor", "--json"]) == 1
     found = checks(capsys)
@@ -176,7 +176,7 @@ def test_torchvision_is_imported(
 ) -> None:
     monkeypatch.setattr("torchport.doctor.trial.installed", lambda name: name == "torchvision")
     monkeypatch.setattr("torchport.doctor.trial.ended", lambda words, variables, timeout: (output, status))
-    monkeypatch.setattr(cuda_builds, "broken", lambda name: library)
+    monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: library)
     assert cli.main(["doctor", "--json"]) == int(status != 0)
     check = checks(capsys)["torchvision"]
     assert (check["passed"], says in str(check["detail"]), fix in str(check["fix"])) == (
@@ -190,10 +190,10 @@ def test_fix_writes_a_file_only_where_something_is_broken(
     machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = machine / cuda_builds.FILE_NAME
-    monkeypatch.setattr(cuda_builds, "broken", lambda name: None)
+    monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: None)
     assert cli.main(["doctor", "--fix"]) == 0
     assert not file.exists()
-    monkeypatch.setattr(cuda_builds, "broken", lambda name: Path("_C.so") if name == "torchaudio" else None)
+    monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: Path("_C.so") if name == "torchaudio" else None)
     assert cli.main(["doctor", "--fix"]) == 0
     assert "mend_when_imported" in file.read_text()
     monkeypatch.setattr(cuda_builds, "pth_file", lambda: machine / "missing" / "x.pth")
@@ -215,7 +215,7 @@ def test_vnpu_info_names_the_cann(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli.main(["vnpu", "info"]) == 0
-    assert f"{cann.default()}, the one of this torch_npu" in capsys.readouterr().out
+    assert f"{cann.read_default_version()}, the one of this torch_npu" in capsys.readouterr().out
     monkeypatch.setenv("VNPU_CANN", "8.3.RC1")
     assert cli.main(["vnpu", "info"]) == 0
     assert "8.3.RC1, chosen by VNPU_CANN" in capsys.readouterr().out

@@ -54,10 +54,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fake]
     write(tmp_path, cann.FIRMWARE, "Version=7.5.0.1\n")
     for name in ("davinci0", "davinci1", *(Path(node).name for node in devices.NODES)):
         (tmp_path / "dev" / name).touch()
-    monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, wheels.SUPPORTED))
-    monkeypatch.setattr(packages, "installed", lambda name: True)
+    monkeypatch.setattr(wheels, "find_wheel", lambda name: wheels.Wheel(name, wheels.SUPPORTED))
+    monkeypatch.setattr(packages, "is_package_installed", lambda name: True)
     monkeypatch.setattr(host, "shared_memory", lambda machine: 8 << 30)
-    monkeypatch.setattr(distributed, "taken", lambda port: False)
+    monkeypatch.setattr(distributed, "is_port_taken", lambda port: False)
 
     def make(kind: vnpu.Kind = vnpu.Kind.CANN, **variables: str) -> Fake:
         right = {
@@ -192,16 +192,16 @@ def test_a_port_that_is_taken(made: Callable[..., Fake], monkeypatch: pytest.Mon
     monkeypatch.undo()
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
-        assert distributed.taken(port)
-        (check,) = distributed.checks(Machine({"MASTER_PORT": str(port)}))
+        assert distributed.is_port_taken(port)
+        (check,) = distributed.list_checks(Machine({"MASTER_PORT": str(port)}))
         assert (check.name, check.passed) == ("port", False)
         assert "MASTER_PORT=" in check.fix
-    assert not distributed.taken(port)
+    assert not distributed.is_port_taken(port)
 
 
 def test_a_torch_of_another_release(made: Callable[..., Fake], monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"torch": "2.9.0+cpu", "torch_npu": "2.13.0.post1"}
-    monkeypatch.setattr(wheels, "find", lambda name: wheels.Wheel(name, versions[name]))
+    monkeypatch.setattr(wheels, "find_wheel", lambda name: wheels.Wheel(name, versions[name]))
     wrong = failed(made())["torch_npu"]
     assert "torch is 2.9.0" in wrong.detail
     assert wrong.fix == "pip install torch==2.13.0"
@@ -225,9 +225,9 @@ def test_containers(
 ) -> None:
     """Nothing, torch alone, torch_npu without CANN; the fourth kind is the healthy one above."""
     monkeypatch.setattr(
-        wheels, "find", lambda name: wheels.Wheel(name, wheels.SUPPORTED) if name in there else None
+        wheels, "find_wheel", lambda name: wheels.Wheel(name, wheels.SUPPORTED) if name in there else None
     )
-    monkeypatch.setattr(packages, "installed", lambda name: name in there or "torch_npu" in there)
+    monkeypatch.setattr(packages, "is_package_installed", lambda name: name in there or "torch_npu" in there)
     monkeypatch.setattr(host, "shared_memory", lambda machine: None)
     found_wrong = failed(Fake(tmp_path, vnpu.Kind.NONE))
     assert set(found_wrong) == wrong
@@ -271,16 +271,16 @@ def test_containers_by_their_own_python(kind: str, tmp_path: Path) -> None:
 def test_a_backend_that_cannot_be_had(tmp_path: Path) -> None:
     machine = Fake(tmp_path, vnpu.Kind.NONE)
     machine.__dict__["backend"] = TorchportError("it is not there", hint="get it")
-    (check,) = devices.checks(machine)
+    (check,) = devices.list_checks(machine)
     assert (check.passed, check.detail, check.fix) == (False, "it is not there", "get it")
-    assert list(libraries.checks(machine)) == []
+    assert list(libraries.list_checks(machine)) == []
 
 
 def test_building_is_looked_at_where_it_is_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "_version", lambda program: {"g++": "9.4.0", "cmake": "3.30"}.get(program, ""))
-    wrong = {check.name: check.fix for check in build.checks(Machine()) if not check.passed}
+    wrong = {check.name: check.fix for check in build.list_checks(Machine()) if not check.passed}
     assert set(wrong) == {"gcc", "ninja"}
     cli.main(["doctor", "--no-probe", "--json"])
     assert "gcc" not in {check["name"] for check in json.loads(capsys.readouterr().out)["checks"]}

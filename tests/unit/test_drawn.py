@@ -9,7 +9,7 @@ import pytest
 import recordings
 
 from torchport.compare import drawn
-from torchport.compare.drawn import drawn_conditions, rows
+from torchport.compare.drawn import drawn_conditions, list_own_draws
 from torchport.compare.verdict import Verdict, Word
 from torchport.findings import Severity
 from torchport.record.draws import laws
@@ -43,18 +43,18 @@ def port(tmp_path):
 
 DRAW = numpy.random.default_rng(1)
 REFUSED = {
-    "a share of 0.5 for 0.55": event(laws.chosen(0.55), (DRAW.random(100_000) < 0.5) * 1.0),
-    "a shifted normal": event(laws.normal(0, 1), DRAW.standard_normal(100_000) + 0.03),
-    "a wide normal": event(laws.normal(0, 1), DRAW.standard_normal(100_000) * 1.02),
-    "twice the range": event(laws.uniform(0, 1), DRAW.random(100_000) * 2),
-    "a narrow range with the right middle": event(laws.uniform(0, 1), 0.01 + 0.98 * DRAW.random(100_000)),
-    "one below": event(laws.uniform(0, 1), least=-1e-6),
-    "one above": event(laws.integers(0, 9), most=10.0),
-    "one number": event(laws.uniform(0, 1), numpy.full(100_000, 0.5)),
-    "not a number": event(laws.normal(0, 1), mean="nan"),
-    "infinite": event(laws.normal(0, 1), variance="inf"),
-    "what the recorder saw": event(laws.normal(0, 1), problem="they are no permutation"),
-    "few": event(laws.uniform(0, 1), numpy.zeros(64)),
+    "a share of 0.5 for 0.55": event(laws.bernoulli_law(0.55), (DRAW.random(100_000) < 0.5) * 1.0),
+    "a shifted normal": event(laws.normal_law(0, 1), DRAW.standard_normal(100_000) + 0.03),
+    "a wide normal": event(laws.normal_law(0, 1), DRAW.standard_normal(100_000) * 1.02),
+    "twice the range": event(laws.uniform_law(0, 1), DRAW.random(100_000) * 2),
+    "a narrow range with the right middle": event(laws.uniform_law(0, 1), 0.01 + 0.98 * DRAW.random(100_000)),
+    "one below": event(laws.uniform_law(0, 1), least=-1e-6),
+    "one above": event(laws.integer_law(0, 9), most=10.0),
+    "one number": event(laws.uniform_law(0, 1), numpy.full(100_000, 0.5)),
+    "not a number": event(laws.normal_law(0, 1), mean="nan"),
+    "infinite": event(laws.normal_law(0, 1), variance="inf"),
+    "what the recorder saw": event(laws.normal_law(0, 1), problem="they are no permutation"),
+    "few": event(laws.uniform_law(0, 1), numpy.zeros(64)),
 }
 
 
@@ -65,63 +65,63 @@ def test_refused(name, port):
     assert finding.code == "TP352"
     assert SITE in finding.message
     assert "uniform_ of float32" in finding.message
-    assert Verdict.of([finding], "").word is Word.DOES_NOT_HOLD
-    (row,) = rows(recording)
+    assert Verdict.from_findings([finding], "").word is Word.DOES_NOT_HOLD
+    (row,) = list_own_draws(recording)
     assert (row.holds, row.site, bool(row.why)) == (False, SITE, True)
 
 
 def test_a_layer_that_torch_npu_computes_in_its_own_way_is_no_fault_of_the_ports(port):
-    dropped = event(laws.normal(0, 1), problem="drops nothing") | {"operator": "aten::lstm.input"}
+    dropped = event(laws.normal_law(0, 1), problem="drops nothing") | {"operator": "aten::lstm.input"}
     (finding,) = drawn_conditions(port(dropped))
     assert (finding.code, finding.severity) == ("TP352", Severity.WARNING)
-    assert Verdict.of([finding], "").word is Word.HOLDS
+    assert Verdict.from_findings([finding], "").word is Word.HOLDS
 
 
 def test_what_the_device_cannot_draw_is_refused(port):
     recording = port(
-        event(laws.normal(0, 1), count=0, mean="nan", variance="nan", error="RuntimeError: float64")
+        event(laws.normal_law(0, 1), count=0, mean="nan", variance="nan", error="RuntimeError: float64")
     )
     (finding,) = drawn_conditions(recording)
     assert finding.code == "TP353"
     assert f"cannot draw uniform_ of float32 at {SITE}: RuntimeError: float64" in finding.message
-    assert Verdict.of([finding], "").word is Word.DOES_NOT_HOLD
-    (row,) = rows(recording)
+    assert Verdict.from_findings([finding], "").word is Word.DOES_NOT_HOLD
+    (row,) = list_own_draws(recording)
     assert (row.holds, row.mean, row.why) == (False, None, "RuntimeError: float64")
 
 
 def test_what_the_virtual_npu_cannot_draw_is_open(port):
     text = "RuntimeError: aclnnFoo failed ... The virtual NPU does not implement aclnnFoo"
-    (finding,) = drawn_conditions(port(event(laws.normal(0, 1), count=0, error=text)))
+    (finding,) = drawn_conditions(port(event(laws.normal_law(0, 1), count=0, error=text)))
     assert finding.code == "TP343"
-    assert Verdict.of([finding], "").word is Word.UNDECIDED
+    assert Verdict.from_findings([finding], "").word is Word.UNDECIDED
 
 
 def test_what_torch_npu_does_with_a_layer_is_a_warning(port):
     bad = {"operator": "lstm.input", "problem": "nothing is dropped"}
-    recording = port(event(laws.chosen(0.9), **bad))
+    recording = port(event(laws.bernoulli_law(0.9), **bad))
     (finding,) = drawn_conditions(recording)
     assert (finding.code, finding.severity) == ("TP352", Severity.WARNING)
     assert finding.message.endswith("train.py:12 otherwise: nothing is dropped")
-    assert not rows(recording)[0].holds
+    assert not list_own_draws(recording)[0].holds
 
 
 def test_one_finding_for_all_places(port):
-    bad = event(laws.chosen(0.5), mean=0.45)
+    bad = event(laws.bernoulli_law(0.5), mean=0.45)
     (finding,) = drawn_conditions(port(bad, bad | {"site": "a.py:1", "mean": 0.4}, bad | {"site": "b.py:1"}))
     assert f"at {SITE} and 2 more places" in finding.message
 
 
 PASSES = {
-    "a share": event(laws.chosen(0.9), (DRAW.random(100_000) < 0.9) * 1.0),
-    "a rare one": event(laws.chosen(1e-3), (DRAW.random(1000) < 1e-3) * 1.0),
-    "always": event(laws.chosen(1.0), numpy.ones(1000)),
-    "never": event(laws.chosen(0.0), numpy.zeros(1000)),
-    "a normal": event(laws.normal(-2, 3), DRAW.standard_normal(1000) * 3 - 2),
-    "no deviation": event(laws.normal(2, 0), numpy.full(1000, 2.0)),
-    "rounded": event(laws.uniform(0, 1), numpy.floor(DRAW.random(200_000) * 256) / 256, rounding=2**-7),
-    "dice": event(laws.integers(1, 6), DRAW.integers(1, 7, 1000)),
-    "one side": event(laws.integers(3, 3), numpy.full(1000, 3)),
-    "words": event(laws.integers(0, 2**63 - 1), DRAW.integers(0, 2**63 - 1, 1000) * 1.0, rounding=2e4),
+    "a share": event(laws.bernoulli_law(0.9), (DRAW.random(100_000) < 0.9) * 1.0),
+    "a rare one": event(laws.bernoulli_law(1e-3), (DRAW.random(1000) < 1e-3) * 1.0),
+    "always": event(laws.bernoulli_law(1.0), numpy.ones(1000)),
+    "never": event(laws.bernoulli_law(0.0), numpy.zeros(1000)),
+    "a normal": event(laws.normal_law(-2, 3), DRAW.standard_normal(1000) * 3 - 2),
+    "no deviation": event(laws.normal_law(2, 0), numpy.full(1000, 2.0)),
+    "rounded": event(laws.uniform_law(0, 1), numpy.floor(DRAW.random(200_000) * 256) / 256, rounding=2**-7),
+    "dice": event(laws.integer_law(1, 6), DRAW.integers(1, 7, 1000)),
+    "one side": event(laws.integer_law(3, 3), numpy.full(1000, 3)),
+    "words": event(laws.integer_law(0, 2**63 - 1), DRAW.integers(0, 2**63 - 1, 1000) * 1.0, rounding=2e4),
     "a correlation": event(
         Law(0.0, 1.01, math.inf, -3, 3), mean=0.02, variance=0.4, kurtosis="inf", count=1000
     ),
@@ -132,16 +132,16 @@ PASSES = {
 def test_passes(name, port):
     recording = port(PASSES[name])
     assert list(drawn_conditions(recording)) == []
-    (row,) = rows(recording)
+    (row,) = list_own_draws(recording)
     assert (row.holds, row.why, row.count) == (True, "", PASSES[name]["count"])
 
 
 SAMPLES = {
-    "uniform": (laws.uniform(0, 1), lambda draw, shape: draw.random(shape)),
-    "normal": (laws.normal(0, 1), lambda draw, shape: draw.standard_normal(shape)),
-    "chosen": (laws.chosen(0.5), lambda draw, shape: draw.random(shape) < 0.5),
-    "rare": (laws.chosen(0.003), lambda draw, shape: draw.random(shape) < 0.003),
-    "dice": (laws.integers(1, 6), lambda draw, shape: draw.integers(1, 7, shape)),
+    "uniform": (laws.uniform_law(0, 1), lambda draw, shape: draw.random(shape)),
+    "normal": (laws.normal_law(0, 1), lambda draw, shape: draw.standard_normal(shape)),
+    "chosen": (laws.bernoulli_law(0.5), lambda draw, shape: draw.random(shape) < 0.5),
+    "rare": (laws.bernoulli_law(0.003), lambda draw, shape: draw.random(shape) < 0.003),
+    "dice": (laws.integer_law(1, 6), lambda draw, shape: draw.integers(1, 7, shape)),
 }
 
 
@@ -157,15 +157,15 @@ def test_false_alarms_are_as_rare_as_the_bound_says(name, count, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "law", [laws.uniform(-2, 5), laws.normal(1, 2), laws.chosen(0.2), laws.integers(-3, 8)]
+    "law", [laws.uniform_law(-2, 5), laws.normal_law(1, 2), laws.bernoulli_law(0.2), laws.integer_law(-3, 8)]
 )
 def test_laws_have_the_moments_of_their_numbers(law):
     draw = numpy.random.default_rng(3)
     numbers = {
-        laws.uniform(-2, 5): draw.uniform(-2, 5, 400_000),
-        laws.normal(1, 2): draw.normal(1, 2, 400_000),
-        laws.chosen(0.2): draw.random(400_000) < 0.2,
-        laws.integers(-3, 8): draw.integers(-3, 9, 400_000),
+        laws.uniform_law(-2, 5): draw.uniform(-2, 5, 400_000),
+        laws.normal_law(1, 2): draw.normal(1, 2, 400_000),
+        laws.bernoulli_law(0.2): draw.random(400_000) < 0.2,
+        laws.integer_law(-3, 8): draw.integers(-3, 9, 400_000),
     }[law] * 1.0
     assert numbers.mean() == pytest.approx(law.mean, abs=0.02)
     assert numbers.var() == pytest.approx(law.variance, rel=0.01)

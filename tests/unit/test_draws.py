@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from torchport.record.draws.numbers import Numbers
-from torchport.record.draws.streams import Epochs, Stream, digest
+from torchport.record.draws.streams import Epochs, Stream, hash_parts
 
 COUNT = 200_000
 NUMBERS = Numbers()
@@ -34,7 +34,7 @@ def normal_below(ordered: numpy.ndarray) -> numpy.ndarray:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_uniform_numbers_are_uniform(dtype: str) -> None:
-    drawn = NUMBERS.uniform(1, COUNT, dtype)
+    drawn = NUMBERS.draw_uniform(1, COUNT, dtype)
     assert drawn.dtype == dtype
     assert drawn.min() >= 0
     assert drawn.max() < 1
@@ -43,7 +43,7 @@ def test_uniform_numbers_are_uniform(dtype: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "bits"), [("float16", 11), ("bfloat16", 8)])
 def test_short_uniform_numbers_are_those_that_the_dtype_holds(dtype: str, bits: int) -> None:
-    drawn = NUMBERS.uniform(1, COUNT, dtype) * 2**bits
+    drawn = NUMBERS.draw_uniform(1, COUNT, dtype) * 2**bits
     assert set(numpy.unique(drawn)) == set(range(2**bits))
     counts = numpy.bincount(drawn.astype(int))
     excess = ((counts - COUNT / 2**bits) ** 2).sum() / (COUNT / 2**bits)
@@ -52,20 +52,20 @@ def test_short_uniform_numbers_are_those_that_the_dtype_holds(dtype: str, bits: 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_normal_numbers_are_normal(dtype: str) -> None:
-    drawn = NUMBERS.normal(1, COUNT, dtype)
+    drawn = NUMBERS.draw_normal(1, COUNT, dtype)
     assert abs(drawn.mean()) < 5 / math.sqrt(COUNT)
     assert abs(drawn.var() - 1) < 5 * math.sqrt(2 / COUNT)
     assert distance(drawn[:20_000], normal_below) < 2
 
 
 def test_the_distance_notices_another_distribution() -> None:
-    assert distance(NUMBERS.uniform(1, COUNT, "float32") ** 1.02, lambda ordered: ordered) > 2
-    assert distance(NUMBERS.normal(1, 20_000, "float32") * 1.1, normal_below) > 2
+    assert distance(NUMBERS.draw_uniform(1, COUNT, "float32") ** 1.02, lambda ordered: ordered) > 2
+    assert distance(NUMBERS.draw_normal(1, 20_000, "float32") * 1.1, normal_below) > 2
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3, 5), (0, 255), (-(1 << 63), (1 << 63) - 1)])
 def test_integers_lie_between_their_bounds(low: int, high: int) -> None:
-    drawn = NUMBERS.integers(1, COUNT, low, high)
+    drawn = NUMBERS.draw_integers(1, COUNT, low, high)
     share = (drawn.astype(numpy.float64) - low) / (float(high) - low)
     assert 0 <= share.min() < 0.01
     assert 0.99 < share.max() <= 1
@@ -74,78 +74,78 @@ def test_integers_lie_between_their_bounds(low: int, high: int) -> None:
 
 @pytest.mark.parametrize("p", [0.0, 1e-3, 0.1, 0.5, 0.7, 0.9, 1 - 1e-3, 1.0])
 def test_a_share_is_kept(p: float) -> None:
-    kept = NUMBERS.kept(7, 1_000_000, p)
+    kept = NUMBERS.draw_bernoulli(7, 1_000_000, p)
     assert kept.dtype == numpy.bool_
     assert abs(kept.mean() - p) <= 5 * math.sqrt(p * (1 - p) / 1_000_000)
 
 
 def test_what_is_kept_does_not_follow_its_neighbour() -> None:
-    kept = NUMBERS.kept(7, 1_000_000, 0.9) - 0.9
+    kept = NUMBERS.draw_bernoulli(7, 1_000_000, 0.9) - 0.9
     for lag in (1, 2, 8, 256):
         assert abs((kept[lag:] * kept[:-lag]).mean() / 0.09) < 5 / math.sqrt(1_000_000)
 
 
 def test_numbers_depend_on_the_key_alone() -> None:
-    first = NUMBERS.uniform(1, 10, "float32")
-    NUMBERS.normal(2, 5, "float64")
-    assert (NUMBERS.uniform(1, 10, "float32") == first).all()
-    assert (Numbers().uniform(1, 1000, "float32")[:10] == first).all()
-    assert not (NUMBERS.uniform(2, 10, "float32") == first).any()
+    first = NUMBERS.draw_uniform(1, 10, "float32")
+    NUMBERS.draw_normal(2, 5, "float64")
+    assert (NUMBERS.draw_uniform(1, 10, "float32") == first).all()
+    assert (Numbers().draw_uniform(1, 1000, "float32")[:10] == first).all()
+    assert not (NUMBERS.draw_uniform(2, 10, "float32") == first).any()
 
 
 def stream(seed: int = 0) -> Stream:
-    return Stream(Epochs(), digest("seed", seed))
+    return Stream(Epochs(), hash_parts("seed", seed))
 
 
 def test_lines_visits_and_seeds_differ() -> None:
     one = stream()
-    keys = [one.key(0, 8, lambda line=line: line) for line in ("a:1", "a:1", "a:2", "b:1")]
-    keys += [stream(1).key(0, 8, lambda: "a:1"), stream().key(1, 8, lambda: "a:1")]
+    keys = [one.next_key(0, 8, lambda line=line: line) for line in ("a:1", "a:1", "a:2", "b:1")]
+    keys += [stream(1).next_key(0, 8, lambda: "a:1"), stream().next_key(1, 8, lambda: "a:1")]
     assert len(set(keys)) == len(keys)
-    assert stream().key(0, 8, lambda: "a:1") == keys[0]
+    assert stream().next_key(0, 8, lambda: "a:1") == keys[0]
 
 
 def test_one_draw_more_changes_nothing_elsewhere() -> None:
     one, other = stream(), stream()
-    other.key(0, 8, lambda: "only here")
-    other.key(1, 5, lambda: "a:1")
+    other.next_key(0, 8, lambda: "only here")
+    other.next_key(1, 5, lambda: "a:1")
     for line in ("a:1", "a:2", "a:1"):
-        assert one.key(0, 8, lambda line=line: line) == other.key(0, 8, lambda line=line: line)
+        assert one.next_key(0, 8, lambda line=line: line) == other.next_key(0, 8, lambda line=line: line)
 
 
 def test_the_same_seed_gives_the_same_on_another_line() -> None:
     one = stream()
-    first = [one.key(0, 8, lambda: "model:1") for _ in range(3)]
-    one.restart(digest("seed", 0))
-    assert [one.key(0, 8, lambda: "model:2") for _ in range(3)] == first
-    assert one.key(0, 8, lambda: "model:1") not in first
+    first = [one.next_key(0, 8, lambda: "model:1") for _ in range(3)]
+    one.go_to_epoch(hash_parts("seed", 0))
+    assert [one.next_key(0, 8, lambda: "model:2") for _ in range(3)] == first
+    assert one.next_key(0, 8, lambda: "model:1") not in first
 
 
 def test_a_saved_point_is_returned_to() -> None:
     epochs = Epochs()
     one = Stream(epochs, 5)
-    before = one.key(0, 8, lambda: "a")
-    epochs.save(b"state", one.point())
-    after = [one.key(0, 8, lambda: "a") for _ in range(4)]
-    point = epochs.saved(b"state")
+    before = one.next_key(0, 8, lambda: "a")
+    epochs.save_point(b"state", one.current_point())
+    after = [one.next_key(0, 8, lambda: "a") for _ in range(4)]
+    point = epochs.find_point(b"state")
     assert point is not None
     one.go_to(point)
-    assert [one.key(0, 8, lambda: "b") for _ in range(2)] == after[:2]
-    epochs.save(b"later", one.point())
-    one.restart(6)
-    assert one.key(0, 8, lambda: "a") not in (before, *after)
-    later = epochs.saved(b"later")
+    assert [one.next_key(0, 8, lambda: "b") for _ in range(2)] == after[:2]
+    epochs.save_point(b"later", one.current_point())
+    one.go_to_epoch(6)
+    assert one.next_key(0, 8, lambda: "a") not in (before, *after)
+    later = epochs.find_point(b"later")
     assert later is not None
     one.go_to(later)
-    assert one.key(0, 8, lambda: "b") == after[2]
-    assert epochs.saved(b"never") is None
+    assert one.next_key(0, 8, lambda: "b") == after[2]
+    assert epochs.find_point(b"never") is None
 
 
 def test_points_are_told_apart() -> None:
     one = stream()
     marks = [one.mark]
     for line in ("a", "a", "b"):
-        one.key(0, 8, lambda line=line: line)
+        one.next_key(0, 8, lambda line=line: line)
         marks.append(one.mark)
     assert len(set(marks)) == 4
 

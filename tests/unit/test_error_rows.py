@@ -14,24 +14,24 @@ from log_texts import texts
 
 from torchport.diagnose import diagnose_text
 from torchport.diagnose.matching import Matcher
-from torchport.knowledge.errors import Role, official, read, rows
-from torchport.knowledge.errors.answers import kinds
+from torchport.knowledge.errors import Role, load_error_rows, official, parse_error_row
+from torchport.knowledge.errors.answers import load_fault_kinds
 
 MIB = 1 << 20
 
 
 def matched(line: str) -> set[str]:
     block = f"{line}\n".encode()
-    return {hit.row.name for hit in Matcher().hits(block, block.split(b"\n"))}
+    return {hit.row.name for hit in Matcher().find_hits(block, block.split(b"\n"))}
 
 
-@pytest.mark.parametrize("name", rows())
+@pytest.mark.parametrize("name", load_error_rows())
 def test_a_sample_matches_its_row_alone(name: str) -> None:
-    assert matched(rows()[name].sample) == {name}
+    assert matched(load_error_rows()[name].sample) == {name}
 
 
 def test_what_a_row_says() -> None:
-    for row in rows().values():
+    for row in load_error_rows().values():
         assert row.cause.endswith("."), row.name
         assert row.fix.endswith("."), row.name
         assert row.source, row.name
@@ -40,7 +40,7 @@ def test_what_a_row_says() -> None:
 
 def test_what_we_say_is_no_failure() -> None:
     """A log of `torchport run` has our words in it."""
-    for row in rows().values():
+    for row in load_error_rows().values():
         for text in (
             row.cause,
             row.fix,
@@ -52,7 +52,7 @@ def test_what_we_say_is_no_failure() -> None:
 
 def test_a_row_that_breaks_the_schema_is_refused() -> None:
     row = {"words": ["some words"], "cause": "", "fix": "", "next": "", "sample": "", "source": ""}
-    read("a.b", row)
+    parse_error_row("a.b", row)
     for broken in (
         {**row, "wrods": []},
         {**row, "words": []},
@@ -60,12 +60,12 @@ def test_a_row_that_breaks_the_schema_is_refused() -> None:
         {"words": ["some words"]},
     ):
         with pytest.raises(ValueError, match=r"a\.b"):
-            read("a.b", broken)
+            parse_error_row("a.b", broken)
 
 
-@pytest.mark.parametrize("name", [name for name, row in rows().items() if row.pattern])
+@pytest.mark.parametrize("name", [name for name, row in load_error_rows().items() if row.pattern])
 def test_a_pattern_takes_linear_time(name: str) -> None:
-    pattern = rows()[name].pattern
+    pattern = load_error_rows()[name].pattern
     assert pattern is not None
     assert slow_parts(pattern) == []
 
@@ -113,7 +113,7 @@ def test_all_rows_together_do_little_for_a_line(name: str, most: int) -> None:
         matcher = Matcher()
         for at in range(0, len(text), MIB):
             block = text[at : at + MIB]
-            list(matcher.hits(block, block.split(b"\n")))
+            list(matcher.find_hits(block, block.split(b"\n")))
 
     all_blocks()
     done = work(all_blocks)
@@ -147,7 +147,7 @@ def test_the_work_for_a_log_grows_with_its_length() -> None:
 
 def test_what_the_virtual_npu_says_is_known() -> None:
     """One concept, two tables: the codes and words that it answers with, and what they mean."""
-    for kind in kinds():
+    for kind in load_fault_kinds():
         answer = kind.answers["runtime"]
         text = (
             f"RuntimeError: NPU function error: aclrtFoo, error code is {answer.code}\n"
@@ -164,11 +164,11 @@ def test_official_words_come_from_what_is_installed(tmp_path: Path, monkeypatch:
         '{"error_info_list": [{"ErrCode": "EI0099", "ErrMessage": "The moon is\\nin the way"}, {"other": 1}]}'
     )
     monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
-    official.reports.cache_clear()
+    official.read_report_codes.cache_clear()
     assert official.words_for("x EI0099: y") == "EI0099: The moon is in the way"
     monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path / "none"))
-    official.reports.cache_clear()
+    official.read_report_codes.cache_clear()
     assert official.words_for("x EI0099: y") == ""
-    official.reports.cache_clear()
+    official.read_report_codes.cache_clear()
     assert "vector core" in official.words_for("error code is 507035"), "of the wheel"
     assert official.words_for("error code is 999999") == ""

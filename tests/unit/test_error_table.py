@@ -37,11 +37,11 @@ def fault_kinds() -> list[str]:
 
 def test_every_kind_of_fault_has_a_row_and_no_row_is_left_over() -> None:
     assert len(fault_kinds()) > 20
-    assert sorted(kind.name for kind in answers.kinds()) == sorted([*fault_kinds(), "Internal"])
+    assert sorted(kind.name for kind in answers.load_fault_kinds()) == sorted([*fault_kinds(), "Internal"])
 
 
 def test_reports_are_titles_with_codes() -> None:
-    for kind in answers.kinds():
+    for kind in answers.load_fault_kinds():
         for answer in kind.answers.values():
             assert re.fullmatch(r"\w*\(E[A-Z1-9]\d{4}\)", answer.report), (kind.name, answer)
 
@@ -62,7 +62,7 @@ def test_reports_are_titles_with_codes() -> None:
     ],
 )
 def test_what_logs_of_hardware_have(kind: str, face: str, code: int, report: str) -> None:
-    row = next(row for row in answers.kinds() if row.name == kind)
+    row = next(row for row in answers.load_fault_kinds() if row.name == kind)
     assert (row.answers[face].code, row.answers[face].report) == (code, report)
 
 
@@ -82,9 +82,9 @@ def broken(change: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("change", ["unknown code", "no runtime", "no source", "another key"])
 def test_a_row_that_breaks_the_schema_is_noticed(change: str) -> None:
-    assert answers.read(broken("nothing")) == answers.kinds()
+    assert answers.parse_fault_kinds(broken("nothing")) == answers.load_fault_kinds()
     with pytest.raises(ValueError, match="Timeout"):
-        answers.read(broken(change))
+        answers.parse_fault_kinds(broken(change))
 
 
 def test_what_is_compiled_is_the_table() -> None:
@@ -105,5 +105,5 @@ def test_a_wrong_row_makes_another_page(monkeypatch: pytest.MonkeyPatch) -> None
     for kind, change in (("VectorFailure", 507015), ("Internal", 3)):
         table = copy.deepcopy(TABLE)
         table["codes"][table[kind]["runtime"][0]] = change
-        monkeypatch.setattr(pages, "kinds", lambda table=table: answers.read(table))
+        monkeypatch.setattr(pages, "kinds", lambda table=table: answers.parse_fault_kinds(table))
         assert pages.errors() != page

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchport.convert import Extras, convert_source, preview_tree
-from torchport.convert.residue import Meaning, residue
+from torchport.convert.residue import Meaning, find_residue
 from torchport.findings import Severity
 from torchport.rules import Style
 
@@ -36,7 +36,7 @@ def test_converts_without_unexplained_residue(name: str, style: Style) -> None:
     left = [one for one in conversion.findings if one.severity is not Severity.INFO and not one.fix]
     assert [finding.code for finding in left] == LEFT[name] or style is Style.AGNOSTIC
     assert all(finding.hint for finding in left)
-    meanings = {mention.meaning for mention in residue(conversion.output, name, conversion.left)}
+    meanings = {mention.meaning for mention in find_residue(conversion.output, name, conversion.left)}
     assert meanings <= {Meaning.NAME, Meaning.PROSE, Meaning.KEPT} or style is Style.AGNOSTIC
     compile(conversion.output, name, "exec")
 

@@ -8,7 +8,7 @@ import pytest
 import recordings
 from counting import grows_with
 
-from torchport.compare.judge import compare
+from torchport.compare.judge import compare_recordings
 from torchport.compare.metrics import compare_metrics
 from torchport.compare.printed import printed_metrics
 from torchport.results.comparison import MetricRow
@@ -138,7 +138,7 @@ def test_what_is_said_of_one_that_differs(tmp_path, port, words):
     for name, output in outputs.items():
         (tmp_path / name).mkdir()
         runs.append(recordings.write(tmp_path / name, recordings.losses([1.0] * 20), output=output))
-    (finding,) = [finding for finding in compare(*runs).findings if finding.code == "TP306"]
+    (finding,) = [finding for finding in compare_recordings(*runs).findings if finding.code == "TP306"]
     assert finding.message == words
 
 

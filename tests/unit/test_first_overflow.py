@@ -31,7 +31,7 @@ def recorded(*calls, **tensors):
 
 
 def found_in(folder, *calls, **tensors):
-    return list(overflow.overflows(recorded(*calls, **tensors).write(folder)))
+    return list(overflow.find_overflows(recorded(*calls, **tensors).write(folder)))
 
 
 def test_the_call_that_made_it_is_named(tmp_path):
@@ -73,8 +73,8 @@ def test_saturated(tmp_path):
 
 def scaled(folder, phase):
     recorded(("mul", "x", "y", {"phase": phase}), x=[1.0], y=[INF]).write(folder)
-    recording.Journal(folder).write("scaler", step=0, scale=65536.0, skipped=True)
-    (found,) = overflow.overflows(Operators.read(folder))
+    recording.Journal(folder).write_event("scaler", step=0, scale=65536.0, skipped=True)
+    (found,) = overflow.find_overflows(Operators.read(folder))
     return found.handled
 
 
@@ -90,7 +90,7 @@ def test_the_command_says_so_by_its_exit_code(tmp_path, capsys):
     recorded(("exp", "x", "y"), x=[1.0], y=[2.0]).write(tmp_path / "good")
     assert main(["record", "overflow", str(tmp_path / "good")]) == 0
     assert capsys.readouterr().out == "every result is a number, or was asked not to be\n"
-    recording.Journal(tmp_path / "good").write("overflowed", step=3)
+    recording.Journal(tmp_path / "good").write_event("overflowed", step=3)
     assert main(["record", "overflow", str(tmp_path / "good")]) == 1
     assert "step 3: the NPU's overflow flag" in capsys.readouterr().out
 
@@ -115,7 +115,7 @@ class Steps:
 
         write(place, 1, tables)
         path = (place / "operators/rank0/000000.h5").rename(self.folder / f"{number:06d}.h5")
-        return self.ring.add(number, path, kept[0], 7)
+        return self.ring.add_step(number, path, kept[0], 7)
 
     def left(self):
         return sorted(path.stem for path in self.folder.glob("*.h5"))
@@ -137,7 +137,7 @@ def test_the_ring_keeps_the_steps_before_the_first_overflow(tmp_path):
 
 def test_dropped_steps_are_not_missed(tmp_path):
     write(tmp_path, 3)
-    recording.Journal(tmp_path).write("dropped", file="operators/rank0/000000.h5")
+    recording.Journal(tmp_path).write_event("dropped", file="operators/rank0/000000.h5")
     (tmp_path / "operators/rank0/000000.h5").unlink()
     process = Operators.read(tmp_path).rank(0)
     assert process.steps == [1, 2]

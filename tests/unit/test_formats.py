@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from torchport.analyze import analyze_tree
-from torchport.cli.explain import explain
+from torchport.cli.explain import explain_word
 from torchport.errors import TorchportError
 from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
-from torchport.knowledge.codes import codes
-from torchport.report.sarif import sarif
-from torchport.report.tables import tables
-from torchport.rules import rules
-from torchport.rules.catalogue import catalogue
+from torchport.knowledge.codes import load_codes
+from torchport.report.sarif import render_sarif
+from torchport.report.tables import render_csv_tables
+from torchport.rules import list_rules
+from torchport.rules.catalogue import build_catalogue
 from torchport.rules.custom import CUSTOM
 from torchport.rules.distribute import distribution_rules
 from torchport.rules.files import file_rules
@@ -35,7 +35,7 @@ def test_sarif() -> None:
         Finding("TP101", Severity.ERROR, Safety.REPORT, place, "message", "hint"),
         Finding("TP500", Severity.INFO, Safety.REPORT, None, "no place"),
     ]
-    run = json.loads(sarif(findings, {"TP101": "a title"}))["runs"][0]
+    run = json.loads(render_sarif(findings, {"TP101": "a title"}))["runs"][0]
     assert run["tool"]["driver"]["rules"][0] == {"id": "TP101", "shortDescription": {"text": "a title"}}
     first, second = run["results"]
     assert (first["level"], first["message"]["text"], first["ruleIndex"]) == ("error", "message\nhint", 0)
@@ -49,7 +49,7 @@ def test_sarif_keeps_the_rules_of_the_format(tmp_path: Path) -> None:
     """What SARIF 2.1.0 asks of the properties we write (sections 3.14, 3.27, 3.29, 3.30, 3.49 of the standard)."""
     (tmp_path / "a é.py").write_text("import torch\ntorch.cuda.get_arch_list()\nx = torch.ones(1).cuda()\n")
     (tmp_path / "b.py").write_bytes(b"import torch\0cuda")
-    document = json.loads(sarif(analyze_tree(tmp_path).findings))
+    document = json.loads(render_sarif(analyze_tree(tmp_path).findings))
     assert set(document) == {"$schema", "version", "runs"} and document["version"] == "2.1.0"
     (run,) = document["runs"]
     assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
@@ -94,19 +94,19 @@ def test_every_code_of_a_finding_is_known() -> None:
         for code in re.findall(r'"(TP\d{3})"', path.read_text(encoding="utf-8"))
     }
     assert len(used) > 40
-    assert used <= set(catalogue())
+    assert used <= set(build_catalogue())
 
 
 def test_codes_mean_one_thing() -> None:
-    rule_codes = [rule.code for rule in (*rules(), *distribution_rules(), *file_rules(), CUSTOM, *SUPPORT)]
+    rule_codes = [rule.code for rule in (*list_rules(), *distribution_rules(), *file_rules(), CUSTOM, *SUPPORT)]
     assert len(rule_codes) == len(set(rule_codes))
-    assert not set(rule_codes) & set(codes())
+    assert not set(rule_codes) & set(load_codes())
 
 
-@pytest.mark.parametrize("code", catalogue())
+@pytest.mark.parametrize("code", build_catalogue())
 def test_every_code_is_explained(code: str) -> None:
-    assert code in explain(code)["text"]
-    assert catalogue()[code].why.endswith(".")
+    assert code in explain_word(code)["text"]
+    assert build_catalogue()[code].why.endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_every_code_is_explained(code: str) -> None:
     ],
 )
 def test_explain(word: str, says: str) -> None:
-    assert says in explain(word)["text"]
+    assert says in explain_word(word)["text"]
 
 
 def test_explain_what_is_not_known() -> None:
     with pytest.raises(TorchportError, match="nothing is known") as caught:
-        explain("torch.cuda.CUDAGraf")
+        explain_word("torch.cuda.CUDAGraf")
     assert "torch.cuda.CUDAGraph" in caught.value.hint
 
 
@@ -176,7 +176,7 @@ def test_tables_hold_no_formulas() -> None:
     finding = Finding(
         "TP101", Severity.INFO, Safety.SAFE, Location("=cmd()", 1, 1, 1, 1), "@x", fix=(Edit(0, 1, b""),)
     )
-    row = tables(Result("convert", (finding,)))["change_list.csv"].splitlines()[1]
+    row = render_csv_tables(Result("convert", (finding,)))["change_list.csv"].splitlines()[1]
     assert row == "'=cmd(),1,1,DELETE,'@x"
 
 

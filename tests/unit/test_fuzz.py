@@ -11,12 +11,12 @@ import random
 import pytest
 
 from torchport.convert import convert_source
-from torchport.rules import Style, rules
+from torchport.rules import Style, list_rules
 from torchport.rules.files import file_rules
 
 CASES = int(os.environ.get("TORCHPORT_FUZZ_CASES", "400"))
-SEEDS = [(text.encode(), "a.py") for rule in rules() for pair in rule.rewrites for text in pair]
-SEEDS += [(text.encode(), "a.py") for rule in rules() for text in (*rule.reports, *rule.ignores)]
+SEEDS = [(text.encode(), "a.py") for rule in list_rules() for pair in rule.rewrites for text in pair]
+SEEDS += [(text.encode(), "a.py") for rule in list_rules() for text in (*rule.reports, *rule.ignores)]
 SEEDS += [(text.encode(), name) for rule in file_rules() for name, *texts in rule.rewrites for text in texts]
 WORDS = [
     b"cuda", b"torch.cuda", b"'cuda'", b".cuda()", b"(", b")", b"\n", b"    ", b"f'{", b"}'", b"import ", b"\x00",

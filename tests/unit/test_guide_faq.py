@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchport.diagnose import diagnose_text
-from torchport.knowledge.errors import rows
+from torchport.knowledge.errors import load_error_rows
 
 # What only this entry's title has; the row; a line as it is printed, after the guide, its screenshots being absent.
 ENTRIES = {
@@ -68,7 +68,7 @@ ALONE = ("process.atexit",)  # what it says without the error before it is in it
 def test_an_entry_has_its_row(entry: str) -> None:
     name, line = ENTRIES[entry]
     if name in ALONE:
-        assert "torch.npu.set_device" in rows()[name].fix
+        assert "torch.npu.set_device" in load_error_rows()[name].fix
         return
     result = diagnose_text(f"step 1\n{line}\n")
     assert result.data["row"] == name
@@ -77,8 +77,8 @@ def test_an_entry_has_its_row(entry: str) -> None:
 
 def test_processes_that_are_left_are_spoken_of() -> None:
     """Of no line of a log: they hold memory that a job then lacks."""
-    assert "npu-smi" in rows()["memory.outside-allocator"].fix
-    assert "npu-smi" in rows()["memory.device-full"].fix
+    assert "npu-smi" in load_error_rows()["memory.outside-allocator"].fix
+    assert "npu-smi" in load_error_rows()["memory.device-full"].fix
 
 
 @pytest.mark.skipif(

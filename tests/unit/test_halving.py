@@ -25,7 +25,7 @@ class Device:
 @pytest.mark.parametrize("name", [NAMES[0], NAMES[29], NAMES[30], NAMES[59]])
 def test_the_operator_is_named_in_about_log2_runs(name):
     device = Device([name])
-    found = halving.search(NAMES, device.away, device)
+    found = halving.halve_candidates(NAMES, device.away, device)
     assert (found.outcome, list(found.names)) == (halving.FOUND, [name])
     assert device.runs <= math.ceil(math.log2(len(NAMES))) + 2
     assert found.sentence == f"{name} alone explains it"
@@ -35,7 +35,7 @@ def test_the_operator_is_named_in_about_log2_runs(name):
 
 def test_two_operators_are_not_called_one():
     device = Device([NAMES[3], NAMES[50]])
-    found = halving.search(NAMES, device.away, device)
+    found = halving.halve_candidates(NAMES, device.away, device)
     assert found.outcome == halving.SEVERAL
     assert {NAMES[3], NAMES[50]} <= set(found.names)
     assert "no single operator explains it" in found.sentence
@@ -43,30 +43,30 @@ def test_two_operators_are_not_called_one():
 
 def test_what_no_operator_explains_is_said():
     device = Device([])
-    found = halving.search(NAMES, device.away, device)
+    found = halving.halve_candidates(NAMES, device.away, device)
     assert (found.outcome, list(found.names), device.runs) == (halving.OTHER, [], 1)
 
 
 def test_a_loss_that_follows_is_not_looked_into():
     device = Device([NAMES[1]], away=5e-8)
-    assert halving.search(NAMES, device.away, device).outcome == halving.FOLLOWS
+    assert halving.halve_candidates(NAMES, device.away, device).outcome == halving.FOLLOWS
     assert device.runs == 0
     near = Device([], away=6e-7, rest=6e-7)
-    assert halving.search(NAMES, near.away, near).outcome == halving.FOLLOWS
+    assert halving.halve_candidates(NAMES, near.away, near).outcome == halving.FOLLOWS
 
 
 def test_a_loss_that_is_no_number():
     device = Device([NAMES[7]], away=math.inf)
-    assert list(halving.search(NAMES, math.inf, device).names) == [NAMES[7]]
+    assert list(halving.halve_candidates(NAMES, math.inf, device).names) == [NAMES[7]]
 
 
 def test_distances_of_losses():
     one = {"train.py:3": [2.0, 1.0, 0.5]}
-    assert halving.distance(one, one) == 0
-    assert halving.distance(one, {"train.py:3": [2.0, 1.0, 0.505]}) == pytest.approx(0.01)
-    assert halving.distance(one, {"train.py:3": [2.0, 1.0]}) == math.inf
-    assert halving.distance(one, {"train.py:4": [2.0, 1.0, 0.5]}) == math.inf
-    assert halving.distance(one, {"train.py:3": [2.0, math.nan, 0.5]}) == math.inf
-    assert halving.distance({"a": [math.nan]}, {"a": [math.nan]}) == 0
+    assert halving.measure_loss_distance(one, one) == 0
+    assert halving.measure_loss_distance(one, {"train.py:3": [2.0, 1.0, 0.505]}) == pytest.approx(0.01)
+    assert halving.measure_loss_distance(one, {"train.py:3": [2.0, 1.0]}) == math.inf
+    assert halving.measure_loss_distance(one, {"train.py:4": [2.0, 1.0, 0.5]}) == math.inf
+    assert halving.measure_loss_distance(one, {"train.py:3": [2.0, math.nan, 0.5]}) == math.inf
+    assert halving.measure_loss_distance({"a": [math.nan]}, {"a": [math.nan]}) == 0
     # A loss that has come near zero is held against the first.
-    assert halving.distance({"a": [1.0, 1e-9]}, {"a": [1.0, 2e-9]}) == pytest.approx(1e-6)
+    assert halving.measure_loss_distance({"a": [1.0, 1e-9]}, {"a": [1.0, 2e-9]}) == pytest.approx(1e-6)

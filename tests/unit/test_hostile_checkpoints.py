@@ -277,7 +277,7 @@ def read_lines(path: Path) -> int:
 
     def read() -> None:
         with contextlib.suppress(Exception):  # `test_hostile_file_is_refused` looks at what is said
-            reading.read(path)
+            reading.parse_checkpoint(path)
 
     return work(read).lines
 
@@ -311,7 +311,7 @@ def test_a_file_that_takes_long_is_given_up(tmp_path: Path, monkeypatch) -> None
     monkeypatch.setattr(guarded, "SECONDS", 0.05)
     SAMPLES[LONG][0](tmp_path / LONG)
     with pytest.raises(TorchportError, match=r"it takes more than 0\.05 s of processor time"):
-        guarded.read(tmp_path / LONG)
+        guarded.read_in_subprocess(tmp_path / LONG)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -346,13 +346,13 @@ def test_the_samples_would_harm(tmp_path: Path) -> None:
 def test_a_good_file_passes(tmp_path: Path) -> None:
     """The control of the other side: the smallest archive is read, and each cut of it is refused or read as it is."""
     archive(tmp_path / "good.pth")
-    stored = guarded.read(tmp_path / "good.pth").parts[""]["weight"]
+    stored = guarded.read_in_subprocess(tmp_path / "good.pth").parts[""]["weight"]
     assert (stored.dtype, stored.shape) == ("float32", (2, 2))
     data = (tmp_path / "good.pth").read_bytes()
     for length in range(0, len(data), len(data) // 7):
         (tmp_path / "cut.pth").write_bytes(data[:length])
         with pytest.raises(TorchportError) as refused:
-            guarded.read(tmp_path / "cut.pth")
+            guarded.read_in_subprocess(tmp_path / "cut.pth")
         assert refused.value.exit_code == 2
 
 

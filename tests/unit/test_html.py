@@ -19,8 +19,8 @@ from port_results import comparison, curve, metric, port, run
 from torchport.analyze import analyze_tree
 from torchport.convert import preview_tree
 from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
-from torchport.report.html import page
-from torchport.report.html.curve import POINTS, chart
+from torchport.report.html import render_page
+from torchport.report.html.curve import POINTS, draw_chart
 from torchport.results.codec import from_json, to_json
 from torchport.results.conversion import Summary
 from torchport.results.port import Port
@@ -120,7 +120,7 @@ def test_hostile_text_stays_text(result: Result[Any]) -> None:
         data = from_json(type(result.data), data)
     else:
         data["summary"] = result.data["summary"]  # numbers
-    plain, attacked = Tags(page(result)), Tags(page(Result(result.command, findings, data)))
+    plain, attacked = Tags(render_page(result)), Tags(render_page(Result(result.command, findings, data)))
     assert attacked.tags.count("script") == plain.tags.count("script") == 1
     assert attacked.tags.count("style") == 1
     assert "img" not in attacked.tags
@@ -135,7 +135,7 @@ def allowed(policy: str, kind: str, content: str) -> bool:
 
 
 def test_the_policy_allows_one_script_and_one_style() -> None:
-    text = page(port())
+    text = render_page(port())
     found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
     assert found is not None
     policy = found[1]
@@ -149,7 +149,7 @@ def test_the_policy_allows_one_script_and_one_style() -> None:
 
 def test_conversion(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list()\n")
-    text = page(preview_tree(tmp_path))
+    text = render_page(preview_tree(tmp_path))
     found = Tags(text)
     assert "1 place keeps this from running on an NPU" in found.text
     assert "torch.npu.init()" in found.text
@@ -159,7 +159,7 @@ def test_conversion(tmp_path: Path) -> None:
 
 
 def test_verdict_comes_first() -> None:
-    text = Tags(page(port())).text
+    text = Tags(render_page(port())).text
     places = [
         text.index(part)
         for part in ("The port holds", "20 optimizer steps compared", "The two runs", "Changes")
@@ -178,7 +178,7 @@ def test_verdict_comes_first() -> None:
     ],
 )
 def test_banner_of_each_word(verdict: str, kind: str, mark: str, title: str) -> None:
-    text = page(
+    text = render_page(
         port(verdict=verdict, reason="the machine is too small", decide=["pip install x", "a larger machine"])
     )
     assert (
@@ -195,13 +195,13 @@ def test_banner_of_each_word(verdict: str, kind: str, mark: str, title: str) -> 
 
 def test_comparison_has_the_same_words() -> None:
     for verdict in ("holds", "does not hold", "undecided"):
-        text = Tags(page(port_results.compare(verdict=verdict))).text
+        text = Tags(render_page(port_results.compare(verdict=verdict))).text
         assert f"{verdict.capitalize()}20 optimizer steps compared" in text
 
 
 def test_next_is_the_same_command_again() -> None:
     def commands(*command: str) -> str:
-        return Tags(page(port(verdict="does not hold", command=command))).text
+        return Tags(render_page(port(verdict="does not hold", command=command))).text
 
     assert "torchport port --from npu train.py -- --epochs 3" in commands("train.py", "--epochs", "3")
     assert "torchport port --from npu -- torchrun --nproc-per-node 2 'my train.py'" in commands(
@@ -218,7 +218,7 @@ def test_next_is_the_same_command_again() -> None:
 @pytest.mark.parametrize("name", port_results.odd())
 def test_every_shape_makes_a_page(name: str) -> None:
     result = port_results.odd()[name]
-    text = page(result)
+    text = render_page(result)
     found = Tags(text)
     assert found.tags.count("script") == 1
     assert result.data.reason[1:] in found.text
@@ -233,14 +233,14 @@ def test_every_shape_makes_a_page(name: str) -> None:
 def test_stored_result_makes_the_same_page(tmp_path: Path) -> None:
     for name, result in port_results.odd().items():
         result.write(tmp_path / "result.json")  # NaN becomes a text there
-        assert page(Result.read(tmp_path / "result.json").typed(Port)) == page(result), name
+        assert render_page(Result.read(tmp_path / "result.json").typed(Port)) == render_page(result), name
 
 
 def test_a_curve_for_each_call_site() -> None:
-    text = page(port_results.gan())
+    text = render_page(port_results.gan())
     assert text.count("<figure") == 6
     assert "Loss at train.py:61" in text and "Loss at models/very/deep/package/generator.py:172" in text
-    many = page(port_results.odd()["many curves"])
+    many = render_page(port_results.odd()["many curves"])
     assert many.count("<figure") == 16 and "5 more curves" in many
 
 
@@ -255,7 +255,7 @@ def rows_of(text: str, title: str) -> list[list[str]]:
 
 
 def test_first_differences_are_a_table() -> None:
-    rows = rows_of(page(port_results.parted()), "First differences")
+    rows = rows_of(render_page(port_results.parted()), "First differences")
     assert [row[0] for row in rows] == ["2", "2", "2", "3", "4"]
     assert rows[1] == ["2", "update", "fc1.weight", "0.0125", "0.0126", "5.0e-02", "1.5e-07", "3e-06"]
     assert rows[2] == ["2", "setting", "optimizer 0: lr", "0.001", "0.002", "not equal", "", ""]
@@ -265,14 +265,14 @@ def test_first_differences_are_a_table() -> None:
         "not equal",
     ]  # whole, other than in a terminal
     assert rows[4][3:6] == ["0.0125", "nan", "not finite"]
-    losses = rows_of(page(port_results.gan()), "First differences")
+    losses = rows_of(render_page(port_results.gan()), "First differences")
     assert losses[0] == ["2", "loss", "train.py:66", "1.68849", "1.68914", "3.8e-04", "0.0001"]
-    nan = rows_of(page(port_results.odd()["nan"]), "First differences")
+    nan = rows_of(render_page(port_results.odd()["nan"]), "First differences")
     assert nan[0] == ["1", "loss", "train.py:20", "1", "nan", "not finite", "0.0001"]
 
 
 def test_first_differences_come_before_curves() -> None:
-    text = page(port_results.parted())
+    text = render_page(port_results.parted())
     places = [
         text.index(f"<h2>{title}</h2>")
         for title in (
@@ -286,42 +286,42 @@ def test_first_differences_come_before_curves() -> None:
 
 
 def test_that_nothing_differs_is_said_with_what_was_compared() -> None:
-    text = Tags(page(port())).text
+    text = Tags(render_page(port())).text
     assert (
         "None beyond what is allowed in a step. Compared were 20 losses, 200 gradients, 200 updates, 6 settings and 40 uploads."
         in text
     )
-    assert "None beyond" not in page(port_results.parted())
+    assert "None beyond" not in render_page(port_results.parted())
     nothing = comparison(quantities=[made.quantity("loss", 0), made.quantity("upload", 0)])
-    assert "Nothing was compared." in page(port(comparison=nothing))
-    assert "None beyond" not in page(port(comparison=nothing))
-    assert "The means of some stretches differ: see below." in page(port_results.odd()["by chance"])
+    assert "Nothing was compared." in render_page(port(comparison=nothing))
+    assert "None beyond" not in render_page(port(comparison=nothing))
+    assert "The means of some stretches differ: see below." in render_page(port_results.odd()["by chance"])
     assert "The means of some" not in text
 
 
 def test_quantities_are_a_table() -> None:
-    rows = rows_of(page(port()), "What was compared")
+    rows = rows_of(render_page(port()), "What was compared")
     assert rows[1] == ["gradient", "200", "20", "2.1e-06", "17", "fc1.weight", "1.5e-06", "3e-05"]
     assert rows[3] == ["setting", "6", "20", "equal", "", "", "", ""]
-    assert "class=off" not in page(port())
-    text = page(port_results.parted())
+    assert "class=off" not in render_page(port())
+    text = render_page(port_results.parted())
     rows = rows_of(text, "What was compared")
     assert rows[1][3] == "not finite" and rows[3][3:6] == ["not equal", "2", "optimizer 0: lr"]
     section = text.partition("<h2>What was compared</h2>")[2].partition("</section>")[0]
     assert re.findall(r"<tr class=off><td>(.*?)</td>", section) == ["gradient", "update", "setting", "upload"]
     none = rows_of(
-        page(port(comparison=comparison(quantities=[made.quantity("upload", 0)]))), "What was compared"
+        render_page(port(comparison=comparison(quantities=[made.quantity("upload", 0)]))), "What was compared"
     )
     assert none == [["upload", "0", "20", "none compared", "", "", "", ""]]
 
 
 def test_a_quantity_with_a_difference_stands_out_whatever_its_worst_is() -> None:
-    text = page(port(comparison=comparison(first=[made.difference(3, "gradient", "fc1.bias")])))
+    text = render_page(port(comparison=comparison(first=[made.difference(3, "gradient", "fc1.bias")])))
     assert "<tr class=off><td>gradient</td>" in text and "<tr class=off><td>update</td>" not in text
 
 
 def test_what_the_comparison_notices() -> None:
-    text = page(port())
+    text = render_page(port())
     rows = rows_of(text, "What this comparison notices")
     update = ["step 19, fc1.weight", "noticed", "update of fc1.weight", "5.0e-02", "3e-06"]
     assert rows[0] == ["5 % of one update", *update]
@@ -337,7 +337,7 @@ def test_what_the_comparison_notices() -> None:
 
 
 def test_a_fault_that_was_not_noticed_stands_out() -> None:
-    text = page(port_results.blind())
+    text = render_page(port_results.blind())
     rows = rows_of(text, "What this comparison notices")
     assert [row[2] for row in rows] == ["noticed", "NOT noticed", "not possible"]
     assert rows[1][3:] == ["", "", ""]
@@ -346,25 +346,25 @@ def test_a_fault_that_was_not_noticed_stands_out() -> None:
 
 
 def test_power_that_nobody_measured() -> None:
-    text = Tags(page(port_results.without_power())).text
+    text = Tags(render_page(port_results.without_power())).text
     assert "What this comparison noticesPower not measured: --no-control." in text
     assert "small faults noticed" not in text and "What the bounds rest on" not in text
 
 
 def test_forced_steps_declared_roundings_and_draws() -> None:
-    text = page(port_results.forced())
+    text = render_page(port_results.forced())
     found = Tags(text).text
     assert "From step 6 on rounding alone decides what the original computes." in found
     assert "20 steps compared one by one, each from the original's own state (1.23 MB)." in found
     assert "HF32 convolution rounds to 4.9e-04 (torch_npu, torch.npu.conv.allow_hf32)." in found
     assert "<tr><td>normal_</td><td>train.py:12</td>" in text and "class=off" not in text
-    off = page(port(comparison=comparison(draws=[made.DRAWN, made.DRAWN_OFF])))
+    off = render_page(port(comparison=comparison(draws=[made.DRAWN, made.DRAWN_OFF])))
     assert "<tr class=off><td>bernoulli_</td><td>train.py:12</td>" in off and "<tr><td>normal_</td>" in off
-    assert "one by one" not in page(port()) and "drew by itself" not in page(port())
+    assert "one by one" not in render_page(port()) and "drew by itself" not in render_page(port())
 
 
 def test_bands_show_what_is_allowed() -> None:
-    text = chart(
+    text = draw_chart(
         "d", {"a": [1e-7] * 4}, {"noise": [], "allowed": [1e-4, math.inf, 1e-3, 1e-3]}, logarithmic=True
     )
     assert (
@@ -378,58 +378,58 @@ def test_bands_show_what_is_allowed() -> None:
 
 
 def test_equal_runs_say_so() -> None:
-    assert "Equal in every digit, in 20 steps." in page(port(comparison=comparison(curve(apart=0.0))))
+    assert "Equal in every digit, in 20 steps." in render_page(port(comparison=comparison(curve(apart=0.0))))
 
 
 def test_use_of_the_npu_is_shown() -> None:
-    found = page(port())
+    found = render_page(port())
     assert "<li><b>5,412</b>operators launched on the NPU, in 20 of 20 steps</li>" in found
     assert "<li><b>NPU</b>held the port&#x27;s loss, gradients, parameters and outputs</li>" in found
-    unused = page(port_results.unused())
+    unused = render_page(port_results.unused())
     assert "<li class=bad><b>0</b>operators launched on the NPU" in unused
     assert "<li class=bad><b>CPU</b>held the port" in unused
     assert "npu:0, not used" in unused and "npu:0, not used" not in found
-    assert "launched on the NPU" not in page(
+    assert "launched on the NPU" not in render_page(
         port(runs={"reference": run(), "npu": run(npu=True, evidence={})})
     )
 
 
 def test_both_runs() -> None:
     written = [{"path": f"part{number}.pt", "change": "created", "size": 10} for number in range(9)]
-    text = Tags(page(port_results.gan())).text
+    text = Tags(render_page(port_results.gan())).text
     assert "ended by torchport after 20 steps: enough to compare" in text
     assert "/data/cache/index.bin" in text
     assert "Both runs were ended after 50 steps and 60 s: --steps N for more." in text
-    killed = Tags(page(port_results.odd()["killed"])).text
+    killed = Tags(render_page(port_results.odd()["killed"])).text
     assert "signal SIGKILL" in killed and "stopped after 20 steps: --timeout" in killed
-    full = Tags(page(port(runs={"reference": run(ended="memory"), "npu": run(npu=True, files=written)}))).text
+    full = Tags(render_page(port(runs={"reference": run(ended="memory"), "npu": run(npu=True, files=written)}))).text
     assert "stopped after 20 steps: this machine's memory was used up" in full
     assert "part0.pt" in full and "part5.pt" in full and "part6.pt" not in full and "and 3 more" in full
-    assert "Ranks88" in Tags(page(port_results.odd()["ranks"])).text
+    assert "Ranks88" in Tags(render_page(port_results.odd()["ranks"])).text
 
 
 def test_times_are_of_this_machine() -> None:
-    text = Tags(page(port())).text
+    text = Tags(render_page(port())).text
     assert "2 min 36 s" in text and "31 ms7.8 s" in text and "e+03" not in text
     assert "Times are of this machine and say nothing about the speed of hardware." in text
-    assert "hardware" not in Tags(page(port(backend="Ascend910B1"))).text
+    assert "hardware" not in Tags(render_page(port(backend="Ascend910B1"))).text
 
 
 def test_files_that_differ_come_first() -> None:
-    text = Tags(page(port_results.gan())).text
+    text = Tags(render_page(port_results.gan())).text
     places = [text.index(name) for name in ("model.pt", "extra.json", "samples/epoch_0.png", "log.txt")]
     assert places == sorted(places)
     assert "3 of 14 tensors differ" in text and "not there" in text
 
 
 def test_modules_that_were_not_converted() -> None:
-    text = page(port_results.gan())
+    text = render_page(port_results.gan())
     assert "<code>library/mylib/__init__.py:3</code>" in text
-    assert "Imported, not converted" not in page(port())
+    assert "Imported, not converted" not in render_page(port())
 
 
 def test_what_is_left_comes_before_what_is_done() -> None:
-    found = Tags(page(analysis()))
+    found = Tags(render_page(analysis()))
     assert (
         found.text.index("no such thing")
         < found.text.index("Done, or good to know (1)")
@@ -448,27 +448,27 @@ def test_errors_come_before_warnings() -> None:
         Finding("TP3", Severity.ERROR, Safety.REPORT, place[1], "an error"),
         Finding("TP4", Severity.ERROR, Safety.REPORT, None, "an error of the run"),
     ]
-    text = Tags(page(port(tuple(findings)))).text
+    text = Tags(render_page(port(tuple(findings)))).text
     places = [text.index(part) for part in ("an error of the run", "an error", "a warning", "an advice")]
     assert places == sorted(places)
 
 
 def test_run_without_comparison() -> None:
-    text = Tags(page(port_results.crashed())).text
+    text = Tags(render_page(port_results.crashed())).text
     assert "not run" in text and "exit status 1" in text
     assert "ModuleNotFoundError: No module named 'tokenizers', which this project" in text
-    assert "Original and port" not in text and "Original and port" in page(port())
+    assert "Original and port" not in text and "Original and port" in render_page(port())
 
 
 def test_metric_that_differs_stands_out() -> None:
     bad = metric("accuracy", 97.0, 61.5, allowed=0.5, holds=False)
-    text = page(port(comparison=comparison(metrics=[bad])))
+    text = render_page(port(comparison=comparison(metrics=[bad])))
     assert "<tr class=off><td>accuracy</td><td>97 %</td><td>61.5 %</td><td>0.5</td></tr>" in text
-    assert "class=off" not in page(port())
+    assert "class=off" not in render_page(port())
 
 
 def test_statistical_comparison() -> None:
-    text = page(port_results.odd()["by chance"])
+    text = render_page(port_results.odd()["by chance"])
     assert "Means of loss at train.py:20" in text
     assert "<tr class=off><td>0 to 9</td>" in text
     assert "Relative difference" not in text
@@ -476,36 +476,36 @@ def test_statistical_comparison() -> None:
 
 def test_clean_project(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    assert "Nothing blocks the port, and nothing needs a decision" in Tags(page(analyze_tree(tmp_path))).text
+    assert "Nothing blocks the port, and nothing needs a decision" in Tags(render_page(analyze_tree(tmp_path))).text
 
 
 def test_chart_breaks_at_what_is_not_finite() -> None:
-    text = chart("loss", {"a": [1.0, math.nan, 2.0, math.inf, 3.0, 4.0]})
+    text = draw_chart("loss", {"a": [1.0, math.nan, 2.0, math.inf, 3.0, 4.0]})
     path = text.partition('d="')[2].partition('"')[0]
     assert path.count("M") == 3 and path.count("L") == 1 and path.count("h5") == 2
-    assert chart("loss", {"a": [math.nan]}) == ""
+    assert draw_chart("loss", {"a": [math.nan]}) == ""
 
 
 def test_chart_of_one_step_is_a_dot() -> None:
-    assert "h5" in chart("loss", {"a": [1.0]})
+    assert "h5" in draw_chart("loss", {"a": [1.0]})
 
 
 def test_chart_tells_near_values_apart() -> None:
     for values in ([2.30001, 2.30002], [0.00001, 0.00002], [1e9, 1e9 + 4], [1.0, 5000.0]):
-        scale = chart("loss", {"a": values}).partition("<g class=axis>")[2]
+        scale = draw_chart("loss", {"a": values}).partition("<g class=axis>")[2]
         labels = re.findall(r"text-anchor=end>([^<]+)<", scale)
         assert len(labels) >= 2 and len(set(labels)) == len(labels)
 
 
 def test_labels_have_room() -> None:
-    text = chart("difference", {"a": [1e-7, 1e-3]}, {"allowed": [1e-4] * 2}, logarithmic=True)
+    text = draw_chart("difference", {"a": [1e-7, 1e-3]}, {"allowed": [1e-4] * 2}, logarithmic=True)
     for right, label in re.findall(r"<text x=([\d.]+) y=[\d.]+ text-anchor=end>([^<]+)<", text):
         assert float(right) - 10.5 * len(label) >= 0  # 19 px, as on a narrow screen
 
 
 @pytest.mark.parametrize("values", [[0.0] * 5, [-3.0, 5.0], [1e-12, 1e12], [7.0]])
 def test_chart_stays_inside(values: list[float]) -> None:
-    text = chart("loss", {"a": values})
+    text = draw_chart("loss", {"a": values})
     points = text.partition('d="')[2].partition('"')[0].replace("h5", "").replace("L", "M").split("M")[1:]
     for point in points:
         x, y = map(float, point.split())
@@ -515,13 +515,13 @@ def test_chart_stays_inside(values: list[float]) -> None:
 def test_long_curves_are_thinned_and_keep_extremes() -> None:
     values = [float(step % 7) for step in range(10_000)]
     values[4321] = 1000.0
-    path = chart("loss", {"a": values}).partition('d="')[2].partition('"')[0]
+    path = draw_chart("loss", {"a": values}).partition('d="')[2].partition('"')[0]
     assert path.count("L") <= 2 * POINTS
     heights = [float(part.split()[1]) for part in path.replace("L", "M").split("M")[1:]]
     assert heights.count(min(heights)) == 1
 
 
 def test_logarithmic_chart_leaves_zeros_out() -> None:
-    text = chart("difference", {"a": [0.0, 1e-7, 1e-3]}, {"allowed": [0.0, 1e-4, 1e-4]}, logarithmic=True)
+    text = draw_chart("difference", {"a": [0.0, 1e-7, 1e-3]}, {"allowed": [0.0, 1e-4, 1e-4]}, logarithmic=True)
     assert text.count("M") == 2 and "nan" not in text
     assert ">1e-05<" in text

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from torchport.knowledge.api import Status, apis, find
-from torchport.knowledge.arguments import role
-from torchport.knowledge.libraries import Support, libraries
+from torchport.knowledge.api import Status, find_api, load_apis
+from torchport.knowledge.arguments import load_role
+from torchport.knowledge.libraries import Support, load_libraries
 
 
 def _source(package: str) -> Path:
@@ -44,7 +44,7 @@ def test_npu_names_exist() -> None:
     known = _names(root / "__init__.py") | _names(root / "random.py") | _names(root / "memory.py") | modules
     amp = {path.stem for path in (root / "amp").iterdir()} | _names(root / "amp" / "__init__.py")
     missing = []
-    for row in apis().values():
+    for row in load_apis().values():
         if row.status in (Status.MISSING, Status.KEEP) or not row.npu.startswith("torch.npu."):
             continue
         words = row.npu.split(".")[2:]
@@ -63,7 +63,7 @@ def test_every_public_name_of_torch_cuda_has_a_row() -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             public = ast.literal_eval(node.value)
     assert len(public) > 100
-    assert [name for name in public if find(f"torch.cuda.{name}") is None] == []
+    assert [name for name in public if find_api(f"torch.cuda.{name}") is None] == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_every_public_name_of_torch_cuda_has_a_row() -> None:
     ],
 )
 def test_find(name: str, target: str | None) -> None:
-    found = find(name)
+    found = find_api(name)
     assert (found[0].npu if found else None) == target
 
 
@@ -94,7 +94,7 @@ LIBRARIES = (
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_library_has_what_a_user_needs(name: str) -> None:
-    library = libraries()[name]
+    library = load_libraries()[name]
     assert library.note and library.link.startswith("https://")
     if library.status is Support.PORT:
         assert library.install
@@ -103,7 +103,7 @@ def test_a_library_has_what_a_user_needs(name: str) -> None:
 
 
 def test_notes_are_half_sentences() -> None:
-    for row in apis().values():
+    for row in load_apis().values():
         assert (row.status is Status.SAME) == (not row.note)
         assert not row.note.endswith(".")
 
@@ -114,4 +114,4 @@ def test_notes_are_half_sentences() -> None:
      ("developer", False), ("backend", False), ("stdev", False)],
 )  # fmt: skip
 def test_names_of_devices(name: str, is_device: bool) -> None:
-    assert bool(role("device").names.match(name)) is is_device
+    assert bool(load_role("device").names.match(name)) is is_device

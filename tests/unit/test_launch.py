@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchport.errors import TorchportError
-from torchport.launch import Launch, read
+from torchport.launch import Launch, parse_launch
 
 PYTHON = sys.executable
 TORCHRUN = (PYTHON, "-W", "ignore::RuntimeWarning:runpy", "-m", "torch.distributed.run")
@@ -30,21 +30,21 @@ def folder(tmp_path: Path) -> Path:
 
 def line(folder: Path, text: str, **more: object) -> Launch:
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": "lib"}
-    return read(text.split(), command=True, folder=folder, environ=environ, **more)  # type: ignore[arg-type]
+    return parse_launch(text.split(), command=True, folder=folder, environ=environ, **more)  # type: ignore[arg-type]
 
 
 def test_a_script(folder: Path) -> None:
-    launch = read(["train.py", "--lr", "1"], folder=folder)
+    launch = parse_launch(["train.py", "--lr", "1"], folder=folder)
     assert launch.command == (PYTHON, "train.py", "--lr", "1")
     assert (launch.script, launch.kind, launch.processes) == (folder / "train.py", "script", 1)
     assert (launch.arguments, launch.module, launch.variables) == (("--lr", "1"), "", ())
 
 
 def test_several_processes(folder: Path) -> None:
-    launch = read(["train.py", "--lr", "1"], folder=folder, nproc=2)
+    launch = parse_launch(["train.py", "--lr", "1"], folder=folder, nproc=2)
     assert launch.command == (*TORCHRUN, "--standalone", "--nproc-per-node=2", "train.py", "--lr", "1")
     assert (launch.processes, launch.kind, launch.arguments) == (2, "script", ("--lr", "1"))
-    launch = read(["pkg.train"], folder=folder, nproc=2, module=True, where=("--master-port=1",))
+    launch = parse_launch(["pkg.train"], folder=folder, nproc=2, module=True, where=("--master-port=1",))
     assert launch.command == (*TORCHRUN, "--master-port=1", "--nproc-per-node=2", "-m", "pkg.train")
 
 
@@ -54,7 +54,7 @@ def test_several_processes(folder: Path) -> None:
 )
 def test_a_module_is_found_without_importing_it(folder: Path, name: str, file: str) -> None:
     (folder / "pkg" / "__init__.py").write_text("1/0")
-    launch = read([name, "x"], module=True, folder=folder, environ={"PYTHONPATH": "lib"})
+    launch = parse_launch([name, "x"], module=True, folder=folder, environ={"PYTHONPATH": "lib"})
     assert launch.command == (PYTHON, "-m", name, "x")
     assert (launch.script, launch.module, launch.kind) == (folder / file, name, "module")
 
@@ -62,7 +62,7 @@ def test_a_module_is_found_without_importing_it(folder: Path, name: str, file: s
 @pytest.mark.parametrize("name", ["pkg.absent", "absent", "pkg.train.more", "", ".train", "pkg", "train.py"])
 def test_a_module_that_is_not_there(folder: Path, name: str) -> None:
     with pytest.raises(TorchportError, match=r"there is no module|without a __main__"):
-        read([name], module=True, folder=folder, environ={})
+        parse_launch([name], module=True, folder=folder, environ={})
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_launcher_of_a_module(folder: Path) -> None:
     launch = line(folder, "torchrun --nproc-per-node=2 -m pkg.train --lr 1")
     assert (launch.script, launch.module) == (folder / "pkg" / "train.py", "pkg.train")
     assert launch.arguments == ("--lr", "1")
-    launch = read(["torch.distributed.run", "train.py"], module=True, folder=folder)
+    launch = parse_launch(["torch.distributed.run", "train.py"], module=True, folder=folder)
     assert (launch.script, launch.kind) == (folder / "train.py", "launcher")
 
 
@@ -133,10 +133,10 @@ def test_variables_in_front(folder: Path) -> None:
 
 
 def test_one_word_is_a_line_of_its_own(folder: Path) -> None:
-    launch = read(["A=1 python train.py --name 'a b'"], command=True, folder=folder)
+    launch = parse_launch(["A=1 python train.py --name 'a b'"], command=True, folder=folder)
     assert launch.command == (PYTHON, "train.py", "--name", "a b")
     with pytest.raises(TorchportError, match="not complete"):
-        read(["python 'train.py"], command=True, folder=folder)
+        parse_launch(["python 'train.py"], command=True, folder=folder)
 
 
 def test_a_shell_script_finds_this_interpreter(folder: Path) -> None:
@@ -149,13 +149,13 @@ def test_a_shell_script_finds_this_interpreter(folder: Path) -> None:
 def test_stdin_is_kept_as_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"print(1)\n")))
     keep = folder / "out" / "stdin.py"
-    launch = read(["-", "--lr", "1"], keep=keep, folder=folder, environ={"PYTHONPATH": "lib"})
+    launch = parse_launch(["-", "--lr", "1"], keep=keep, folder=folder, environ={"PYTHONPATH": "lib"})
     assert launch.command == (PYTHON, str(keep), "--lr", "1")
     assert (launch.script, launch.kind, keep.read_bytes()) == (keep, "stdin", b"print(1)\n")
     assert dict(launch.variables)["PYTHONPATH"] == f".{os.pathsep}lib"
     with pytest.raises(TorchportError, match="no script on stdin"):
-        read(["-"], keep=keep, folder=folder)
-    assert read(["-", "1"]).command == (PYTHON, "-", "1")
+        parse_launch(["-"], keep=keep, folder=folder)
+    assert parse_launch(["-", "1"]).command == (PYTHON, "-", "1")
 
 
 @pytest.mark.parametrize(
@@ -194,11 +194,11 @@ def test_who_counts_the_processes_is_clear(folder: Path, text: str) -> None:
 
 def test_no_process_is_no_run(folder: Path) -> None:
     with pytest.raises(TorchportError, match="0 is no number of processes"):
-        read(["train.py"], nproc=0, folder=folder)
+        parse_launch(["train.py"], nproc=0, folder=folder)
 
 
 @pytest.mark.parametrize("words", [["torchrun", "train.py"], ["python", "train.py"], ["A=1", "train.py"]])
 def test_a_forgotten_separator_is_explained(folder: Path, words: list[str]) -> None:
     with pytest.raises(TorchportError) as error:
-        read(words, folder=folder)
+        parse_launch(words, folder=folder)
     assert error.value.hint == f"A command line stands after `--`: -- {' '.join(words)}"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from torchport.errors import TorchportError
-from torchport.launch import read
-from torchport.launch.notebook import as_script, cells, notes, place
+from torchport.launch import parse_launch
+from torchport.launch.notebook import as_script, describe_left_out, locate_cell_line, read_code_cells
 
 
 def notebook(*sources: str) -> bytes:
@@ -33,13 +33,13 @@ def test_a_script_line_for_line() -> None:
     assert (space["x"], space["y"], space["z"]) == (2, "ö", 2)  # what is timed is run, once
     lines = text.split("\n")
     for line, where in {3: "cell 1, line 3", 4: "cell 2, line 1", 7: "cell 2, line 4"}.items():
-        assert place(data, line) == where
+        assert locate_cell_line(data, line) == where
     last = next(number for number, line in enumerate(lines, 1) if line == "z = x")
-    assert place(data, last) == "cell 4, line 1"
+    assert locate_cell_line(data, last) == "cell 4, line 1"
 
 
 def test_what_is_left_out_is_told() -> None:
-    said = [note for cell in cells(notebook(FIRST, SECOND, THIRD)) for note in notes(cell)]
+    said = [note for cell in read_code_cells(notebook(FIRST, SECOND, THIRD)) for note in describe_left_out(cell)]
     assert said == [
         "cell 1, line 1: left out, it is IPython's: !nvidia-smi",
         "cell 1, line 2: left out, it is IPython's: %matplotlib inline",
@@ -63,13 +63,13 @@ def test_what_is_left_out_is_told() -> None:
 def test_what_is_no_notebook(tmp_path: Path, data: bytes, says: str) -> None:
     (tmp_path / "nb.ipynb").write_bytes(data)
     with pytest.raises(TorchportError, match=says) as error:
-        read(["nb.ipynb"], folder=tmp_path)
+        parse_launch(["nb.ipynb"], folder=tmp_path)
     assert error.value.message.startswith("nb.ipynb: ") and error.value.exit_code == 2
 
 
 def start(folder: Path, *sources: str) -> subprocess.CompletedProcess[str]:
     (folder / "nb.ipynb").write_bytes(notebook(*sources))
-    launch = read(["nb.ipynb", "--lr", "1"], folder=folder)
+    launch = parse_launch(["nb.ipynb", "--lr", "1"], folder=folder)
     assert (launch.script, launch.kind, launch.arguments) == (folder / "nb.ipynb", "notebook", ("--lr", "1"))
     return subprocess.run(launch.command, capture_output=True, text=True, check=False, cwd=folder)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchport.errors import TorchportError
-from torchport.launch import add_target, defined_options, refuse_shared, split
+from torchport.launch import add_target, defined_options, refuse_shared, split_words
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,7 +57,7 @@ def test_any_mixture_comes_apart(
 ) -> None:
     behind = [word for _, words in mixture for word in words]
     tail = ["--", *after] if after else []
-    parts = split(parser(), [*chain.from_iterable(before), *target, *behind, *tail])
+    parts = split_words(parser(), [*chain.from_iterable(before), *target, *behind, *tail])
     own = [words for ours, words in mixture if ours]
     assert list(parts.own) == [*chain.from_iterable(before), *target, *chain.from_iterable(own)]
     assert list(parts.passed) == [*(words[0] for ours, words in mixture if not ours), *after]
@@ -83,7 +83,7 @@ def test_any_mixture_comes_apart(
     ],
 )
 def test_the_rule(words: str, own: str, passed: str) -> None:
-    parts = split(parser(), words.split())
+    parts = split_words(parser(), words.split())
     assert (" ".join(parts.own), " ".join(parts.passed)) == (own, passed)
 
 
@@ -101,7 +101,7 @@ p.add_argument("-t", "--temperature"); p.add_argument("--out", default="x")
 def test_a_word_of_both_is_refused(tmp_path: Path, words: str, both: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    parts = split(parser(), [str(script), *words.split()])
+    parts = split_words(parser(), [str(script), *words.split()])
     with pytest.raises(TorchportError) as error:
         refuse_shared("port", parser(), parts)
     assert error.value.message == f"{both} is an option of torchport port and of {script}"
@@ -116,12 +116,12 @@ def test_both_spellings_have_the_other_words(tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     words = ["sub", "--out", "x", "-n", "3", "--", "--quiet"]
     with pytest.raises(TorchportError) as error:
-        refuse_shared("port", parser(), split(parser(), [str(script), *words]))
+        refuse_shared("port", parser(), split_words(parser(), [str(script), *words]))
     ours, theirs = error.value.hint.split("\n  ")
     assert ours == f"For torchport: torchport port --out x {script} -- sub -n 3 --quiet"
     assert theirs == f"For the script: torchport port {script} -- sub --out x -n 3 --quiet"
     for hint, passed in ((ours, "sub -n 3 --quiet"), (theirs, "sub --out x -n 3 --quiet")):
-        parts = split(parser(), hint.partition(" torchport port ")[2].split())
+        parts = split_words(parser(), hint.partition(" torchport port ")[2].split())
         assert (" ".join(parts.passed), parts.shared) == (passed, ())
 
 
@@ -133,9 +133,9 @@ def test_a_word_in_front_or_of_one_side_is_not_refused(tmp_path: Path) -> None:
         [str(script), "--timeout", "1"],
         [str(script), "--", "-t", "1"],
     ):
-        refuse_shared("port", parser(), split(parser(), words))
+        refuse_shared("port", parser(), split_words(parser(), words))
     script.write_text("not python")
-    refuse_shared("port", parser(), split(parser(), [str(script), "--out", "x"]))
+    refuse_shared("port", parser(), split_words(parser(), [str(script), "--out", "x"]))
 
 
 def test_a_word_of_a_module_beside_the_script_is_refused(tmp_path: Path) -> None:
@@ -150,16 +150,16 @@ def test_a_word_of_a_module_beside_the_script_is_refused(tmp_path: Path) -> None
     ):
         script.write_text(text)
         with pytest.raises(TorchportError, match="--out is an option of torchport port and of"):
-            refuse_shared("port", parser(), split(parser(), [str(script), "--out", "x"]))
+            refuse_shared("port", parser(), split_words(parser(), [str(script), "--out", "x"]))
     script.write_text("from cli import other")
-    refuse_shared("port", parser(), split(parser(), [str(script), "--out", "x"]))
+    refuse_shared("port", parser(), split_words(parser(), [str(script), "--out", "x"]))
 
 
 def test_the_word_is_named_as_it_was_written(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("p.add_argument('-t', '--timeout')")
     with pytest.raises(TorchportError, match=r"^--timeout is an option"):
-        refuse_shared("port", parser(), split(parser(), [str(script), "--timeout", "1"]))
+        refuse_shared("port", parser(), split_words(parser(), [str(script), "--timeout", "1"]))
 
 
 def test_a_word_of_a_module_and_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_a_word_of_a_module_and_of_a_notebook(tmp_path: Path, monkeypatch: pytes
     )
     for words in (["-m", "go", "--out", "x"], ["-m", "pkg.train", "--out", "x"], ["nb.ipynb", "--out", "x"]):
         with pytest.raises(TorchportError, match="--out is an option of torchport port and of"):
-            refuse_shared("port", parser(), split(parser(), words))
+            refuse_shared("port", parser(), split_words(parser(), words))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchport.errors import TorchportError
-from torchport.port.lock import locked
+from torchport.port.lock import lock_folder
 
 HOLD = """
 import subprocess, sys
@@ -38,15 +38,15 @@ def test_a_second_one_is_told_who_works_there(tmp_path: Path) -> None:
             pytest.raises(
                 TorchportError, match=rf"another torchport port works in .*process {process.pid}\)"
             ),
-            locked(out),
+            lock_folder(out),
         ):
             pytest.fail("both have the lock")
-        with locked(tmp_path / "other"):
+        with lock_folder(tmp_path / "other"):
             pass
     finally:
         process.communicate()
         os.kill(child, signal.SIGKILL)
-    with locked(out):
+    with lock_folder(out):
         assert (out / ".lock").read_text() == str(os.getpid())
 
 
@@ -56,20 +56,20 @@ def test_a_killed_one_leaves_no_lock_even_where_its_children_live(tmp_path: Path
     process.wait()
     os.kill(child, 0)  # it lives
     try:
-        with locked(tmp_path):
+        with lock_folder(tmp_path):
             pass
     finally:
         os.kill(child, signal.SIGKILL)
 
 
 def test_an_error_inside_frees_it(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), locked(tmp_path):
+    with pytest.raises(KeyboardInterrupt), lock_folder(tmp_path):
         raise KeyboardInterrupt
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         pass
 
 
 def test_a_file_in_the_way_is_an_error_for_people(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(TorchportError, match="cannot write into the output folder"), locked(tmp_path / "out"):
+    with pytest.raises(TorchportError, match="cannot write into the output folder"), lock_folder(tmp_path / "out"):
         pass

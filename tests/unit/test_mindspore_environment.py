@@ -47,7 +47,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_right_packages_have_no_problem(installed: dict[str, str]) -> None:
-    assert wheels.problems() == []
+    assert wheels.find_problems() == []
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_each_wrong_package_has_a_sentence_and_a_command(
     del installed[package]
     if version:
         installed[package] = version
-    (problem,) = wheels.problems()
+    (problem,) = wheels.find_problems()
     assert problem.package == package and words in problem.sentence and "mindspore==2.10.0" in problem.command
     with pytest.raises(TorchportError, match=words.split()[0]):
         activation.environment({})
-    assert any(words in check.detail for check in doctor.checks(Machine({}))) or (
+    assert any(words in check.detail for check in doctor.list_checks(Machine({}))) or (
         package == "mindspore" and not version
     )
 
 
 def test_mindspores_libraries_go_before_torch_npus_in_its_folder_alone(built: Path) -> None:
-    folder = home.lib64()
+    folder = home.complete_lib64()
     assert folder == built / "cann" / "lib64"
     assert (folder / "libgraph.so").read_text() == "MindSpore's"
     assert (folder / "libvnpu.so").read_text() == "torch_npu's libvnpu.so"
@@ -85,13 +85,13 @@ def test_mindspores_libraries_go_before_torch_npus_in_its_folder_alone(built: Pa
     assert (built / "libgraph.so").read_text() == "torch_npu's libgraph.so"
     assert all(path.is_symlink() for path in folder.glob("*.so"))
     (built / "libvnpu.so").unlink()
-    assert not (home.lib64() / "libvnpu.so").is_symlink()  # a build without it leaves no broken link
+    assert not (home.complete_lib64() / "libvnpu.so").is_symlink()  # a build without it leaves no broken link
 
 
 def test_a_build_without_them_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VNPU_LIBRARIES", str(tmp_path))
     with pytest.raises(TorchportError, match="before it had MindSpore's libraries"):
-        home.lib64()
+        home.complete_lib64()
 
 
 def test_the_variables(installed: dict[str, str], built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,10 +139,10 @@ def test_a_program_for_torch_npu_does_not_load_it() -> None:
 
 
 def test_the_doctor_names_what_a_shell_lacks(installed: dict[str, str], built: Path) -> None:
-    by_name = {check.name: check for check in doctor.checks(Machine({}))}
+    by_name = {check.name: check for check in doctor.list_checks(Machine({}))}
     assert by_name["mindspore"].passed and by_name["mindspore: libraries"].passed
     assert by_name["mindspore: shell"].advice and "--mindspore" in by_name["mindspore: shell"].fix
-    half = {check.name: check for check in doctor.checks(Machine({"ASCEND_HOME_PATH": str(home.HOME)}))}
+    half = {check.name: check for check in doctor.list_checks(Machine({"ASCEND_HOME_PATH": str(home.HOME)}))}
     assert half["mindspore: PYTHONPATH"].stops and "te and hccl" in half["mindspore: PYTHONPATH"].detail
     assert half["mindspore: LD_LIBRARY_PATH"].stops
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from torchport.convert.project import sources
-from torchport.port.modules import belonging
-from torchport.port.unconverted import unconverted
+from torchport.convert.project import list_convertible_files
+from torchport.port.modules import find_project_files
+from torchport.port.unconverted import find_unconverted
 from torchport.source.project import project_root
 from torchport.source.settings import settings_of
 
@@ -24,7 +24,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 def names(
     folder: Path, script: str, *, module: bool = False, follow: bool = True, path: Sequence[str] = ()
 ) -> list[str]:
-    found = belonging(folder / script, module=module, folder=folder, follow=follow, path=path)
+    found = find_project_files(folder / script, module=module, folder=folder, follow=follow, path=path)
     return [file.relative_to(folder).as_posix() for file in found]
 
 
@@ -152,15 +152,15 @@ def device():
 def test_a_module_that_was_not_converted_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"lib/choice.py": LIBRARY, "lib/plain.py": "import torch\nx = torch.ones(2)\n"})
     files = [tmp_path / "lib" / "choice.py", tmp_path / "lib" / "plain.py", tmp_path / "gone.py"]
-    (mention,) = unconverted(files, set())
+    (mention,) = find_unconverted(files, set())
     assert (mention.path, mention.line, mention.changes) == (str(tmp_path / "lib" / "choice.py"), 5, True)
     assert "cuda" in mention.why
-    assert unconverted(files, {tmp_path / "lib" / "choice.py"}) == []
+    assert find_unconverted(files, {tmp_path / "lib" / "choice.py"}) == []
 
 
 def test_what_the_converter_leaves_and_names_cuda(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "'''On cuda only.'''\nimport cupy_cuda\n", "b.py": "# a word on cuda\nx = 1\n"})
-    (mention,) = unconverted([tmp_path / "a.py", tmp_path / "b.py"], set())
+    (mention,) = find_unconverted([tmp_path / "a.py", tmp_path / "b.py"], set())
     assert (Path(mention.path).name, mention.line, mention.why, mention.changes) == (
         "a.py",
         2,
@@ -179,7 +179,7 @@ def test_what_the_converter_leaves_and_names_cuda(tmp_path: Path) -> None:
 )
 def test_installed_packages_are_not_the_user_s(tmp_path: Path, place: str) -> None:
     write(tmp_path, {place: LIBRARY, "target/lib-1.0.dist-info/METADATA": "", "own/a.py": LIBRARY})
-    found = unconverted([tmp_path / place, tmp_path / "own" / "a.py"], set())
+    found = find_unconverted([tmp_path / place, tmp_path / "own" / "a.py"], set())
     assert [Path(mention.path).relative_to(tmp_path).as_posix() for mention in found] == ["own/a.py"]
 
 
@@ -190,7 +190,7 @@ def test_python_s_and_torchport_s_own_files_are_not_the_user_s() -> None:
     library = Path(sysconfig.get_path("stdlib"))
     files = [*own.rglob("*.py"), *library.glob("*.py")]
     assert len(files) > 200
-    assert unconverted(files, set()) == []
+    assert find_unconverted(files, set()) == []
 
 
 def test_what_earlier_ports_left_is_not_the_projects(tmp_path):
@@ -198,5 +198,5 @@ def test_what_earlier_ports_left_is_not_the_projects(tmp_path):
     left.mkdir(parents=True)
     for folder in (tmp_path, left):
         (folder / "train.py").write_text("import torch\n")
-    assert [name for _, name in sources(tmp_path, settings_of(tmp_path))] == ["train.py"]
-    assert [name for _, name in sources(left, settings_of(left))] == ["train.py"]
+    assert [name for _, name in list_convertible_files(tmp_path, settings_of(tmp_path))] == ["train.py"]
+    assert [name for _, name in list_convertible_files(left, settings_of(left))] == ["train.py"]

@@ -188,7 +188,7 @@ for layer in (torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(9, 5), torch.nn.Conv2d(3
 
 
 def test_formats_have_names_and_sources():
-    rows = roundoff.rows({"convolution": "hf32", "matmul": "float32"})
+    rows = roundoff.describe_formats({"convolution": "hf32", "matmul": "float32"})
     assert [(row.name, row.roundoff) for row in rows] == [("HF32 convolution", 2**-12)]
     assert "hiascend" in rows[0].source
 
@@ -212,5 +212,5 @@ def test_what_a_run_declared(tmp_path):
             device(convolution="float32", matmul="float16", virtual=False),
         ],
     )
-    assert roundoff.declared(virtual) == {}
-    assert roundoff.declared(chip) == {"convolution": "hf32", "matmul": "float16"}
+    assert roundoff.read_declared_formats(virtual) == {}
+    assert roundoff.read_declared_formats(chip) == {"convolution": "hf32", "matmul": "float16"}

@@ -8,7 +8,7 @@ import pytest
 from counting import grows_with
 
 from torchport.convert import convert_source
-from torchport.convert.residue import Meaning, residue
+from torchport.convert.residue import Meaning, find_residue
 
 
 def notebook(*cells: str | list[str], **keywords: bool) -> bytes:
@@ -73,7 +73,7 @@ def test_what_a_cell_gives_to_a_shell() -> None:
 def test_what_is_left_is_told_apart() -> None:
     data = notebook(["# for cuda\n", "use_cuda = True\n", "import torch"])
     conversion = convert_source(data, "n.ipynb")
-    meanings = [(one.word, one.meaning) for one in residue(conversion.output, "n.ipynb", conversion.left)]
+    meanings = [(one.word, one.meaning) for one in find_residue(conversion.output, "n.ipynb", conversion.left)]
     assert meanings == [
         ("torch.cuda", Meaning.PROSE),  # the text cell
         ("cuda", Meaning.PROSE),  # the comment

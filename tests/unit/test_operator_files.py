@@ -14,7 +14,7 @@ from torchport.errors import TorchportError
 from torchport.findings import Result
 from torchport.record import hdf5, recording
 from torchport.record.operators import layout, measure
-from torchport.record.operators.checksum import checksum
+from torchport.record.operators.checksum import compute_checksum
 from torchport.record.operators.reading import Operators, Step
 from torchport.record.operators.tables import Row, Tables
 from torchport.record.operators.writing import Writer
@@ -26,7 +26,7 @@ class Given:
     def __init__(self) -> None:
         self.items: list = []
 
-    def take(self):
+    def take_item(self):
         return self.items.pop(0) if self.items else None
 
 
@@ -35,16 +35,16 @@ def tables(source: Given) -> Tables:
     made = Tables(lambda block: source.items.append(("block", block)))
     left = numpy.arange(6, dtype=numpy.float32)
     lines = {"dtype": "float32", "device": "cpu", "elements": 6}
-    a = made.tensor(Row([2, 3, 3, 1], storage=1, name="weight", **lines), measured(left), left.view("u1"))
-    b = made.tensor(Row([2, 3, 1, 2], storage=2, **lines), measured(left), left.view("u1"), row_major=False)
+    a = made.add_tensor(Row([2, 3, 3, 1], storage=1, name="weight", **lines), measured(left), left.view("u1"))
+    b = made.add_tensor(Row([2, 3, 1, 2], storage=2, **lines), measured(left), left.view("u1"), row_major=False)
     half = numpy.array([0x3F80, 0x7FC0], numpy.uint16)
     of_half = measure.of_bytes("bfloat16", half.view("u1"), 1)
-    c = made.tensor(Row([2, 1], "bfloat16", "npu:0", storage=3, elements=2), of_half, half.view("u1"))
-    made.call(
+    c = made.add_tensor(Row([2, 1], "bfloat16", "npu:0", storage=3, elements=2), of_half, half.view("u1"))
+    made.add_call(
         "aten::add", "Tensor", 0, [a, b], [a], arguments='[{"t":0},{"t":1},1]', results='[{"t":0}]',
         module="layer.0", source="train.py:3", sequence=7,
     )  # fmt: skip
-    made.call("aten::layer_norm", "", 1, [c, -1], [], arguments='[{"t":0},{"t":1}]')
+    made.add_call("aten::layer_norm", "", 1, [c, -1], [], arguments='[{"t":0},{"t":1}]')
     return made
 
 
@@ -64,10 +64,10 @@ def write(folder, steps=1, made=None):
     """A recording with that many equal steps; `made()` gives a source and the tables of one."""
     Result(recording.COMMAND, data={"recording": recording.VERSION}).write(folder / recording.HEAD)
     journal = recording.Journal(folder)
-    journal.write("process", pid=1, name="MainProcess", rank=0, world=1)
+    journal.write_event("process", pid=1, name="MainProcess", rank=0, world=1)
     source = Given()
     for number in range(steps):
-        finished = tables(source).finish() if made is None else _given(source, made)
+        finished = tables(source).finish_tables() if made is None else _given(source, made)
         source.items.append(("step", (f"{number:06d}", finished)))
     written = []
     writer = Writer(
@@ -81,7 +81,7 @@ def write(folder, steps=1, made=None):
     writer.join()
     assert writer.failure == ""
     for name, path, finished, size in written:
-        journal.write(
+        journal.write_event(
             "operators", step=int(name), file=str(path.relative_to(folder)), bytes=size, lost=finished.lost,
             calls=len(finished.arrays["calls"]),
         )  # fmt: skip
@@ -117,7 +117,7 @@ def test_what_was_written_is_read(tmp_path):
 def test_a_step_without_calls(tmp_path):
     source, written = Given(), []
     source.items += [("block", numpy.ones(9, numpy.uint8)), ("drop", None)]
-    source.items.append(("step", ("000000", Tables(None).finish())))
+    source.items.append(("step", ("000000", Tables(None).finish_tables())))
     Writer(source, tmp_path, "a.h5", lambda: tmp_path / "x", dict, lambda *step: written.append(step)).join()
     with Step(written[0][1]) as step:
         assert list(step.calls()) == []
@@ -216,7 +216,7 @@ def test_another_layout(tmp_path):
 
 def test_a_journal_that_leads_elsewhere(tmp_path):
     write(tmp_path)
-    recording.Journal(tmp_path).write("operators", step=1, file="../../etc/passwd", calls=1, bytes=1, lost=0)
+    recording.Journal(tmp_path).write_event("operators", step=1, file="../../etc/passwd", calls=1, bytes=1, lost=0)
     with pytest.raises(TorchportError, match=r"names '../../etc/passwd'"):
         Operators.read(tmp_path)
 
@@ -225,7 +225,7 @@ def test_a_journal_that_leads_elsewhere(tmp_path):
 def test_max_bytes(tmp_path, most):
     source, written = Given(), []
     for number in range(3):
-        finished = tables(source).finish()
+        finished = tables(source).finish_tables()
         source.items.append(("step", (f"{number:06d}", finished)))
     place = tmp_path / "rank0"
     writer = Writer(
@@ -250,8 +250,8 @@ def test_checksums_know_places_and_lengths():
         values[:-1],
         numpy.append(values, 0).astype("f4"),
     ]
-    assert len({checksum(one) for one in all_of_them}) == len(all_of_them)
-    zeros = {checksum(numpy.zeros(size, numpy.uint8)) for size in range(200)}
+    assert len({compute_checksum(one) for one in all_of_them}) == len(all_of_them)
+    zeros = {compute_checksum(numpy.zeros(size, numpy.uint8)) for size in range(200)}
     assert len(zeros) == 200
 
 

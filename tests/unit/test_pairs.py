@@ -25,13 +25,13 @@ class Recorded:
         value = numpy.ascontiguousarray(value, numpy.float32)
         dims = [*value.shape, *(stride // 4 for stride in value.strides)]
         row = Row(dims, "float32", "cpu", storage or len(self.known) + 1, elements=value.size)
-        index = self.tables.tensor(row, measured(value.reshape(-1)), value.reshape(-1).view("u1"))
+        index = self.tables.add_tensor(row, measured(value.reshape(-1)), value.reshape(-1).view("u1"))
         self.known[name] = index
         return self
 
     def call(self, operator, inputs, outputs, module="net", phase=0, arguments="", sequence=-1):
         given, gave = ([self.known[name] for name in names.split()] for names in (inputs, outputs))
-        self.tables.call(
+        self.tables.add_call(
             f"aten::{operator}",
             "",
             phase,
@@ -66,7 +66,7 @@ def fused(folder, out=Y):
 
 
 def test_regions_are_compared_at_their_frontier(tmp_path):
-    found = pairs.paired(written_out(tmp_path / "a"), fused(tmp_path / "b", Y * 1.5))
+    found = pairs.pair_results(written_out(tmp_path / "a"), fused(tmp_path / "b", Y * 1.5))
     assert found.calls == (5, 3)
     assert found.same == 2
     (region,) = found.regions
@@ -76,22 +76,22 @@ def test_regions_are_compared_at_their_frontier(tmp_path):
     assert (row.operator, row.module, row.how) == ("aten::fused", "net", "tensors")
     assert row.euclidean == pytest.approx(0.5)
     assert found.apart[0, row.call] == pytest.approx(0.5)
-    (line,) = [row for row in csv.DictReader(found.csv().splitlines()) if row["region"]]
+    (line,) = [row for row in csv.DictReader(found.to_csv().splitlines()) if row["region"]]
     assert float(line["largest"]) == 1.0
     assert line["region"] == "bmm _softmax bmm | fused"
 
 
 def test_nothing_is_apart_where_nothing_differs(tmp_path):
-    found = pairs.paired(written_out(tmp_path / "a"), fused(tmp_path / "b"))
+    found = pairs.pair_results(written_out(tmp_path / "a"), fused(tmp_path / "b"))
     assert [pair.euclidean for pair in found.pairs] == [0.0] * len(found.pairs)
     assert len(found.pairs) == 3
-    same = pairs.paired(written_out(tmp_path / "c"), written_out(tmp_path / "d"))
+    same = pairs.pair_results(written_out(tmp_path / "c"), written_out(tmp_path / "d"))
     assert same.regions == []
     assert same.same == 5
 
 
 def test_a_region_without_a_frontier_of_one_shape_says_so(tmp_path):
-    found = pairs.paired(written_out(tmp_path / "a"), fused(tmp_path / "b", numpy.ones((3, 2))))
+    found = pairs.pair_results(written_out(tmp_path / "a"), fused(tmp_path / "b", numpy.ones((3, 2))))
     assert [region.compared for region in found.regions] == [0]
     assert not [pair for pair in found.pairs if pair.region]
 
@@ -108,7 +108,7 @@ def run_twice(folder, *gradients):
 
 def test_gradients_are_those_of_the_same_forward_call(tmp_path):
     """Where only one side follows the second run of a module, its gradient is none of the first run's."""
-    found = pairs.paired(run_twice(tmp_path / "a", 1, 0), run_twice(tmp_path / "b", 0))
+    found = pairs.pair_results(run_twice(tmp_path / "a", 1, 0), run_twice(tmp_path / "b", 0))
     assert [pair.euclidean for pair in found.pairs if pair.phase == "backward"] == [0.0]
     (region,) = found.regions
     assert (region.phase, list(region.reference), list(region.port)) == (
@@ -116,7 +116,7 @@ def test_gradients_are_those_of_the_same_forward_call(tmp_path):
         ["threshold_backward"],
         [],
     )
-    same = pairs.paired(run_twice(tmp_path / "c", 1, 0), run_twice(tmp_path / "d", 1, 0))
+    same = pairs.pair_results(run_twice(tmp_path / "c", 1, 0), run_twice(tmp_path / "d", 1, 0))
     assert (same.same, same.regions) == (4, [])
 
 
@@ -137,7 +137,7 @@ def test_metrics_of_many_blocks_are_those_of_the_whole(dtype):
     other = one.copy()
     place = slice(tensors.BLOCK - 7, None)  # the first block differs at its end alone
     other[place] = (one[place] * (1 + draw.normal(0, 2e-3, one[place].size))).astype(dtype)
-    found = tensors.metrics(one, other, dtype)
+    found = tensors.compute_metrics(one, other, dtype)
     figures = [
         found.largest, found.largest_relative, found.mean_relative, found.cosine, found.euclidean, found.within_1000,
         found.within_200,
@@ -154,15 +154,15 @@ def test_units_in_the_last_place(dtype, array, units):
     other = one.copy()
     for _ in range(units):
         other[1] = numpy.nextafter(other[1], array(-10))
-    assert tensors.metrics(one, other, dtype).ulp == units
-    assert tensors.metrics(one, one.copy(), dtype).ulp == 0
+    assert tensors.compute_metrics(one, other, dtype).ulp == units
+    assert tensors.compute_metrics(one, one.copy(), dtype).ulp == 0
 
 
 def test_units_of_opposite_numbers_do_not_wrap_around():
     one = numpy.array([-1e150])
-    assert tensors.metrics(one, -one, "float64").ulp > 2.0**63
+    assert tensors.compute_metrics(one, -one, "float64").ulp > 2.0**63
 
 
 def test_units_of_bfloat16_are_counted_in_its_own():
     one = numpy.array([1.0], numpy.float32)
-    assert tensors.metrics(one, one + numpy.float32(2.0**-6), "bfloat16").ulp == 2
+    assert tensors.compute_metrics(one, one + numpy.float32(2.0**-6), "bfloat16").ulp == 2

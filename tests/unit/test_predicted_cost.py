@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from torchport.predict.cost import step
+from torchport.predict.cost import summarize_step
 from torchport.predict.timeline import Log, Task
 
 TASK = Task("aclnnAdd", 0, 0, 1, "stream", False, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, ())
@@ -24,7 +24,7 @@ def log(*tasks: tuple[str, str, int, int]) -> Log:
 
 
 def test_time_by_unit_and_what_bounds() -> None:
-    found = step(
+    found = summarize_step(
         log(("mm", "cube", 100, 900), ("add", "stream", 900, 950), ("before", "cube", 0, 90)), 100, 1000
     )
     assert found.time == pytest.approx(0.9)
@@ -33,12 +33,12 @@ def test_time_by_unit_and_what_bounds() -> None:
 
 
 def test_gaps_are_the_programs() -> None:
-    found = step(log(("mm", "cube", 100, 200), ("mm", "cube", 900, 1000)), 0, 1000)
+    found = summarize_step(log(("mm", "cube", 100, 200), ("mm", "cube", 900, 1000)), 0, 1000)
     assert found.bound == "host" and found.busy == pytest.approx(0.2)
 
 
 def test_communication_counts_where_nothing_hides_it() -> None:
-    hidden = step(log(("mm", "cube", 0, 900), ("reduce", "collective", 100, 800)), -1, 1000)
+    hidden = summarize_step(log(("mm", "cube", 0, 900), ("reduce", "collective", 100, 800)), -1, 1000)
     assert hidden.exposed == pytest.approx(0) and hidden.bound == "cube"
-    exposed = step(log(("mm", "cube", 0, 300), ("reduce", "collective", 200, 1000)), -1, 1000)
+    exposed = summarize_step(log(("mm", "cube", 0, 300), ("reduce", "collective", 200, 1000)), -1, 1000)
     assert exposed.exposed == pytest.approx(0.7) and exposed.bound == "collective"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchport.predict.memory import peak, rounded
+from torchport.predict.memory import compute_peak, round_allocation
 
 MIB = 1 << 20
 
@@ -14,7 +14,7 @@ def notes(**changes: Any) -> dict[str, Any]:
     sizes = (4 * MIB, 8 * MIB, 4 * MIB, 16 * MIB)
     history = [("alloc", 100 + i, size) for i, size in enumerate(sizes[:3])]
     history += [("free_requested", 101, 8 * MIB), ("free_completed", 101, 8 * MIB), ("alloc", 103, sizes[3])]
-    allocated = sum(map(rounded, (4 * MIB, 4 * MIB, 16 * MIB)))
+    allocated = sum(map(round_allocation, (4 * MIB, 4 * MIB, 16 * MIB)))
     given = {
         "history": history,
         "peak": allocated,
@@ -27,7 +27,7 @@ def notes(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_peak_is_the_highest_point_and_its_owners_are_what_was_alive_then() -> None:
-    found = peak(notes())
+    found = compute_peak(notes())
     assert found.owners == {"optimizer state": 16 * MIB, "weights": 4 * MIB, "gradients": 4 * MIB}
     assert sum(found.owners.values()) + found.rounding == found.allocated
     assert found.fragmentation == MIB
@@ -38,7 +38,7 @@ def test_activations_have_the_module_that_computed_when_they_were_made() -> None
     """The peak is before the step where the optimizer has no state."""
     shorter = notes()
     shorter["history"] = shorter["history"][:5]
-    found = peak(shorter)
+    found = compute_peak(shorter)
     assert found.owners["activations"] == 8 * MIB
     assert found.modules == {"layers.*": 8 * MIB}
 
@@ -46,10 +46,10 @@ def test_activations_have_the_module_that_computed_when_they_were_made() -> None
 def test_what_was_freed_before_is_nobodys() -> None:
     """A label at an address that has been given out again is not of what was there first."""
     moved = notes(labels=[[4, 101, "weights"]])
-    assert "weights" not in peak(moved).owners
+    assert "weights" not in compute_peak(moved).owners
 
 
 def test_gradients_that_the_step_frees_at_once_are_known() -> None:
     early = notes()
     early["history"] = [*early["history"][:3], ("free_requested", 102, 4 * MIB)]
-    assert peak(early).owners["gradients"] == 4 * MIB
+    assert compute_peak(early).owners["gradients"] == 4 * MIB

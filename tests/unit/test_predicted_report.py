@@ -12,7 +12,7 @@ import pytest
 
 from torchport.predict.prediction import _loading, _samples
 from torchport.report import render_prediction
-from torchport.report.html.prediction import _ticks, page
+from torchport.report.html.prediction import _ticks, render_prediction_page
 from torchport.results.prediction import Loading, Peak, Prediction, Ranks, Read, Step, Task, Trial
 
 GIB = 1 << 30
@@ -166,7 +166,7 @@ def test_samples_are_those_of_the_module_that_is_given_the_fewest() -> None:
 
 
 def test_page_has_the_curve_the_timeline_and_the_tables() -> None:
-    text = page(FOUND)
+    text = render_prediction_page(FOUND)
     assert text.count("<svg") == 2 and "GiB allocated over the last step" in text
     assert "blocks.*.up" in text and "<td>aclnnMatmul<td>12<td>60.000" in text
     slices = re.findall(

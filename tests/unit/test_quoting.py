@@ -7,10 +7,10 @@ from pathlib import Path, PurePath
 import pytest
 
 from torchport import cli
-from torchport.diagnose import diagnose, diagnose_text
+from torchport.diagnose import diagnose_logs, diagnose_text
 from torchport.diagnose.matching import Matcher
-from torchport.diagnose.quoting import kind_of, unquoted
-from torchport.knowledge.errors import rows
+from torchport.diagnose.quoting import kind_of, remove_quoted_text
+from torchport.knowledge.errors import load_error_rows
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -53,11 +53,11 @@ def test_of_a_folder_the_logs_are_read(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f'"""{FULL}"""\n')
     (tmp_path / "README.md").write_text(f"{FULL}\n")
     (tmp_path / "rank_0.log").write_text("step 1\n")
-    result = diagnose(str(tmp_path), None)
+    result = diagnose_logs(str(tmp_path), None)
     assert (result.data["answer"], result.data["logs"]) == ("clean", 1)
     assert "2 of 3 files were not read" in result.findings[0].message
     (tmp_path / "rank_1.log").write_text(f"{FULL}\n")
-    assert diagnose(str(tmp_path), None).data["row"] == "memory.device-full"
+    assert diagnose_logs(str(tmp_path), None).data["row"] == "memory.device-full"
 
 
 def test_names() -> None:
@@ -83,7 +83,7 @@ def test_what_is_quoted_is_no_cause(line: str) -> None:
 
 
 def test_what_only_looks_quoted_is_read() -> None:
-    assert unquoted(GCC) == GCC
+    assert remove_quoted_text(GCC) == GCC
     assert said(f"ImportError: {GCC}\n") == "environment.glibc"
     assert said(f"| {FULL}\n") == "memory.device-full"
     assert said(f"tests/a.py::test_b FAILED\nE   {FULL}\n") == "memory.device-full"
@@ -98,12 +98,12 @@ def test_an_exception_below_a_frame_without_text_is_read() -> None:
 def test_the_script_s_own_text_is_known_across_blocks() -> None:
     matcher = Matcher()
     for block in (b'  File "/job/train.py", line 3, in step\n', f'    raise "{FULL}"\n'.encode()):
-        assert list(matcher.hits(block, block.split(b"\n"))) == []
+        assert list(matcher.find_hits(block, block.split(b"\n"))) == []
     block = f"{FULL}\n".encode()
-    assert len(list(matcher.hits(block, block.split(b"\n")))) == 1
+    assert len(list(matcher.find_hits(block, block.split(b"\n")))) == 1
 
 
 def test_what_tests_that_pass_print() -> None:
     """Their names have the words of errors in them, as pytest's of this project do."""
-    names = "".join(f"tests/test_rows.py::test_row[{row.sample}] PASSED  [  3%]\n" for row in rows().values())
+    names = "".join(f"tests/test_rows.py::test_row[{row.sample}] PASSED  [  3%]\n" for row in load_error_rows().values())
     assert diagnose_text(names).data["answer"] == "clean"

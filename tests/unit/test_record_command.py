@@ -16,7 +16,7 @@ from waiting import until
 
 from torchport.errors import TorchportError
 from torchport.findings import Result
-from torchport.launch import read
+from torchport.launch import parse_launch
 from torchport.port import Plan, given, in_place
 from torchport.record import recording
 from torchport.record.recording import End, Recording
@@ -67,7 +67,7 @@ def test_the_program_is_the_same(place, statement):
     assert recorded.stdout == plain.stdout
     assert recorded.returncode == plain.returncode
     assert recorded.stderr == plain.stderr + b"torchport run: recorded no step of training in rec\n"
-    assert Recording.read(place / "rec").status == plain.returncode
+    assert Recording.from_directory(place / "rec").status == plain.returncode
     assert (place / "rec" / "stdout.txt").read_bytes() == plain.stdout
     assert (place / "rec" / "stderr.txt").read_bytes() == plain.stderr
     assert not (place / "rec.unfinished").exists()
@@ -115,7 +115,7 @@ def test_signals_arrive(place, number):
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate()
     assert (out, process.returncode) == (b"interrupted\n", 5)
-    assert Recording.read(place / "rec").status == 5
+    assert Recording.from_directory(place / "rec").status == 5
 
 
 ASKS = """
@@ -154,7 +154,7 @@ def test_ctrl_c_in_a_terminal_arrives_once(place):
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 5
     assert shown.count(b"interrupted") == 1 and b"isatty True\r\n" in shown and b"Traceback" not in shown
-    assert Recording.read(place / "rec").output == "ready\ninterrupted\nisatty True\npassed on SIGUSR2\n"
+    assert Recording.from_directory(place / "rec").output == "ready\ninterrupted\nisatty True\npassed on SIGUSR2\n"
 
 
 def test_a_kill_ends_the_script_and_leaves_the_old_recording(place):
@@ -165,13 +165,13 @@ def test_a_kill_ends_the_script_and_leaves_the_old_recording(place):
     process.kill()
     process.communicate()
     until(lambda: not Path(f"/proc/{journal.name}").exists())
-    assert Recording.read(place / "rec").output == "first\n"
-    assert Recording.read(place / "rec.unfinished").status is None
+    assert Recording.from_directory(place / "rec").output == "first\n"
+    assert Recording.from_directory(place / "rec.unfinished").status is None
     refused = run("print('second')")
     assert (refused.returncode, refused.stdout) == (2, "") and "holds a recording already" in refused.stderr
-    assert Recording.read(place / "rec").output == "first\n"
+    assert Recording.from_directory(place / "rec").output == "first\n"
     assert run("print('second')", "--force").returncode == 0
-    assert Recording.read(place / "rec").output == "second\n"
+    assert Recording.from_directory(place / "rec").output == "second\n"
     assert sorted(path.name for path in place.iterdir()) == ["rec", "script.py"]
 
 
@@ -246,9 +246,9 @@ def test_weights_and_batches_are_kept(place):
     ended = run(TRAIN)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("cuda True ")
-    kept = Recording.read(place / "rec")
+    kept = Recording.from_directory(place / "rec")
     assert (kept.steps, kept.head["side"], kept.head["source"]["script"]) == (25, "reference", "script.py")
-    assert set(kept.trained[0].curves()) == {"script.py:15"}
+    assert set(kept.trained[0].collect_curves()) == {"script.py:15"}
     assert sorted(path.name for path in (place / "rec/weights/MainProcess").iterdir()) == [
         "module-0.pt",
         "optimizer-0.pt",
@@ -275,7 +275,7 @@ def test_on_cuda_the_script_runs_as_it_is(place):
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[0].startswith("cpu True ") and ended.stdout.splitlines()[1] == "set()"
-    kept = Recording.read(place / "rec")
+    kept = Recording.from_directory(place / "rec")
     assert (kept.steps, kept.head["side"], kept.head["device"]) == (25, "cuda", "cuda:0")
     assert kept.of_kind("random") == []
     assert len(list((place / "rec" / "batches" / "MainProcess").iterdir())) == 41
@@ -319,7 +319,7 @@ def recorded(place):
     (place / "shapes.py").write_text("SIZE = 1\n")
     rec = place / "rec"
     rec.mkdir()
-    plan = Plan(read(["train.py", "--lr", "1"]), place / "out", place, reference=rec)
+    plan = Plan(parse_launch(["train.py", "--lr", "1"]), place / "out", place, reference=rec)
     write(
         rec,
         [
@@ -327,7 +327,7 @@ def recorded(place):
             *losses([1.0, 2.0], device="cuda"),
         ],
     )
-    recording.begin(rec, side="cuda", command=["python"], device="cuda:0", seed=0, source=plan.source())
+    recording.begin_recording(rec, side="cuda", command=["python"], device="cuda:0", seed=0, source=plan.describe_source())
     for name in ("weights/MainProcess/optimizer-0.pt", "batches/MainProcess/0123456789abcdef-0.pt"):
         (rec / name).parent.mkdir(parents=True)
         with zipfile.ZipFile(rec / name, "w") as archive:
@@ -336,15 +336,15 @@ def recorded(place):
 
 
 def test_a_recording_is_taken_by_name(recorded, tmp_path):
-    assert given.check(recorded).steps == 2
+    assert given.check_reference(recorded).steps == 2
     folder = tmp_path / "step"
     folder.mkdir()
-    data = given.place(recorded, folder)
+    data = given.place_reference(recorded, folder)
     assert (data.steps, data.device, data.status) == (2, "cuda:0", 0)
     assert (folder / "weights/MainProcess/optimizer-0.pt").samefile(
         recorded.reference / "weights/MainProcess/optimizer-0.pt"
     )
-    assert Recording.read(folder).steps == 2
+    assert Recording.from_directory(folder).steps == 2
 
 
 def unfinished(plan):
@@ -409,7 +409,7 @@ def edited(plan):
 def test_a_recording_that_does_not_fit_is_refused(recorded, damage, message):
     damage(recorded)
     with pytest.raises(TorchportError) as refused:
-        given.check(recorded)
+        given.check_reference(recorded)
     assert message in str(refused.value)
 
 
@@ -422,9 +422,9 @@ def test_a_recording_that_does_not_fit_is_refused(recorded, damage, message):
 )
 def test_a_recording_of_another_run_is_refused(recorded, place, words, message):
     (place / "other.py").write_text("pass\n")
-    plan = Plan(read(words), place / "out", place, reference=recorded.reference)
+    plan = Plan(parse_launch(words), place / "out", place, reference=recorded.reference)
     with pytest.raises(TorchportError) as refused:
-        given.check(plan)
+        given.check_reference(plan)
     assert message in str(refused.value)
 
 
@@ -439,8 +439,8 @@ def test_an_absent_recording_is_refused(place):
 
 
 def test_an_end_is_written_for_each_way_to_end(tmp_path):
-    End(-2, 1.5).write(tmp_path)
-    assert End.read(tmp_path) == End(-2, 1.5)
+    End(-2, 1.5).write_to(tmp_path)
+    assert End.read_from(tmp_path) == End(-2, 1.5)
 
 
 def gpu(*, convolutions, products, old=False, capability=(8, 0), initialized=True):

@@ -105,7 +105,7 @@ def test_filters_that_match_nothing_are_said_with_near_names():
     modules, operators = ["", "layer1", "layer1.0.conv", "fc"], ["aten::convolution", "aten::relu"]
 
     def found(*words: str, world: int = 2) -> list[str]:
-        return Wanted.read("statistics", words).unmatched(modules, operators, world)
+        return Wanted.from_words("statistics", words).describe_unmatched(modules, operators, world)
 
     assert (
         found() == found("module=layer1", "operator=relu", "operator=aten::conv*", "rank=1", "step=7") == []
@@ -120,7 +120,7 @@ def test_filters_that_match_nothing_are_said_with_near_names():
     assert found("module=zzz") == [
         "no module of the first step matches module=zzz; there are fc, layer1, layer1.0.conv"
     ]
-    many = Wanted.read("statistics", ["module=zzz"]).unmatched(map(str, range(11)), [], 1)
+    many = Wanted.from_words("statistics", ["module=zzz"]).describe_unmatched(map(str, range(11)), [], 1)
     assert many == ["no module of the first step matches module=zzz; there are 11 names"]
     assert found("rank=2", "rank=5-6") == ["there is no rank=2 or 5-6: the run has 2, counted from 0"]
 

@@ -15,7 +15,7 @@ from torchport.errors import TorchportError
 from torchport.findings import Result
 from torchport.record import recording
 from torchport.record.recording import End, Journal, Recording
-from torchport.record.session import Options, failure
+from torchport.record.session import Options, describe_failure
 from torchport.record.sites import Sites
 
 
@@ -28,7 +28,7 @@ def folder(tmp_path):
 def write(folder, *values):
     journal = Journal(folder)
     for value in values:
-        journal.write(
+        journal.write_event(
             "loss", site="a.py:1", by="backward", value=value, device="cpu", launches=None, elapsed=1.0
         )
     journal.close()
@@ -36,8 +36,8 @@ def write(folder, *values):
 
 
 def curve(folder):
-    (process,) = Recording.read(folder).processes
-    return process.curves()["a.py:1"]
+    (process,) = Recording.from_directory(folder).processes
+    return process.collect_curves()["a.py:1"]
 
 
 def test_values_come_back(folder):
@@ -46,8 +46,8 @@ def test_values_come_back(folder):
     assert read[0] == 2.5
     assert math.isnan(read[1])
     assert read[2:] == [-math.inf, 1e-300]
-    assert Recording.read(folder).status is None
-    assert Recording.read(folder).steps == 4
+    assert Recording.from_directory(folder).status is None
+    assert Recording.from_directory(folder).steps == 4
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
@@ -61,7 +61,7 @@ def test_damage_elsewhere_is_named(folder):
     path = write(folder, 3.0, 2.0)
     path.write_bytes(b"\0\0\n" + path.read_bytes())
     with pytest.raises(TorchportError, match=r"steps\.jsonl:1: damaged line"):
-        Recording.read(folder)
+        Recording.from_directory(folder)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_a_line_that_is_no_event_is_named(folder, line):
     path = write(folder, 3.0)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(TorchportError, match=r"steps\.jsonl:2: damaged line"):
-        Recording.read(folder)
+        Recording.from_directory(folder)
 
 
 def test_how_a_run_ended_is_kept_beside_what_it_recorded(folder):
     write(folder, 3.0)
-    End(-9, 2.5, "timeout", 2.0, "train.py", 7).write(folder)
-    read = Recording.read(folder)
+    End(-9, 2.5, "timeout", 2.0, "train.py", 7).write_to(folder)
+    read = Recording.from_directory(folder)
     assert (read.status, read.stopped, read.end.line) == (-9, "timeout", 7)
     (folder / recording.END).write_text('{"status": 1, "other": 2}')
     with pytest.raises(TorchportError, match="is damaged"):
-        Recording.read(folder)
+        Recording.from_directory(folder)
 
 
 def test_kill_leaves_every_written_step(folder):
@@ -102,13 +102,13 @@ def test_kill_leaves_every_written_step(folder):
 
 def test_what_is_not_a_recording_is_refused(tmp_path):
     with pytest.raises(TorchportError, match=r"it has no recording\.json"):
-        Recording.read(tmp_path)
+        Recording.from_directory(tmp_path)
     Result("convert").write(tmp_path / recording.HEAD)
     with pytest.raises(TorchportError, match="not a recording of version 2 or 3"):
-        Recording.read(tmp_path)
+        Recording.from_directory(tmp_path)
     Result("record", data={"recording": 1}).write(tmp_path / recording.HEAD)
     with pytest.raises(TorchportError, match="not a recording of version"):
-        Recording.read(tmp_path)
+        Recording.from_directory(tmp_path)
 
 
 def test_ranks_are_in_their_order_and_the_slowest_counts(tmp_path):
@@ -133,7 +133,7 @@ def recorded(folder, words, **variables):
     environment = {
         **os.environ,
         "PYTHONPATH": startup.FOLDER,
-        "TORCHPORT_RECORD": Options(str(folder)).variable(),
+        "TORCHPORT_RECORD": Options(str(folder)).to_variable(),
     }
     return subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
@@ -155,7 +155,7 @@ def test_a_recorded_script_behaves_as_under_python(folder, tmp_path, statement):
     ours = recorded(folder, words)
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
     assert ours.stderr == plain.stderr
-    (process,) = Recording.read(folder).processes
+    (process,) = Recording.from_directory(folder).processes
     assert bool(process.of_kind("end")) is ("os._exit" not in statement)
     assert bool(process.of_kind("error")) is (statement in ("fail()", "1/0", "assert ()"))
 
@@ -164,7 +164,7 @@ def test_an_exception_is_placed_in_the_script(folder, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     recorded(folder, [str(script), "fail()"])
-    (error,) = Recording.read(folder).of_kind("error")
+    (error,) = Recording.from_directory(folder).of_kind("error")
     assert (error["error"], os.path.basename(error["path"]), error["line"]) == (
         "ValueError: no good",
         "script.py",
@@ -178,19 +178,19 @@ def test_an_exception_of_the_recorder_is_called_ours(folder, tmp_path):
         "import sys\nfrom torchport.record.recording import parse\nparse(b'5' if sys.argv[1:] else b'{}')\n"
     )
     recorded(folder, [str(script), "x"])
-    (error,) = Recording.read(folder).of_kind("error")
+    (error,) = Recording.from_directory(folder).of_kind("error")
     assert (error["ours"], error["line"]) == (True, 3)
     script.write_text("def parse(): raise ValueError(5)\nparse()\n")
     recorded(folder, [str(script)])
-    assert sorted(error["ours"] for error in Recording.read(folder).of_kind("error")) == [False, True]
+    assert sorted(error["ours"] for error in Recording.from_directory(folder).of_kind("error")) == [False, True]
 
 
 def test_children_are_recorded_in_journals_of_their_own(folder, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'raise KeyError(5)'])\n")
     assert recorded(folder, [str(script)]).returncode == 0
-    assert len(Recording.read(folder).processes) == 2
-    assert [event["error"] for event in Recording.read(folder).of_kind("error")] == ["KeyError: 5"]
+    assert len(Recording.from_directory(folder).processes) == 2
+    assert [event["error"] for event in Recording.from_directory(folder).of_kind("error")] == ["KeyError: 5"]
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,6 @@ def test_children_are_recorded_in_journals_of_their_own(folder, tmp_path):
 )
 def test_an_error_is_told_without_stamps(last, kept):
     assert (
-        failure(RuntimeError(f"refused\n{last}"), Sites("", {}))["error"]
+        describe_failure(RuntimeError(f"refused\n{last}"), Sites("", {}))["error"]
         == f"RuntimeError: refused ... {kept}"
     )

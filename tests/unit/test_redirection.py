@@ -13,10 +13,10 @@ import torchport.auto
 from torchport import audit
 from torchport.auto.devices import cuda_name, npu_name
 from torchport.auto.distributed import hccl_name, nccl_name
-from torchport.auto.environment import followed, translate
-from torchport.auto.log import SHOWN, summary
+from torchport.auto.environment import find_derived_variables, translate_variables
+from torchport.auto.log import SHOWN, format_summary
 from torchport.auto.views import Name
-from torchport.convert.launcher import LAUNCHER, launcher
+from torchport.convert.launcher import LAUNCHER, plan_launcher
 
 SOURCE = Path(audit.__file__).parents[1]
 torchport.auto.unpatch()  # importing it is a request, which the process of the tests does not make
@@ -90,7 +90,7 @@ def test_a_name_equals_both() -> None:
     ],
 )
 def test_variables(given: dict[str, str], found: dict[str, str]) -> None:
-    assert translate(given) == found
+    assert translate_variables(given) == found
 
 
 def test_audit_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_audit_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         audit.Event(audit.Kind.FALLBACK, audit.BACKWARD, 0, "X", "", 2, 4096),
     ]
     path = tmp_path / "audit.jsonl"
-    audit.append(events, path)
-    audit.append(events[:1], path, 1)
-    audit.append([], path)
-    assert audit.read(path) == [*events, events[0]]
+    audit.append_events(events, path)
+    audit.append_events(events[:1], path, 1)
+    audit.append_events([], path)
+    assert audit.read_events(path) == [*events, events[0]]
     assert '"rank": 1' in path.read_text().splitlines()[-1]
 
 
@@ -113,17 +113,17 @@ def test_a_damaged_audit_names_its_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text(f"{line}\n")
     with pytest.raises(ValueError, match=r"audit\.jsonl:1 is no line of an audit"):
-        audit.read(path)
+        audit.read_events(path)
 
 
 def test_summary_is_short() -> None:
     events = [audit.Event(audit.Kind.REDIRECTED, "a.py", n, "f", "g", n) for n in range(1, 20)]
-    lines = list(summary(events, ""))
+    lines = list(format_summary(events, ""))
     assert lines[0] == "torchport: redirected to the NPU: 190 calls at 19 places"
     assert (
         lines[1] == "  a.py:19  f -> g  (19x)" and lines[-1] == "  ... and 13 more: `--audit FILE` lists all"
     )
-    assert len(lines) == SHOWN + 2 and list(summary([], "")) == []
+    assert len(lines) == SHOWN + 2 and list(format_summary([], "")) == []
 
 
 def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[list[str], dict[str, str]]:
@@ -235,7 +235,7 @@ def test_the_environments_own_sitecustomize_runs(tmp_path: Path) -> None:
 
 def test_the_generated_launcher_uses_the_visible_devices(tmp_path: Path) -> None:
     place = tmp_path / LAUNCHER
-    launcher("main.py").write(place)
+    plan_launcher("main.py").write(place)
     (tmp_path / "torchrun").write_text("#!/bin/sh\necho $*\n")
     (tmp_path / "torchrun").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ASCEND_RT_VISIBLE_DEVICES": "0,1,2"}
@@ -267,7 +267,7 @@ def test_convert_reports_what_only_a_run_could_see(tmp_path: Path) -> None:
         audit.Event(kinds.REDIRECTED, "/elsewhere/lib.py", 4, "torch.cuda.Event", "torch.npu.Event", 3),
         audit.Event(kinds.FALLBACK, audit.BACKWARD, 0, "InvBackward0", "", 2, 8),
     ]
-    audit.append(events, log)
+    audit.append_events(events, log)
     command = [
         sys.executable,
         "-m",
@@ -322,9 +322,9 @@ import awaited
 def test_a_variable_that_was_put_over_follows_the_one_of_cuda() -> None:
     """Not one that says something else, and not one that nobody set."""
     both = {"CUDA_VISIBLE_DEVICES": "0,1", "ASCEND_RT_VISIBLE_DEVICES": "0,1"}
-    assert followed({"ASCEND_RT_VISIBLE_DEVICES": "0,1"}) == frozenset()
-    assert followed({**both, "ASCEND_RT_VISIBLE_DEVICES": "3"}) == frozenset()
-    assert translate({**both, "CUDA_VISIBLE_DEVICES": "1"}) == {}
-    assert followed(both) == {"ASCEND_RT_VISIBLE_DEVICES"}
+    assert find_derived_variables({"ASCEND_RT_VISIBLE_DEVICES": "0,1"}) == frozenset()
+    assert find_derived_variables({**both, "ASCEND_RT_VISIBLE_DEVICES": "3"}) == frozenset()
+    assert translate_variables({**both, "CUDA_VISIBLE_DEVICES": "1"}) == {}
+    assert find_derived_variables(both) == {"ASCEND_RT_VISIBLE_DEVICES"}
     changed = {**both, "CUDA_VISIBLE_DEVICES": "1"}
-    assert translate(changed, followed(both)) == {"ASCEND_RT_VISIBLE_DEVICES": "1"}
+    assert translate_variables(changed, find_derived_variables(both)) == {"ASCEND_RT_VISIBLE_DEVICES": "1"}

@@ -167,7 +167,7 @@ def test_environment_has_nothing_of_an_npu(tmp_path: Path) -> None:
         "TORCHPORT_BACKEND": "vnpu",
     }
     kept = dict(given)
-    assert reference.environment(given) == {
+    assert reference.make_reference_environment(given) == {
         "LD_LIBRARY_PATH": str(mine),
         "PYTHONPATH": str(mine),
         "PATH": "/usr/bin",
@@ -178,12 +178,12 @@ def test_environment_has_nothing_of_an_npu(tmp_path: Path) -> None:
 
 
 def test_search_path_that_had_nothing_else_is_gone() -> None:
-    assert "LD_LIBRARY_PATH" not in reference.environment({"LD_LIBRARY_PATH": str(vnpu.library_directory())})
+    assert "LD_LIBRARY_PATH" not in reference.make_reference_environment({"LD_LIBRARY_PATH": str(vnpu.library_directory())})
 
 
 def test_a_launcher_sees_a_device_for_each_process() -> None:
-    assert reference.environment({}, 2)["TORCHPORT_REFERENCE_DEVICES"] == "2"
-    assert "TORCHPORT_REFERENCE_DEVICES" not in reference.environment({}, 1)
+    assert reference.make_reference_environment({}, 2)["TORCHPORT_REFERENCE_DEVICES"] == "2"
+    assert "TORCHPORT_REFERENCE_DEVICES" not in reference.make_reference_environment({}, 1)
 
 
 def test_environment_of_the_backend_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,4 +192,4 @@ def test_environment_of_the_backend_is_taken_back(monkeypatch: pytest.MonkeyPatc
     after = {**before, **vnpu.environment(before)}
     assert after != before
     gone = {"TORCH_DEVICE_BACKEND_AUTOLOAD", "CUDA_VISIBLE_DEVICES"}
-    assert {k: v for k, v in reference.environment(after).items() if k not in gone} == before
+    assert {k: v for k, v in reference.make_reference_environment(after).items() if k not in gone} == before

@@ -13,7 +13,7 @@ import pytest
 from test_operator_files import Given, measured, write
 
 from torchport.compare import precision, replay
-from torchport.compare.culprit import kind
+from torchport.compare.culprit import classify_error
 from torchport.errors import TorchportError
 from torchport.record.operators.mode import UNWRITTEN
 from torchport.record.operators.reading import Operators
@@ -43,27 +43,27 @@ def recordings(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_wrong_operator_is_the_only_one(recordings, name):
-    found = replay.replay(recordings / name.replace(" ", "_"), steps=[1])
+    found = replay.replay_recording(recordings / name.replace(" ", "_"), steps=[1])
     operator, module, phase = FAULTS[name]
     assert [(row.operator, row.phase, row.step) for row in found.wrong] == [(operator, phase, 1)]
     assert found.first is not None
     assert found.first.module == module
     assert found.first.score > 1000
-    assert kind(found.first) == "wrong result"
+    assert classify_error(found.first) == "wrong result"
     others = [row.score for row in found.rows if not row.wrong]
     assert max(others) < 10
 
 
 def test_classes_of_what_is_wrong():
     row = replay.Row(0, 0, "judged", "aten::mm", wrong=True)
-    assert kind(row) == "wrong result"
-    assert kind(dataclasses.replace(row, lost="bfloat16")) == "lost precision"
-    assert kind(dataclasses.replace(row, spoilt="3 elements are NaN")) == "overflow or saturation"
-    assert kind(dataclasses.replace(row, spoilt="its shape is (1,), (2,) is right")) == "wrong result"
+    assert classify_error(row) == "wrong result"
+    assert classify_error(dataclasses.replace(row, lost="bfloat16")) == "lost precision"
+    assert classify_error(dataclasses.replace(row, spoilt="3 elements are NaN")) == "overflow or saturation"
+    assert classify_error(dataclasses.replace(row, spoilt="its shape is (1,), (2,) is right")) == "wrong result"
 
 
 def test_nothing_is_wrong_where_nothing_is(recordings):
-    found = replay.replay(recordings / HEALTHY)
+    found = replay.replay_recording(recordings / HEALTHY)
     assert found.wrong == []
     assert found.steps == [0, 1, 2]
     kinds = {row.kind for row in found.rows}
@@ -75,22 +75,22 @@ def test_nothing_is_wrong_where_nothing_is(recordings):
 
 def test_steps_that_are_not_there(recordings):
     with pytest.raises(TorchportError, match="step 9 was not recorded"):
-        replay.replay(recordings / HEALTHY, steps=[9])
+        replay.replay_recording(recordings / HEALTHY, steps=[9])
     with pytest.raises(TorchportError, match="no operators of rank 7"):
-        replay.replay(recordings / HEALTHY, rank=7)
+        replay.replay_recording(recordings / HEALTHY, rank=7)
 
 
 def test_without_torch(recordings, monkeypatch):
     monkeypatch.setattr(replay.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(TorchportError, match="needs torch") as raised:
-        replay.replay(recordings / HEALTHY)
+        replay.replay_recording(recordings / HEALTHY)
     assert raised.value.hint
 
 
 def test_a_child_that_dies_is_said(recordings, monkeypatch):
     monkeypatch.setattr(replay.sys, "executable", "/bin/false")
     with pytest.raises(TorchportError, match="ended with status 1"):
-        replay.replay(recordings / HEALTHY)
+        replay.replay_recording(recordings / HEALTHY)
 
 
 def test_recordings_without_tensors(tmp_path, monkeypatch):
@@ -99,7 +99,7 @@ def test_recordings_without_tensors(tmp_path, monkeypatch):
     monkeypatch.setattr(replay.layout, "TENSOR", "another")
     assert not replay.has_tensors(Operators.read(tmp_path))
     with pytest.raises(TorchportError, match="step 0 at level tensor, without the content") as raised:
-        replay.replay(tmp_path)
+        replay.replay_recording(tmp_path)
     assert "--level tensor" in raised.value.hint
 
 
@@ -117,7 +117,7 @@ def test_recordings_without_tensors(tmp_path, monkeypatch):
     ],
 )
 def test_what_devices_declare(operator, dtype, device, settings, wanted):
-    assert precision.declared(operator, dtype, device, settings)[0] == wanted
+    assert precision.get_declared_error(operator, dtype, device, settings)[0] == wanted
 
 
 def _one_call(folder, *rows):
@@ -130,15 +130,15 @@ def _one_call(folder, *rows):
         if value is None:
             return -1
         if isinstance(value, str):
-            return made.tensor(Row([1, 1], "float32", "cpu", storage, elements=1, reason=UNWRITTEN), None)
+            return made.add_tensor(Row([1, 1], "float32", "cpu", storage, elements=1, reason=UNWRITTEN), None)
         dims = [*value.shape, *(stride // 4 for stride in value.strides)]
         row = Row(dims, "float32", "cpu", storage, version, elements=value.size)
-        return made.tensor(row, measured(value.reshape(-1)), value.reshape(-1).view("u1"))
+        return made.add_tensor(row, measured(value.reshape(-1)), value.reshape(-1).view("u1"))
 
     for name, arguments, results, inputs, outputs in rows:
         given = [tensor(value, place, 0) for place, value in enumerate(inputs)]
         gave = [tensor(value, place, 1) for place, value in enumerate(outputs)]
-        made.call(name, "", 0, given, gave, arguments=arguments, results=results)
+        made.add_call(name, "", 0, given, gave, arguments=arguments, results=results)
     return write(folder, 1, lambda: (source, made))
 
 
@@ -156,7 +156,7 @@ def test_undefined_results_keep_their_places(tmp_path):
         (name, BACKWARD, '[null,{"t":0},null]', given, [ONE * 2]),
         (name, BACKWARD, ALL, given, [None, ONE * 5, None]),
     )
-    found = replay.replay(tmp_path)
+    found = replay.replay_recording(tmp_path)
     assert [(row.kind, row.wrong) for row in found.rows] == [
         ("judged", False), ("judged", False), ("judged", True),
     ]  # fmt: skip
@@ -171,7 +171,7 @@ def test_nobody_is_to_blame_for_memory_that_was_never_written(tmp_path):
         ("aten::zero_", '[{"t":0}]', '[{"t":0}]', ["unwritten"], [numpy.float32([0])]),
         ("aten::zero_", '[{"t":0}]', '[{"t":0}]', ["unwritten"], [seven]),
     )
-    memory, read, written, wrong = replay.replay(tmp_path).rows
+    memory, read, written, wrong = replay.replay_recording(tmp_path).rows
     assert memory.kind == "memory"
     assert (read.kind, read.why) == ("not judged", "it reads memory that nobody has written")
     assert (written.kind, written.wrong) == ("judged", False)

@@ -16,10 +16,10 @@ import port_results
 import pytest
 
 from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
-from torchport.report import render, render_compare, render_port, render_verdict, wording
-from torchport.report.columns import columns, shortened, wrap
+from torchport.report import render_compare, render_findings, render_port, render_verdict, wording
+from torchport.report.columns import count_columns, shorten_text, wrap_text
 from torchport.report.terminal import use_color
-from torchport.report.verdict import effort
+from torchport.report.verdict import format_effort
 from torchport.results.codec import from_json, to_json
 from torchport.results.comparison import Noticed, Quantity
 from torchport.results.conversion import Summary
@@ -44,11 +44,11 @@ def flat(text: str) -> str:
 
 
 def test_nothing() -> None:
-    assert render([], color=False) == ""
+    assert render_findings([], color=False) == ""
 
 
 def test_layout() -> None:
-    text = render([finding(message="What it says.", hint="What to do.")], color=False, width=80)
+    text = render_findings([finding(message="What it says.", hint="What to do.")], color=False, width=80)
     assert (
         text == "a.py\n       3:5  error    TP101  What it says.\n                            What to do.\n"
     )
@@ -64,18 +64,18 @@ def test_layout() -> None:
     ],
 )
 def test_words(changes: dict[str, object], word: str) -> None:
-    assert f" {word} " in render([finding(**changes)], color=False)
+    assert f" {word} " in render_findings([finding(**changes)], color=False)
 
 
 def test_long_messages_wrap() -> None:
-    lines = render([finding(message="word " * 60)], color=False, width=80).splitlines()
+    lines = render_findings([finding(message="word " * 60)], color=False, width=80).splitlines()
     assert len(lines) > 3
     assert max(map(len, lines)) <= 80
 
 
 def test_hostile_text_stays_text() -> None:
     place = Location("\x1b]0;title\x07.py", 1, 1, 1, 1)
-    text = render([finding(location=place, message="\x1b[2J\r\n‮")], color=False)
+    text = render_findings([finding(location=place, message="\x1b[2J\r\n‮")], color=False)
     assert "\x1b" not in text
     assert "\r" not in text
     assert "\\x1b[2J" in text
@@ -92,7 +92,7 @@ def test_color_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not use_color(io.StringIO())
     monkeypatch.setenv("NO_COLOR", "1")
     assert not use_color(Terminal())
-    assert "\x1b[31m" in render([finding()], color=True)
+    assert "\x1b[31m" in render_findings([finding()], color=True)
 
 
 def test_worst_comes_first() -> None:
@@ -103,16 +103,16 @@ def test_worst_comes_first() -> None:
         finding(location=other, message="error"),
         finding(location=None, message="error of the run"),
     ]
-    text = render(findings, color=False)
+    text = render_findings(findings, color=False)
     places = [text.index(part) for part in ("  error of the run", "b.py", "a.py", "  warning", "  advice")]
     assert places == sorted(places)
     assert text.count("a.py") == text.count("b.py") == 1
 
 
 def test_chinese_wraps_by_columns() -> None:
-    lines = render([finding(message="缺少数据集,请先下载。" * 20)], color=False, width=80).splitlines()
+    lines = render_findings([finding(message="缺少数据集,请先下载。" * 20)], color=False, width=80).splitlines()
     assert len(lines) > 5
-    assert max(map(columns, lines)) <= 80
+    assert max(map(count_columns, lines)) <= 80
     assert not any(line.strip().startswith((",", "。")) for line in lines)
 
 
@@ -121,9 +121,9 @@ def test_chinese_wraps_by_columns() -> None:
     "text", ["one two three " * 9, "缺少数据集" * 9, "a/long/path/" * 20 + " end", "", "  x  "]
 )
 def test_wrapping_loses_nothing(text: str, width: int) -> None:
-    lines = wrap(text, width)
+    lines = wrap_text(text, width)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
-    assert all(columns(line) <= width or " " not in line for line in lines)
+    assert all(count_columns(line) <= width or " " not in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -140,17 +140,17 @@ def test_wrapping_loses_nothing(text: str, width: int) -> None:
     ],
 )
 def test_times(value: float, text: str) -> None:
-    assert wording.elapsed(value) == text
+    assert wording.format_elapsed(value) == text
 
 
 def test_counts() -> None:
-    assert [wording.count(number, "finding") for number in (0, 1, 2, 1234)] == [
+    assert [wording.format_count(number, "finding") for number in (0, 1, 2, 1234)] == [
         "0 findings",
         "1 finding",
         "2 findings",
         "1,234 findings",
     ]
-    assert wording.listed([]) == "" and wording.listed(["a", "b", "c"]) == "a, b and c"
+    assert wording.join_words([]) == "" and wording.join_words(["a", "b", "c"]) == "a, b and c"
 
 
 @pytest.mark.parametrize("name", port_results.odd())
@@ -159,7 +159,7 @@ def test_every_shape_fits_the_terminal(name: str, width: int) -> None:
     result = port_results.odd()[name]
     text = render_port(result, width, False, report="out/report.html", port="out/train.py")
     lines = text.splitlines()
-    assert max(map(columns, lines)) <= width
+    assert max(map(count_columns, lines)) <= width
     assert "\x1b" not in text
     assert lines[-1 if result.data.verdict != "holds" else -2] == "  out/report.html"
     assert (lines[-1] == "  out/train.py is the port") is (result.data.verdict == "holds")
@@ -360,14 +360,14 @@ def test_compare_says_the_same() -> None:
     ],
 )
 def test_names_of_quantities(row: dict[str, str], words: str) -> None:
-    assert wording.quantity(Noticed(**row, error=0.0, allowed=0.0)) == words
+    assert wording.describe_quantity(Noticed(**row, error=0.0, allowed=0.0)) == words
 
 
 def test_sizes_and_bounds() -> None:
-    assert [wording.size(number) for number in (0, 512, 999.6, 1_234_567, 5e9, 7e13)] == [
+    assert [wording.format_size(number) for number in (0, 512, 999.6, 1_234_567, 5e9, 7e13)] == [
         "0 B", "512 B", "1 kB", "1.23 MB", "5 GB", "70 TB",
     ]  # fmt: skip
-    assert [wording.bound(value) for value in (3.4e-6, 1e-4, 0.01, math.inf)] == [
+    assert [wording.format_bound(value) for value in (3.4e-6, 1e-4, 0.01, math.inf)] == [
         "3.4e-06",
         "0.0001",
         "0.01",
@@ -470,17 +470,17 @@ def test_where_to_convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root:
 
 
 def test_effort_is_not_a_range_of_one() -> None:
-    assert effort(Summary(effort_hours=(0.1, 0.12))) == "0.1 h" and effort(Summary()) == "none"
+    assert format_effort(Summary(effort_hours=(0.1, 0.12))) == "0.1 h" and format_effort(Summary()) == "none"
 
 
 def test_names_are_shortened_between_words() -> None:
-    assert shortened("models/very/deep/generator.py:172", 23) == ".../generator.py:172"
-    assert shortened("rank 1, models/very/deep/generator.py:172", 20) == "rank 1, .../generator.py:172"
-    assert shortened("one two three four five", 14) == "one two ..."
+    assert shorten_text("models/very/deep/generator.py:172", 23) == ".../generator.py:172"
+    assert shorten_text("rank 1, models/very/deep/generator.py:172", 20) == "rank 1, .../generator.py:172"
+    assert shorten_text("one two three four five", 14) == "one two ..."
     assert (
-        shortened("gradient of encoder.layers.11.attention.weight", 32) == "gradient of ...attention.weight"
+        shorten_text("gradient of encoder.layers.11.attention.weight", 32) == "gradient of ...attention.weight"
     )
-    assert shortened("short", 14) == "short"
+    assert shorten_text("short", 14) == "short"
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import pytest
 from unsaid import silent
 
 from torchport.convert import convert_source, convert_tree
-from torchport.convert.residue import Meaning, residue
+from torchport.convert.residue import Meaning, find_residue
 from torchport.convert.tree import convert_project
 from torchport.rules import Style
 
 
 def meanings(text: str, path: str = "a.py") -> list[tuple[str, Meaning]]:
     conversion = convert_source(text.encode(), path)
-    return [(one.word, one.meaning) for one in residue(conversion.output, path, conversion.left)]
+    return [(one.word, one.meaning) for one in find_residue(conversion.output, path, conversion.left)]
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ import pytest
 
 from torchport.convert import convert_source, inspection
 from torchport.findings import Finding, Safety
-from torchport.rules import Rule, Style, rules
+from torchport.rules import Rule, Style, list_rules
 from torchport.rules.distribute import distribution_rules
 from torchport.rules.files import FileRule, file_rules
 from torchport.rules.stops import stop_rules
 from torchport.source.module import Module
 
-CASES = [(rule, before, after) for rule in rules() for before, after in rule.rewrites]
-REPORTS = [(rule, text) for rule in rules() for text in rule.reports]
-IGNORES = [(rule, text) for rule in rules() for text in rule.ignores]
-EVERY = (*rules(), *file_rules(), *stop_rules(), *distribution_rules())
+CASES = [(rule, before, after) for rule in list_rules() for before, after in rule.rewrites]
+REPORTS = [(rule, text) for rule in list_rules() for text in rule.reports]
+IGNORES = [(rule, text) for rule in list_rules() for text in rule.ignores]
+EVERY = (*list_rules(), *file_rules(), *stop_rules(), *distribution_rules())
 
 
 def _without_import(text: str) -> str:
@@ -65,7 +65,7 @@ def _examples(rule: Rule | FileRule) -> Iterator[tuple[str, str]]:
         yield from (("a.py", text) for text in rule.reports)
 
 
-@pytest.mark.parametrize("rule", [*rules(), *file_rules()], ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", [*list_rules(), *file_rules()], ids=lambda rule: rule.code)
 def test_its_words_are_in_its_examples(rule: Rule | FileRule) -> None:
     """The words of others would not do: they may change."""
     if rule.words is None or (isinstance(rule, Rule) and rule.after is not None):
@@ -81,11 +81,11 @@ def test_a_rule_without_words_is_asked_about_every_file(monkeypatch: pytest.Monk
     assert convert_source(text, "a.py").findings == ()
 
     def check(module: Module, style: Style) -> Iterator[Finding]:
-        yield added.finding(module, next(module.all(ast.Call)), "found")
+        yield added.make_finding(module, next(module.iter_nodes(ast.Call)), "found")
 
-    plain = next(rule for rule in rules() if rule.after is None)
+    plain = next(rule for rule in list_rules() if rule.after is None)
     added = dataclasses.replace(plain, code="TP999", check=check, words=None)
-    monkeypatch.setattr(inspection, "rules", lambda: (*rules(), added))
+    monkeypatch.setattr(inspection, "list_rules", lambda: (*list_rules(), added))
     inspection._words.cache_clear()
     try:
         assert [finding.code for finding in convert_source(text, "a.py").findings] == ["TP999"]
@@ -106,7 +106,7 @@ def test_what_says_nothing_of_cuda_is_found_as_well(name: str, text: str, code: 
     assert code in {finding.code for finding in convert_source(text.encode(), name).findings}
 
 
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", list_rules(), ids=lambda rule: rule.code)
 def test_has_as_many_noops_as_rewrites(rule: Rule) -> None:
     assert len(rule.reports) + len(rule.ignores) >= max(len(rule.rewrites), 1)
     assert bool(rule.rewrites) == (rule.safety is not Safety.REPORT)
@@ -115,5 +115,5 @@ def test_has_as_many_noops_as_rewrites(rule: Rule) -> None:
 
 
 def test_codes_are_unique() -> None:
-    codes = [rule.code for rule in rules()]
+    codes = [rule.code for rule in list_rules()]
     assert len(set(codes)) == len(codes)

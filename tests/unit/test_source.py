@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from torchport.findings import Edit
-from torchport.source.edits import inverse, splice
+from torchport.source.edits import invert_edits, splice
 from torchport.source.module import Module
 from torchport.source.text import SourceError, SourceText
 
@@ -37,7 +37,7 @@ def test_spans_are_bytes_of_the_file(data: bytes, encoding: str) -> None:
         if isinstance(node, ast.Name):
             start, end = text.span(node)
             assert data[start:end] == node.id.encode()
-            assert text.location(start, end).end_column - text.location(start, end).column == len(node.id)
+            assert text.to_location(start, end).end_column - text.to_location(start, end).column == len(node.id)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_splice_and_back() -> None:
     edits = [Edit(8, 9, b""), Edit(0, 0, b"<<"), Edit(3, 5, b"longer")]
     output = splice(data, edits)
     assert output == b"<<012longer5679"
-    assert splice(output, inverse(data, edits)) == data
+    assert splice(output, invert_edits(data, edits)) == data
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_edits_that_do_not_fit(edits: list[Edit]) -> None:
 )
 def test_dotted_names(text: str, meaning: str | None) -> None:
     module = Module("a.py", text.encode())
-    assert module.qualified(last_expression(module)) == meaning
+    assert module.resolve_name(last_expression(module)) == meaning
 
 
 def test_a_parameter_hides_an_import() -> None:
     module = Module(
         "a.py", b"import torch\ndef f(torch):\n    return torch.cuda\ndef g():\n    return torch.cuda\n"
     )
-    meanings = [module.qualified(node) for node in module.all(ast.Attribute)]
+    meanings = [module.resolve_name(node) for node in module.iter_nodes(ast.Attribute)]
     assert meanings == [None, "torch.cuda"]
 
 
@@ -145,8 +145,8 @@ def test_a_parameter_hides_an_import() -> None:
 )
 def test_value_classes_join(text: str) -> None:
     module = Module("a.py", text.encode())
-    names = {node.id: node for node in module.all(ast.Name) if node.id in ("a", "b")}
-    assert module.flow.same(names["a"], names["b"])
+    names = {node.id: node for node in module.iter_nodes(ast.Name) if node.id in ("a", "b")}
+    assert module.flow.is_same_value(names["a"], names["b"])
 
 
 @pytest.mark.parametrize(
@@ -162,5 +162,5 @@ def test_value_classes_join(text: str) -> None:
 )
 def test_value_classes_stay_apart(text: str) -> None:
     module = Module("a.py", text.encode())
-    names = {node.id: node for node in module.all(ast.Name) if node.id in ("a", "b")}
-    assert not module.flow.same(names["a"], names["b"])
+    names = {node.id: node for node in module.iter_nodes(ast.Name) if node.id in ("a", "b")}
+    assert not module.flow.is_same_value(names["a"], names["b"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from torchport import standins
-from torchport.knowledge.libraries import Support, libraries
+from torchport.knowledge.libraries import Support, load_libraries
 from torchport.standins import finder
 
 
@@ -39,7 +39,7 @@ def test_names_are_those_of_the_folder() -> None:
 
 
 def test_knowledge_says_which_there_are() -> None:
-    served = {name: library for name, library in libraries().items() if library.stand_in}
+    served = {name: library for name, library in load_libraries().items() if library.stand_in}
     assert served.keys() == standins.names()
     assert all("`torchport run` brings a stand-in" in library.note for library in served.values())
 
@@ -98,7 +98,7 @@ ABSENT = ("bitsandbytes", "colossalai", "bmtrain", "grouped_gemm", "mmcv")
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("name", ABSENT)
 def test_absent_package_says_what_to_use_instead(name: str) -> None:
-    row = libraries()[name]
+    row = load_libraries()[name]
     with pytest.raises(ModuleNotFoundError) as raised:
         importlib.import_module(name)
     assert str(raised.value).startswith(f"No module named {name!r}. On an NPU: {row.note}")
@@ -109,7 +109,7 @@ def test_absent_package_says_what_to_use_instead(name: str) -> None:
 @pytest.mark.usefixtures("installed")
 def test_package_that_works_or_is_unknown_is_simply_absent() -> None:
     known = next(
-        name for name, row in libraries().items() if row.status is Support.WORKS and name == "mmengine"
+        name for name, row in load_libraries().items() if row.status is Support.WORKS and name == "mmengine"
     )
     for name in (known, "no_such_package"):
         with pytest.raises(ModuleNotFoundError, match=f"^No module named '{name}'$"):

@@ -42,7 +42,7 @@ def test_what_may_be_started_gets_the_import(tmp_path: Path, text: str) -> None:
 def test_what_is_a_module_of_others_is_not_parsed(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     project = Definitions(leading=frozenset({"other.py"}))
     parsed: list[str] = []
-    monkeypatch.setattr(inspection, "parsed", lambda path, *more: parsed.append(path))
+    monkeypatch.setattr(inspection, "parse_module", lambda path, *more: parsed.append(path))
     assert inspect_source(text.encode(), "other.py", Style.NPU, project) == () and not parsed
 
 

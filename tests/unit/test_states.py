@@ -39,7 +39,7 @@ def saved(folder, text=LOOP, **options):
 def test_a_run_that_loads_is_put_right_after_each_step(tmp_path):
     recording, right = saved(tmp_path)
     assert recording.of_kind("note") == []
-    assert states.available(tmp_path / "states")[0] == STEPS
+    assert states.measure_saved_states(tmp_path / "states")[0] == STEPS
     _, astray = recorded.run(tmp_path / "astray", ASTRAY)
     loading, wrong = recorded.run(tmp_path / "loading", ASTRAY, states_in=str(tmp_path / "states"))
     for name in OWN:
@@ -108,12 +108,12 @@ for step in range(4):
 def test_no_more_than_twenty_steps_and_no_more_than_the_bytes(tmp_path):
     text = LOOP.replace("range(9)", "range(23)")
     saved(tmp_path / "many", text, steps=None)
-    assert states.available(tmp_path / "many" / "states")[0] == states.MOST_STEPS == 20
+    assert states.measure_saved_states(tmp_path / "many" / "states")[0] == states.MOST_STEPS == 20
     assert states.MOST_BYTES == 4 << 30
 
     few = "next(one for one in parts if type(one).__name__ == 'States')._left = 3 * 9000\n" + text
     recording, seen = saved(tmp_path / "few", few, steps=None)
-    count, size = states.available(tmp_path / "few" / "states")
+    count, size = states.measure_saved_states(tmp_path / "few" / "states")
     assert 1 <= count < 9
     assert size <= 27000
     assert len(seen["own weights"]) == 23
@@ -150,4 +150,4 @@ def test_random_numbers_that_are_drawn_in_another_number_are_said(tmp_path):
 
 
 def test_nothing_was_saved(tmp_path):
-    assert states.available(tmp_path / "absent") == (0, 0)
+    assert states.measure_saved_states(tmp_path / "absent") == (0, 0)

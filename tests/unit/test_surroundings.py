@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from torchport.port.surroundings import environment, free_port
+from torchport.port.surroundings import build_run_environment, free_port
 
 
 def test_trackers_are_offline_and_write_into_the_view() -> None:
-    variables = environment({"WANDB_MODE": "online", "WANDB_DIR": "/home/u/runs"}, Path("/out/a view"))
+    variables = build_run_environment({"WANDB_MODE": "online", "WANDB_DIR": "/home/u/runs"}, Path("/out/a view"))
     assert variables["WANDB_MODE"] == "offline"
     assert variables["WANDB_DIR"] == "/out/a view/"[:-1]
     assert variables["MLFLOW_TRACKING_URI"] == "file:///out/a%20view/mlruns"
@@ -19,12 +19,12 @@ def test_trackers_are_offline_and_write_into_the_view() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("WANDB_MODE", "disabled"), ("NEPTUNE_MODE", "debug")])
 def test_what_already_sends_nothing_stays(name: str, value: str) -> None:
-    assert name not in environment({name: value}, Path("/v"))
-    assert environment({}, Path("/v"))[name] == "offline"
+    assert name not in build_run_environment({name: value}, Path("/v"))
+    assert build_run_environment({}, Path("/v"))[name] == "offline"
 
 
 def test_what_only_the_user_decides_is_left_alone() -> None:
-    assert not {"HF_HUB_OFFLINE", "HOME", "PATH"} & set(environment({}, Path("/v")))
+    assert not {"HF_HUB_OFFLINE", "HOME", "PATH"} & set(build_run_environment({}, Path("/v")))
 
 
 def test_a_port_that_is_taken_is_not_given() -> None:
@@ -33,7 +33,7 @@ def test_a_port_that_is_taken_is_not_given() -> None:
         server.listen()
         taken = server.getsockname()[1]
         assert all(free_port() != taken for _ in range(50))
-    variables = environment({"MASTER_PORT": "29500"}, Path("/v"))
+    variables = build_run_environment({"MASTER_PORT": "29500"}, Path("/v"))
     assert 1024 < int(variables["MASTER_PORT"]) == int(variables["PET_MASTER_PORT"]) < 65536
     with socket.socket() as server:
         server.bind(("", int(variables["MASTER_PORT"])))  # it is free

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.port.suspects import parted
+from torchport.port.suspects import find_parting_step
 
 
 def finding(code, severity=Severity.ERROR, **evidence):
@@ -12,10 +12,10 @@ def finding(code, severity=Severity.ERROR, **evidence):
 
 def test_the_first_step_in_which_the_runs_part():
     found = (finding("TP354", step=7), finding("TP301", step=4), finding("TP302", step=9))
-    assert parted(found) == 4
+    assert find_parting_step(found) == 4
 
 
 def test_runs_that_do_not_part_are_not_run_again():
-    assert parted(()) is None
-    assert parted((finding("TP311", step=3), finding("TP301", Severity.WARNING, step=3))) is None
-    assert parted((finding("TP301"),)) is None
+    assert find_parting_step(()) is None
+    assert find_parting_step((finding("TP311", step=3), finding("TP301", Severity.WARNING, step=3))) is None
+    assert find_parting_step((finding("TP301"),)) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchport.errors import TorchportError
-from torchport.predict.timeline import MAGIC, read
+from torchport.predict.timeline import MAGIC, read_timeline
 
 
 def name(number: int, text: bytes) -> bytes:
@@ -35,7 +35,7 @@ def whole() -> bytes:
 def test_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(whole())
-    log = read(path)
+    log = read_timeline(path)
     assert (log.process, log.rank, log.world, log.chip, log.dry, log.whole) == (
         77,
         3,
@@ -61,7 +61,7 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> Non
     path = tmp_path / "log"
     for cut in range(len(whole()) - 56, len(whole())):
         path.write_bytes(whole()[:cut])
-        log = read(path)
+        log = read_timeline(path)
         assert len(log.tasks) == 1 and not log.memory
         assert log.whole == (cut == len(whole()) - 56)
 
@@ -78,4 +78,4 @@ def test_what_is_no_log_is_refused(tmp_path: Path, content: bytes, words: str) -
     path = tmp_path / "log"
     path.write_bytes(content)
     with pytest.raises(TorchportError, match=words):
-        read(path)
+        read_timeline(path)

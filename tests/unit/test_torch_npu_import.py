@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchport.convert import convert_tree
-from torchport.source.definitions import definitions
+from torchport.source.definitions import collect_definitions
 from torchport.source.imports import Imports
 
 CUDA = "import torch\n\n\ndef f(x):\n    return x.cuda()\n"
@@ -47,7 +47,7 @@ def test_who_imports_torch_npu(tmp_path: Path, files: dict[str, str], expected: 
 
 
 def test_a_project_says_what_it_imports() -> None:
-    project = definitions([b"import a.b, c as d\nfrom .e import f\n  from . import g, h\n# import i\n"])
+    project = collect_definitions([b"import a.b, c as d\nfrom .e import f\n  from . import g, h\n# import i\n"])
     assert project.imported >= {"a", "b", "c", "e", "g", "h"}
     assert not {"f", "i"} & project.imported
     assert project.is_imported("x/e.py")
@@ -116,8 +116,8 @@ def test_who_imports_whom() -> None:
         "z/json.py": "",
         "top.py": "from b.c import (\n    thing,  # b.d\n)\nimport a.e\n",
     }.items():
-        imports.add(name, text.encode())
-    edges = imports.edges()
+        imports.add_file(name, text.encode())
+    edges = imports.find_imports()
     assert edges["a/b/c.py"] == {
         "a/b/__init__.py",
         "a/b/d.py",
@@ -127,5 +127,5 @@ def test_who_imports_whom() -> None:
         "z/json.py",
     }
     assert edges["top.py"] == {"a/b/__init__.py", "a/b/c.py", "a/e.py"}
-    assert imports.leading() == {"a/b/c.py", "top.py"}
-    assert "a/b/d.py" in imports.imported() and "top.py" not in imports.imported()
+    assert imports.find_cuda_importers() == {"a/b/c.py", "top.py"}
+    assert "a/b/d.py" in imports.list_imported_files() and "top.py" not in imports.list_imported_files()

@@ -26,7 +26,7 @@ def found(tmp_path: Path, text: str) -> list[tuple[str, int]]:
 
 
 def test_data_is_of_the_pinned_versions() -> None:
-    assert support.versions() == (wheels.SUPPORTED, wheels.SUPPORTED)
+    assert support.read_measured_versions() == (wheels.SUPPORTED, wheels.SUPPORTED)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_data_is_of_the_pinned_versions() -> None:
     ],
 )
 def test_operators(name: str, how: How) -> None:
-    assert support.judge(name).how is how
+    assert support.judge_operator(name).how is how
 
 
 def test_dtype_limits() -> None:
-    matmul = support.judge("mm")
+    matmul = support.judge_operator("mm")
     assert matmul.with_dtype("float32") is matmul.with_dtype("bfloat16") is How.NATIVE
     assert matmul.with_dtype("float64") is How.REFUSED
 
@@ -69,13 +69,13 @@ def test_dtype_limits() -> None:
     ],
 )
 def test_apis(name: str, how: How) -> None:
-    api = support.find(name)
+    api = support.find_measured_api(name)
     assert api is not None and api.how is how
     assert bool(api.on_cpu) == (how is How.FALLBACK)
 
 
 def test_most_is_native() -> None:
-    counts = Counter(api.how for name in support.apis() if (api := support.find(name)))
+    counts = Counter(api.how for name in support.list_measured_apis() if (api := support.find_measured_api(name)))
     assert counts.total() > 650
     assert counts[How.NATIVE] > 500
     assert counts[How.FALLBACK] > 50

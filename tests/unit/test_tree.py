@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from torchport.vnpu import wheels
-from torchport.vnpu.chips import chips
+from torchport.vnpu.chips import load_chips
 from torchport.vnpu.variables import VARIABLES
 
 ROOT = Path(__file__).parents[2]
@@ -153,9 +153,9 @@ def test_table_of_variables_is_what_the_device_reads() -> None:
     assert read == {row.name for row in VARIABLES if row.name.startswith("VNPU_")} - {"VNPU_LIBRARIES"}
 
 
-@pytest.mark.parametrize("name", sorted(chips()))
+@pytest.mark.parametrize("name", sorted(load_chips()))
 def test_chip_profile_is_complete(name: str) -> None:
-    chip = chips()[name]
+    chip = load_chips()[name]
     assert set(chip) - {"usable_gib", "context_gib"} == {
         *("cube_cores", "vector_cores", "clock_ghz", "memory_gib", "bandwidth_gbs", "l2_mib"),
         *("bf16", "inf_nan", "operators", "nd_native", "unified", "source", "time"),

@@ -11,9 +11,9 @@ from test_pairs import Recorded
 
 from torchport.compare import culprit as culprits
 from torchport.compare import layers, repeated
-from torchport.compare.batches import rebuilt
-from torchport.compare.culprit import culprit
-from torchport.compare.quantities import compared
+from torchport.compare.batches import compare_global_batches
+from torchport.compare.culprit import find_culprit
+from torchport.compare.quantities import compare_quantities
 from torchport.compare.replay import Replay, Row
 from torchport.compare.tolerance import TOLERANCES
 from torchport.errors import TorchportError
@@ -21,8 +21,8 @@ from torchport.findings import Result
 from torchport.record import recording
 from torchport.record.operators.reading import Operators
 from torchport.record.recording import Recording
-from torchport.report.html.culprit import culprit as section
-from torchport.report.html.layers import layers as layers_section
+from torchport.report.html.culprit import render_culprit_section as section
+from torchport.report.html.layers import render_layers_section as layers_section
 from torchport.results.codec import to_json
 
 BATCH = numpy.arange(12, dtype=numpy.float32).reshape(4, 3)
@@ -53,8 +53,8 @@ def ranks(folder, *batches):
 def test_the_global_batch_is_rebuilt_from_its_samples(tmp_path):
     one = ranks(tmp_path / "one", BATCH)
     two = ranks(tmp_path / "two", BATCH[[3, 0]], BATCH[[2, 1]])
-    assert rebuilt(one, two) == []
-    found = culprit(one.path, two.path)
+    assert compare_global_batches(one, two) == []
+    found = find_culprit(one.path, two.path)
     assert found is not None
     assert (list(found.causes), found.paired) == ([], None)
 
@@ -63,20 +63,20 @@ def test_the_global_batch_is_rebuilt_from_its_samples(tmp_path):
 def test_other_samples_are_other_data(tmp_path):
     one = ranks(tmp_path / "one", BATCH)
     two = ranks(tmp_path / "two", BATCH[[0, 1]], BATCH[[1, 3]])
-    (cause,) = rebuilt(one, two)
+    (cause,) = compare_global_batches(one, two)
     assert cause.kind == "data"
     assert "1 of the 4 samples" in cause.text and "1 and 2 processes" in cause.text
-    assert culprit(one.path, two.path).to_json()["class"] == "data"
+    assert find_culprit(one.path, two.path).to_json()["class"] == "data"
 
 
 def test_batches_that_cannot_be_put_together_are_said(tmp_path, monkeypatch):
     one = ranks(tmp_path / "one", BATCH)
     two = ranks(tmp_path / "two", BATCH, BATCH)
     with pytest.raises(TorchportError, match=r"has 4 samples, that of .* 8: 1 and 2 processes"):
-        rebuilt(one, two)
+        compare_global_batches(one, two)
     monkeypatch.setattr("torchport.record.operators.reading.Tensor.has_content", False)
     with pytest.raises(TorchportError, match="does not have what the model was given") as raised:
-        rebuilt(one, two)
+        compare_global_batches(one, two)
     assert "--level tensor" in raised.value.hint
 
 
@@ -86,20 +86,20 @@ def again(folder, y, x=BATCH, operator="relu"):
 
 def test_an_operator_that_does_not_repeat_itself_is_named(tmp_path):
     one, other = again(tmp_path / "a", BATCH), again(tmp_path / "b", BATCH * 1.25)
-    (found,) = repeated.unsteady(one, other)
+    (found,) = repeated.find_unsteady_calls(one, other)
     assert (found.operator, found.module, found.step) == ("aten::relu", "net", 0)
     assert found.by == pytest.approx(0.25)
 
 
 def test_what_is_repeated_or_drawn_is_not(tmp_path):
     one = again(tmp_path / "a", BATCH)
-    assert repeated.unsteady(one, again(tmp_path / "b", BATCH)) == []
+    assert repeated.find_unsteady_calls(one, again(tmp_path / "b", BATCH)) == []
     drawn = [
         again(tmp_path / name, BATCH * size, operator="bernoulli_") for name, size in (("c", 1), ("d", 2))
     ]
-    assert repeated.unsteady(*drawn) == []
+    assert repeated.find_unsteady_calls(*drawn) == []
     with pytest.raises(TorchportError, match="was given what it was given"):
-        repeated.unsteady(one, again(tmp_path / "e", BATCH, BATCH * 2))
+        repeated.find_unsteady_calls(one, again(tmp_path / "e", BATCH, BATCH * 2))
 
 
 def test_a_wrong_call_within_its_noise_is_nondeterminism(tmp_path, monkeypatch):
@@ -117,11 +117,11 @@ def test_an_overflow_that_the_reference_does_not_have_is_named(tmp_path, monkeyp
     monkeypatch.setattr("torchport.compare.culprit.has_tensors", lambda recorded: False)
     good = again(tmp_path / "a", BATCH, operator="exp")
     bad = again(tmp_path / "b", numpy.where(BATCH > 10, numpy.inf, BATCH), operator="exp")
-    found = culprit(good.path, bad.path)
+    found = find_culprit(good.path, bad.path)
     assert found.to_json()["class"] == "overflow or saturation"
     assert found.findings[0].code == "TP361"
     assert "aten::exp (forward) in net makes 1 elements" in found.findings[0].message
-    assert culprit(bad.path, bad.path).overflows == []
+    assert find_culprit(bad.path, bad.path).overflows == []
 
 
 def trained(folder, factor=1.0, steps=6):
@@ -130,21 +130,21 @@ def trained(folder, factor=1.0, steps=6):
     folder.mkdir()
     Result(recording.COMMAND, data={"recording": recording.VERSION}).write(folder / recording.HEAD)
     journal = recording.Journal(folder)
-    journal.write("process", pid=1, name="MainProcess", rank=None, world=None)
+    journal.write_event("process", pid=1, name="MainProcess", rank=None, world=None)
     names = ["first.weight", "first.bias", "second.weight"]
-    journal.write("parameters", optimizer=0, step=0, names=names, sizes=[4, 2, 4])
+    journal.write_event("parameters", optimizer=0, step=0, names=names, sizes=[4, 2, 4])
     for step in range(steps):
         gradient = [3.0, 4.0, 2.0 if step < 2 else factor if factor == "nan" else 2.0 * factor]
-        journal.write("norms", optimizer=0, step=step, gradient=gradient, norm=[1.0] * 3, change=[0.1] * 3)
-        journal.write("step", device="cpu", gradient="cpu", launches=None, seconds=None)
-    return Recording.read(folder)
+        journal.write_event("norms", optimizer=0, step=step, gradient=gradient, norm=[1.0] * 3, change=[0.1] * 3)
+        journal.write_event("step", device="cpu", gradient="cpu", launches=None, seconds=None)
+    return Recording.from_directory(folder)
 
 
 def rows_of(tmp_path, factor):
-    both = compared(
+    both = compare_quantities(
         trained(tmp_path / "a"), trained(tmp_path / "b", factor), None, None, TOLERANCES["float32"]
     )
-    return layers.rows(both)
+    return layers.list_layer_norms(both)
 
 
 def test_layers_that_drift_come_first(tmp_path):

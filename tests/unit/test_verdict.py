@@ -5,8 +5,8 @@ import math
 import pytest
 from recordings import SITE, calls, losses, write
 
-from torchport.compare import compare
-from torchport.compare.causes import cause, virtual_gap
+from torchport.compare import compare_recordings
+from torchport.compare.causes import explain_failure, virtual_gap
 from torchport.report import render_comparison
 from torchport.results.codec import from_json, to_json
 from torchport.results.comparison import Comparison
@@ -32,7 +32,7 @@ def judge(tmp_path):
             )
             for folder, processes, ending in zip(folders, (reference, port), (theirs, ours), strict=True)
         ]
-        result = compare(*runs, on_npu=True)
+        result = compare_recordings(*runs, on_npu=True)
         return to_json(result.data) | {"codes": [finding.code for finding in result.findings]}
 
     return make
@@ -167,7 +167,7 @@ def test_a_port_that_needs_what_torch_npu_refuses(tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         runs.append(write(folder, events, **ending))
-    (hint,) = [one.hint for one in compare(*runs, on_npu=True).findings if one.code == "TP310"]
+    (hint,) = [one.hint for one in compare_recordings(*runs, on_npu=True).findings if one.code == "TP310"]
     assert "channels_last" in hint
 
 
@@ -419,7 +419,7 @@ def test_a_first_loss_that_follows_the_update_of_another(tmp_path):
         folder = tmp_path / str(factor)
         folder.mkdir()
         runs.append(write(folder, list(both(factor))))
-    assert "the update of another loss" in compare(*runs).findings[0].hint
+    assert "the update of another loss" in compare_recordings(*runs).findings[0].hint
 
 
 def test_equal_replicas(judge):
@@ -438,7 +438,7 @@ def test_an_accuracy_printed_as_a_count_is_a_share(judge):
 
 
 def test_unknown_words_have_no_cause():
-    assert cause("Segmentation fault") == ("", "")
+    assert explain_failure("Segmentation fault") == ("", "")
     assert virtual_gap("RuntimeError: call aclnnAdd failed") == ""
 
 
@@ -459,7 +459,7 @@ def judge_with_noise(tmp_path):
             folder.mkdir()
         runs = (original(), list(losses(port)), original(noisy))
         recordings = [write(folder, events) for folder, events in zip(folders, runs, strict=True)]
-        result = compare(*recordings[:2], on_npu=True, control=recordings[2])
+        result = compare_recordings(*recordings[:2], on_npu=True, control=recordings[2])
         return to_json(result.data) | {"codes": [finding.code for finding in result.findings]}
 
     return make

@@ -211,7 +211,7 @@ def recorded(path: Path, losses: list[float], rate: float = 0.1, printed: str = 
     (folder / recording.JOURNAL).write_text("".join(json.dumps(event) + "\n" for event in events))
     recording.Result(recording.COMMAND, data={"recording": recording.VERSION}).write(path / recording.HEAD)
     (path / recording.STDOUT).write_text(printed)
-    return Recording.read(path)
+    return Recording.from_directory(path)
 
 
 @pytest.mark.parametrize(

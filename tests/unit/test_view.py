@@ -13,7 +13,7 @@ from waiting import until
 
 from torchport.errors import TorchportError
 from torchport.port import mirror
-from torchport.port.lock import locked
+from torchport.port.lock import lock_folder
 from torchport.port.mirror import Budget
 from torchport.port.view import View
 from torchport.results.port import WrittenFile
@@ -37,7 +37,7 @@ def user_folder(root: Path) -> Path:
 def make(folder: Path, **options: object) -> View:
     out = folder / "torchport-out"
     (out / "run").mkdir(parents=True, exist_ok=True)
-    return View.make(folder, out / "run" / "view", out, **options)  # type: ignore[arg-type]
+    return View.from_folder(folder, out / "run" / "view", out, **options)  # type: ignore[arg-type]
 
 
 def snapshot(folder: Path) -> dict[str, object]:
@@ -55,7 +55,7 @@ def test_a_view_looks_like_the_folder(tmp_path: Path) -> None:
     del expected["__pycache__"], expected["__pycache__/model.pyc"]
     assert snapshot(view.place) == expected
     assert (view.place / "go.sh").stat().st_mode & stat.S_IXUSR
-    assert view.written() == []
+    assert view.list_written() == []
     assert view.changed_outside() == []
 
 
@@ -71,7 +71,7 @@ def test_what_a_run_does_stays_in_its_view(tmp_path: Path) -> None:
     (view.place / "__pycache__").mkdir()
     (view.place / "__pycache__" / "a.pyc").write_bytes(b"")
     (view.place / "newest").symlink_to(view.place / "runs" / "1")
-    assert view.written() == [
+    assert view.list_written() == [
         WrittenFile("ckpt.pt", "changed", 3),
         WrittenFile("data/a.txt", "changed", 2),
         WrittenFile("go.sh", "removed"),
@@ -79,7 +79,7 @@ def test_what_a_run_does_stays_in_its_view(tmp_path: Path) -> None:
         WrittenFile("runs/1/log.txt", "created", 1),
     ]
     files = folder / "torchport-out" / "run" / "files"
-    view.keep(files)
+    view.keep_written(files)
     assert not view.place.exists()
     assert {str(path.relative_to(files)) for path in files.rglob("*") if path.is_file()} == {
         *("ckpt.pt", "data/a.txt", "runs/1/log.txt"),
@@ -92,11 +92,11 @@ def test_two_runs_do_not_meet(tmp_path: Path) -> None:
     folder = user_folder(tmp_path)
     out = folder / "torchport-out"
     out.mkdir()
-    views = [View.make(folder, out / name, out) for name in ("reference", "npu")]
+    views = [View.from_folder(folder, out / name, out) for name in ("reference", "npu")]
     (views[0].place / "resume.pt").write_bytes(b"")
     (views[0].place / "ckpt.pt").write_bytes(b"of the first")
     assert (views[1].place / "ckpt.pt").read_bytes() == b"old"
-    assert views[1].written() == []
+    assert views[1].list_written() == []
 
 
 def test_converted_files_stand_in_the_places_of_the_originals(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_converted_files_stand_in_the_places_of_the_originals(tmp_path: Path) ->
     assert (view.place / "go.sh").stat().st_mode & stat.S_IXUSR
     assert (outside / "deep" / "x.py").read_text() == "theirs"
     assert (folder / ".hidden" / "y.py").read_text() == "mine"
-    assert view.written() == []
+    assert view.list_written() == []
     with pytest.raises(TorchportError, match="not in the folder"):
-        View.make(folder, tmp_path / "v", tmp_path, {Path("../x.py"): converted})
+        View.from_folder(folder, tmp_path / "v", tmp_path, {Path("../x.py"): converted})
 
 
 def test_links_lead_where_they_led(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_links_lead_where_they_led(tmp_path: Path) -> None:
     assert (view.place / "data" / "sibling").resolve() == view.place / "go.sh"
     assert os.readlink(view.place / "broken") == "nowhere"
     assert os.readlink(view.place / "loop") == "loop"
-    assert view.written() == []
+    assert view.list_written() == []
 
 
 def test_odd_things_in_a_folder(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_odd_things_in_a_folder(tmp_path: Path) -> None:
     assert Path(os.fsdecode(os.fsencode(view.place) + b"/caf\xe9 \n.txt")).read_text() == "bytes"
     assert os.path.lexists(view.place / "secret")
     (view.place / "closed" / "new").write_text("")  # a read-only folder of the user's is not so in the view
-    assert view.written() == [WrittenFile("closed/new", "created")]
+    assert view.list_written() == [WrittenFile("closed/new", "created")]
     (view.place / "closed").chmod(0o500)
-    view.keep(tmp_path / "files")
+    view.keep_written(tmp_path / "files")
     assert not view.place.exists()
 
 
@@ -167,7 +167,7 @@ def test_the_output_folder_is_left_out_wherever_it_is(tmp_path: Path) -> None:
     (out / "large").write_text("")
     alias = tmp_path / "alias"
     alias.symlink_to(folder)
-    view = View.make(alias, alias / ".hidden" / "deep" / "out" / "view", out)
+    view = View.from_folder(alias, alias / ".hidden" / "deep" / "out" / "view", out)
     assert (view.place / ".hidden" / "deep" / "kept").exists()
     assert not (view.place / ".hidden" / "deep" / "out").exists()
 
@@ -178,11 +178,11 @@ def test_the_output_of_other_ports_is_left_out(tmp_path: Path) -> None:
     (other / "convert").mkdir(parents=True)
     (folder / "torchport-out" / "notes.txt").write_text("")
     (folder / "data" / "convert").mkdir()  # of the user's
-    with locked(other):
+    with lock_folder(other):
         pass
     out = folder / "torchport-out" / "train"
     out.mkdir()
-    view = View.make(folder, out / "view", out)
+    view = View.from_folder(folder, out / "view", out)
     assert os.listdir(view.place / "torchport-out") == ["notes.txt"]
     assert (view.place / "data" / "convert").is_dir()
 
@@ -191,15 +191,15 @@ def test_paths_to_the_view_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder = user_folder(tmp_path)
     view = make(folder)
     monkeypatch.chdir(folder)
-    assert view.inside(folder / "train.py") == view.place / "train.py"
-    assert view.inside(Path("data/a.txt")) == view.place / "data" / "a.txt"
-    assert view.inside(folder / "data" / "to come.pt") == view.place / "data" / "to come.pt"
-    assert view.inside(folder) == view.place
-    assert view.inside(Path("/etc/passwd")) == Path("/etc/passwd")
-    assert view.inside(folder / "torchport-out" / "run") == folder / "torchport-out" / "run"
-    assert view.original(f'File "{view.place}/train.py", line 3') == f'File "{folder}/train.py", line 3'
-    assert view.original(f"in {view.place}.") == f"in {folder}."
-    assert view.original(f"{view.place}2/x {view.place}-b") == f"{view.place}2/x {view.place}-b"
+    assert view.map_into_view(folder / "train.py") == view.place / "train.py"
+    assert view.map_into_view(Path("data/a.txt")) == view.place / "data" / "a.txt"
+    assert view.map_into_view(folder / "data" / "to come.pt") == view.place / "data" / "to come.pt"
+    assert view.map_into_view(folder) == view.place
+    assert view.map_into_view(Path("/etc/passwd")) == Path("/etc/passwd")
+    assert view.map_into_view(folder / "torchport-out" / "run") == folder / "torchport-out" / "run"
+    assert view.restore_paths(f'File "{view.place}/train.py", line 3') == f'File "{folder}/train.py", line 3'
+    assert view.restore_paths(f"in {view.place}.") == f"in {folder}."
+    assert view.restore_paths(f"{view.place}2/x {view.place}-b") == f"{view.place}2/x {view.place}-b"
 
 
 def test_a_budget_links_what_is_large_and_copies_code(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_budget_links_what_is_large_and_copies_code(tmp_path: Path) -> None:
     view = make(folder, budget=budget)
     assert (view.place / "big.dat").is_symlink()
     assert not (view.place / "train.py").is_symlink() and not (view.place / "ckpt.pt").is_symlink()
-    assert view.written() == []
+    assert view.list_written() == []
 
 
 def test_an_overfull_folder_is_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_where_a_run_starts_is_never_a_link(tmp_path: Path) -> None:
     assert not (view.place / ".work" / "deep" / "run").is_symlink()
     assert (view.place / ".work" / "deep" / "x.dat").is_symlink()
     assert not (view.place / "data" / "latest").is_symlink()
-    assert view.written() == []
+    assert view.list_written() == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device", "x")])
@@ -292,7 +292,7 @@ def test_something_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "view").mkdir()
     (tmp_path / "view" / "mine").write_text("")
     with pytest.raises(TorchportError, match="already"):
-        View.make(folder, tmp_path / "view", tmp_path / "out")
+        View.from_folder(folder, tmp_path / "view", tmp_path / "out")
     assert (tmp_path / "view" / "mine").exists()
 
 
@@ -323,7 +323,7 @@ def test_git_answers_in_a_view_and_writes_only_there(tmp_path: Path, worktree: b
     git(view.place, "commit", "-qam", "second")
     assert git(view.place, "rev-parse", "HEAD~1") == head == git(folder, "rev-parse", "HEAD")
     assert git(folder, "count-objects").startswith("4 objects")
-    assert view.written() == [WrittenFile("train.py", "changed", 7)]
+    assert view.list_written() == [WrittenFile("train.py", "changed", 7)]
 
 
 names = st.text("ab é.", min_size=1, max_size=3).filter(lambda name: name.strip(".") and name != ".")
@@ -355,11 +355,11 @@ def test_any_tree_with_any_budget(
 ) -> None:
     root = tmp_path_factory.mktemp("tree")
     plant(root / "folder", tree)
-    view = View.make(
+    view = View.from_folder(
         root / "folder", root / "view", root / "out", budget=Budget(entries, files, small, clones=False)
     )
     assert contents(view.place) == tree  # read through links too
-    assert view.written() == []
-    view.keep(root / "files")
+    assert view.list_written() == []
+    view.keep_written(root / "files")
     assert contents(root / "folder") == tree
     assert os.listdir(root / "files") == []

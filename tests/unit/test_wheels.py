@@ -32,7 +32,7 @@ CUDA = "__version__ = '2.13.0+cu130'\ncuda: Optional[str] = '13.0'\n"
 
 def test_cpu_build(site: Path) -> None:
     install(site, "torch", CPU)
-    torch = wheels.find("torch")
+    torch = wheels.find_wheel("torch")
     assert torch == wheels.Wheel("torch", "2.13.0+cpu", None)
     assert wheels.cuda_problem(torch) == ""
     assert wheels.main() == 0
@@ -52,12 +52,12 @@ def test_a_damaged_package_is_named(site: Path, capsys: pytest.CaptureFixture[st
     if text is None:
         (site / "torch/version.py").unlink()
     with pytest.raises(TorchportError, match="torch is damaged"):
-        wheels.find("torch")
+        wheels.find_wheel("torch")
     assert wheels.main() == 2
     assert "pip install --force-reinstall" in capsys.readouterr().err
 
 
 def test_nothing_installed(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert wheels.find("torch_npu") is None
+    assert wheels.find_wheel("torch_npu") is None
     assert wheels.main() == 2
     assert capsys.readouterr().err == "torch is not installed.\n"

@@ -18,7 +18,7 @@ from torchport.convert import workers
 from torchport.convert.workers import Converted, convert_files
 from torchport.findings import Safety
 from torchport.rules import Style
-from torchport.source.definitions import definitions
+from torchport.source.definitions import collect_definitions
 
 
 def make(folder: Path, count: int) -> list[tuple[Path, str]]:
@@ -157,7 +157,7 @@ def test_classes_of_other_files_are_known(tmp_path: Path) -> None:
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     done = {one.name: one for one in convert_files(files, Style.NPU)}
-    assert definitions([texts["results.py"].encode()]).of("cuda") == {"Base", "Results"}
+    assert collect_definitions([texts["results.py"].encode()]).find_classes_with("cuda") == {"Base", "Results"}
     assert not done["results.py"].changed
     assert not done["near.py"].changed
     assert [finding.safety for finding in done["near.py"].findings] == [Safety.REPORT]
@@ -170,5 +170,5 @@ def test_a_flag_is_no_method() -> None:
         b"class A:\n    def __init__(self, args):\n        self.cuda = args.cuda\n        self.is_cuda = True\n"
         b"class B:\n    def __init__(self):\n        self.cuda = lambda: self\n"
     )
-    found = definitions([text])
-    assert (found.of("cuda"), found.of("is_cuda")) == ({"B"}, {"A"})
+    found = collect_definitions([text])
+    assert (found.find_classes_with("cuda"), found.find_classes_with("is_cuda")) == ({"B"}, {"A"})

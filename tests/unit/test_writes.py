@@ -36,7 +36,7 @@ def view(tmp_path: Path) -> View:
     (tmp_path / "elsewhere" / "e.dat").write_text("old")
     (folder / "users").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "out").mkdir()
-    made = View.make(
+    made = View.from_folder(
         folder, tmp_path / "out" / "view", tmp_path / "out", budget=Budget(entries=5, files=0, clones=False)
     )
     assert all((made.place / name).is_symlink() for name in ("a.dat", "b.dat", "data", "users"))
@@ -124,8 +124,8 @@ def test_nothing_goes_through_a_link(view: View, code: str, expected: list[Writt
     assert originals(view) == before
     assert view.changed_outside() == []
     if expected is not None:
-        assert view.written() == expected
-    assert view.written() or expected == []
+        assert view.list_written() == expected
+    assert view.list_written() or expected == []
     assert [path.name for path in view.place.parent.iterdir() if path.name.startswith("view.")] == []
 
 
@@ -156,7 +156,7 @@ def test_libraries_that_open_files_in_c(view: View) -> None:
     """
     assert run(view, code).endswith("[1.0, 1.0]\n")
     assert originals(view) == before
-    assert [row.path for row in view.written()] == [
+    assert [row.path for row in view.list_written()] == [
         *("a.dat", "b.dat", "data/c.dat", "data/deep/d.dat", "data/model.pt", "users/trace.json"),
     ]
 
@@ -211,7 +211,7 @@ def test_a_link_that_another_rank_has_just_replaced(tmp_path: Path, monkeypatch:
         return read(path)
 
     monkeypatch.setattr(os, "readlink", late)
-    links.own(str(view), str(view / "log"))
+    links.replace_links(str(view), str(view / "log"))
     assert (view / "log").read_text() == "copied" and data.read_text() == "before"
 
 
@@ -243,7 +243,7 @@ def test_a_write_that_cannot_be_kept_apart_does_not_happen(
 
     monkeypatch.setattr(links, "_copy", full)
     with pytest.raises(OSError, match="No space left"):
-        links.own(str(view.place), str(view.place / "a.dat"))
+        links.replace_links(str(view.place), str(view.place / "a.dat"))
     assert (view.place / "a.dat").is_symlink()
     assert sorted(path.name for path in view.place.parent.iterdir()) == ["view"]
 
@@ -251,10 +251,10 @@ def test_a_write_that_cannot_be_kept_apart_does_not_happen(
 def test_what_is_not_in_the_view_is_left_alone(view: View, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(view.folder)
-    links.own(str(view.place), str(link))
+    links.replace_links(str(view.place), str(link))
     assert link.is_symlink()
     (view.place / "loop").symlink_to("loop")
-    links.own(str(view.place), str(view.place / "loop"))
+    links.replace_links(str(view.place), str(view.place / "loop"))
     (view.place / "null").symlink_to(os.devnull)
-    links.own(str(view.place), str(view.place / "null"))
+    links.replace_links(str(view.place), str(view.place / "null"))
     assert os.readlink(view.place / "null") == os.devnull

@@ -5,7 +5,7 @@ import math
 import pytest
 from recordings import SITE, write
 
-from torchport.compare import compare
+from torchport.compare import compare_recordings
 from torchport.results.codec import to_json
 
 STEPS = 20
@@ -75,7 +75,7 @@ def judge(tmp_path):
         for name, events in runs.items():
             (tmp_path / name).mkdir()
             recordings[name] = write(tmp_path / name, events)
-        result = compare(
+        result = compare_recordings(
             recordings["reference"], recordings["npu"], on_npu=True, control=recordings["control"], **more
         )
         return to_json(result.data) | {"codes": [finding.code for finding in result.findings]}

@@ -41,7 +41,7 @@ def _changes(healthy: Process, port: Process) -> Iterator[str]:
         yield f"{len(port.steps)} steps instead of {len(healthy.steps)}"
     what = "loss" if healthy.of_kind("loss") else "output"
     # By order, not by name: the edit may have moved lines.
-    curves = list(zip(healthy.curves().values(), port.curves().values(), strict=False))
+    curves = list(zip(healthy.collect_curves().values(), port.collect_curves().values(), strict=False))
     for ours, theirs in curves:
         if len(ours) != len(theirs):
             yield f"{len(theirs)} values of a {what} instead of {len(ours)}"

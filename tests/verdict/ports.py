@@ -89,11 +89,11 @@ class Ports:
         )
         converted.write_text(text, encoding="utf-8")
         result = self._port(script, out, "--from", "npu")
-        port = Recording.read(out / "npu")
+        port = Recording.from_directory(out / "npu")
         if port.status:
             said = "\n".join(port.last_messages)
             raise TableError(f"{where}: the port ends with exit status {port.status}\n{said}")
-        row = _row(result, acting.change(Recording.read(whole / "npu"), port))
+        row = _row(result, acting.change(Recording.from_directory(whole / "npu"), port))
         shutil.rmtree(out)
         return row
 

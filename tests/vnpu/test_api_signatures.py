@@ -11,12 +11,12 @@ import pytest
 import torch
 import torch_npu
 
-from torchport.knowledge.api import Api, Status, apis
+from torchport.knowledge.api import Api, Status, load_apis
 
 _ROOTS = {"torch": torch, "torch_npu": torch_npu}
 # Without a signature that can be asked for, on one of both sides: constructors in C, whose arguments are the tensors' own.
 _IN_C = ("Tensor", "Error", "ProfilerActivity")
-ROWS = [row for row in apis().values() if row.status not in (Status.MISSING, Status.KEEP)]
+ROWS = [row for row in load_apis().values() if row.status not in (Status.MISSING, Status.KEEP)]
 Parameters = Mapping[str, inspect.Parameter]
 
 
@@ -83,7 +83,7 @@ def test_arguments_mean_the_same(row: Api) -> None:
 
 
 def test_a_wrong_row_is_noticed() -> None:
-    row = apis()["torch.cuda.get_device_name"]
+    row = load_apis()["torch.cuda.get_device_name"]
     cuda, npu = parameters(meaning(row.name)), parameters(meaning(row.npu))
     assert cuda is not None and npu is not None
     bare = functools.partial(Api, row.name, row.npu, row.agnostic, row.status, row.note)

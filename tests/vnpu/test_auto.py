@@ -81,7 +81,7 @@ def test_audit_names_each_place_once(tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     ended = run("--audit", log, script)
     assert (ended.returncode, ended.stdout) == (0, "refused\n")
-    events = {(event.kind, event.line, event.original): event for event in audit.read(log)}
+    events = {(event.kind, event.line, event.original): event for event in audit.read_events(log)}
     assert {event.file for event in events.values()} == {str(script), audit.BACKWARD}
     redirected = {key[1:]: event for key, event in events.items() if key[0] is audit.Kind.REDIRECTED}
     assert redirected[(2, 'torch.eye("cuda")')].replacement == '"npu"'
@@ -111,8 +111,8 @@ def test_places_are_the_script_s_own(tmp_path: Path) -> None:
     )
     ended = run("--audit", log, script)
     assert "torch.cuda.comm.scatter does not exist on the NPU: use torch.distributed" in ended.stdout
-    found = {(event.kind, event.line) for event in audit.read(log) if event.file == str(script)}
-    assert {event.file for event in audit.read(log)} == {str(script)}
+    found = {(event.kind, event.line) for event in audit.read_events(log) if event.file == str(script)}
+    assert {event.file for event in audit.read_events(log)} == {str(script)}
     assert found == {
         *((audit.Kind.REDIRECTED, line) for line in (2, 4)), (audit.Kind.UNSUPPORTED, 7),
     }  # fmt: skip
@@ -141,7 +141,7 @@ def test_children_are_redirected_too(tmp_path: Path) -> None:
     )
     ended = run("--audit", log, script)
     assert (ended.returncode, ended.stdout) == (0, "cuda:0\nTrue\n"), ended.stderr
-    assert [(event.line, event.original) for event in audit.read(log) if event.file == str(script)] == [
+    assert [(event.line, event.original) for event in audit.read_events(log) if event.file == str(script)] == [
         (3, 'torch.zeros("cuda:0")')
     ]
 

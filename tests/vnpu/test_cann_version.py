@@ -23,7 +23,7 @@ PROGRAM = Path(__file__).parent / "data" / "version_paths.py"
 
 @pytest.mark.device
 @pytest.mark.parametrize(
-    ("package", "version"), [(b"runtime", cann.default()), (b"CANN", cann.default()), (b"driver", "26.0.RC1")]
+    ("package", "version"), [(b"runtime", cann.read_default_version()), (b"CANN", cann.read_default_version()), (b"driver", "26.0.RC1")]
 )
 def test_version(package: bytes, version: str) -> None:
     text = ctypes.create_string_buffer(128)
@@ -91,7 +91,7 @@ def paths(version: str) -> dict[str, dict[str, Any]]:
     return {line["name"]: line for line in map(json.loads, result.stdout.splitlines())}
 
 
-@pytest.mark.parametrize("version", [OLDER, BETWEEN, cann.default()])
+@pytest.mark.parametrize("version", [OLDER, BETWEEN, cann.read_default_version()])
 def test_pinned_segments(version: str) -> None:
     """From 8.5.0 on pinned memory may be mapped piece by piece; before, torch_npu warns and pins as ever."""
     result = python(
@@ -126,7 +126,7 @@ CASES: dict[str, tuple[str, str]] = {  # the function that tells the path, and t
 }
 
 
-@pytest.mark.parametrize("version", [OLDER, BETWEEN, cann.default()])
+@pytest.mark.parametrize("version", [OLDER, BETWEEN, cann.read_default_version()])
 @pytest.mark.parametrize("name", CASES)
 def test_paths(name: str, version: str) -> None:
     found, (function, since) = paths(version)[name], CASES[name]

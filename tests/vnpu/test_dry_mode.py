@@ -6,7 +6,7 @@ from pathlib import Path
 
 from forked import python
 
-from torchport.predict.timeline import read
+from torchport.predict.timeline import read_timeline
 
 STEP = """
 import torch
@@ -32,7 +32,7 @@ def ran(
     log = folder / f"log-{len(list(folder.iterdir()))}"
     done = python(program, VNPU_TIMELINE=str(log), **variables)
     assert done.returncode == 0, done.stderr
-    tasks = [task for task in read(log).tasks if not task.name.startswith(("Event", "Memcpy", "Memset"))]
+    tasks = [task for task in read_timeline(log).tasks if not task.name.startswith(("Event", "Memcpy", "Memset"))]
     return done.stdout.split(), [(task.name, [tensor.shape for tensor in task.tensors]) for task in tasks]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from torchport import vnpu
 from torchport.convert import Extras, convert_tree
-from torchport.convert.launcher import LAUNCHER, launcher
+from torchport.convert.launcher import LAUNCHER, plan_launcher
 from torchport.rules import Style
 
 SCRIPT = Path(__file__).with_name("data") / "ddp_train.py"
@@ -59,7 +59,7 @@ def test_the_generated_launcher_runs_as_written(tmp_path: Path) -> None:
     result = convert_tree(SCRIPT, tmp_path / "out", Style.NPU, Extras(SCRIPT.name))
     assert result.data["changed"] == [SCRIPT.name]
     place = tmp_path / "out" / LAUNCHER
-    launcher(SCRIPT.name).write(place)
+    plan_launcher(SCRIPT.name).write(place)
     # What the script compares with "nccl" and "cuda" is converted as well.
     ended = finish([str(place)], ASCEND_RT_VISIBLE_DEVICES="0,1", MASTER_PORT=str(_free_port()))
     assert ended.stdout == SAYS
@@ -70,7 +70,7 @@ def test_the_generated_launcher_finds_the_devices(tmp_path: Path, monkeypatch: p
     for name in ("NPROC_PER_NODE", "ASCEND_RT_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "train.py").write_text("import os\nprint(os.environ['WORLD_SIZE'], end='')\n")
-    launcher("train.py").write(place := tmp_path / LAUNCHER)
+    plan_launcher("train.py").write(place := tmp_path / LAUNCHER)
     ended = finish([str(place)], VNPU_DEVICES="3", MASTER_PORT=str(_free_port()))
     assert ended.stdout == "333"
 
@@ -81,7 +81,7 @@ def test_a_script_for_one_gpu_runs_on_two_npus(tmp_path: Path) -> None:
     script = SCRIPT.with_name("single_card.py")
     convert_tree(script, tmp_path / "out", Style.NPU, Extras(script.name, "net"))
     place = tmp_path / "out" / LAUNCHER
-    launcher(script.name).write(place)
+    plan_launcher(script.name).write(place)
     ended = finish([str(place)], NPROC_PER_NODE="2", MASTER_PORT=str(_free_port()))
     # torch_npu's scaler prints text and end of line one by one: two ranks' can come in between each other.
     lines = filter(None, ended.stdout.splitlines())

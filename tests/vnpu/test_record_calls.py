@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import torchport
 from torchport.record.operators import hook
-from torchport.record.operators.listing import call_lines, overview, overview_lines, plain_call
+from torchport.record.operators.listing import build_overview, call_lines, overview_lines, plain_call
 from torchport.record.operators.reading import Call, Operators
 
 
@@ -99,7 +99,7 @@ def test_steps_end_while_other_threads_are_within_operators(tmp_path):
         over.set()
         for one in threads:
             one.join()
-    shown = overview(tmp_path / "rec")
+    shown = build_overview(tmp_path / "rec")
     assert (shown["damaged"], shown["processes"][0]["steps"]) == ([], list(range(steps)))
     seen = 0
     process = Operators.read(tmp_path / "rec").rank(0)
@@ -124,7 +124,7 @@ def test_without_the_library_python_does_it_and_says_so(tmp_path, monkeypatch, c
         "operators are noted in Python, slower than by the library, which cannot be used: " in said
     ) is without
     assert ("nothing.so" in said) is without
-    lines = overview_lines(overview(tmp_path / "rec"))
+    lines = overview_lines(build_overview(tmp_path / "rec"))
     how = "  level statistics, noted in Python, as the library could not be used: " if without else None
     assert any(
         line.startswith(how or "  level statistics, noted by the library, only operator=sin")

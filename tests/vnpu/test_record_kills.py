@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport.record.operators.listing import overview
+from torchport.record.operators.listing import build_overview
 from torchport.record.operators.reading import Operators
 
 SCRIPT = Path(__file__).parent / "data" / "killed_training.py"
@@ -63,7 +63,7 @@ def look(folder: Path) -> int:
     """How many whole steps there are; each is read from beginning to end, contents too."""
     if not (folder / "recording.json").exists():
         return 0
-    shown = overview(folder)
+    shown = build_overview(folder)
     assert shown["damaged"] == []
     assert not shown["finished"]
     for process in Operators.read(folder).processes:

@@ -349,7 +349,7 @@ def test_ranks_on_the_npu_are_the_same(tmp_path: Path) -> None:
             "run", "--record", tmp_path / level, "--level", level, "--on", "npu", "--nproc", "2"
         )
         run([*asked, tmp_path / "ranks.py"], OUT=str(tmp_path / f"{level}-"))
-        processes = [one for one in Recording.read(tmp_path / level).processes if one.of_kind("step")]
+        processes = [one for one in Recording.from_directory(tmp_path / level).processes if one.of_kind("step")]
         counted = {one.rank: [event["launches"] for event in one.of_kind("step")] for one in processes}
         launches[level] = {rank: numpy.diff(counts).tolist() for rank, counts in sorted(counted.items())}
         for rank in "01":
@@ -381,7 +381,7 @@ def test_what_an_exception_leaves(tmp_path: Path, end: str) -> None:
     ended = subprocess.run(list(map(str, asked)), capture_output=True, text=True, check=False)
     assert ended.returncode != 0
     assert Operators.read(tmp_path / "rec").rank(0).steps == [0, 1, 2]
-    assert Recording.read(tmp_path / "rec").steps == 3
+    assert Recording.from_directory(tmp_path / "rec").steps == 3
 
 
 def test_the_last_steps_before_the_first_nan_are_kept(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_the_last_steps_before_the_first_nan_are_kept(tmp_path: Path) -> None:
     process = Operators.read(tmp_path / "rec").rank(0)
     assert process.steps == [3, 4]
     assert process.missing == ()
-    (event,) = Recording.read(tmp_path / "rec").of_kind("overflow")
+    (event,) = Recording.from_directory(tmp_path / "rec").of_kind("overflow")
     assert event["step"] == 4
     assert "aten::div (forward) makes 2 elements of float32[2, 1] infinite" in event["text"]
     assert "the last 2 steps are kept" in said.stderr

@@ -39,7 +39,7 @@ def test_the_steps_before_an_overflow_are_kept_on_either_chip(tmp_path, chip, fl
         env={**os.environ, "VNPU_SOC": chip},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    recorded = Recording.read(tmp_path / "rec")
+    recorded = Recording.from_directory(tmp_path / "rec")
     assert recorded.steps == 6
     assert [event["step"] for event in recorded.of_kind("overflowed")] == flagged
     (found,) = recorded.of_kind("overflow")

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from torchport.record.operators import hook, layout, measure
-from torchport.record.operators.checksum import checksum
+from torchport.record.operators.checksum import compute_checksum
 
-LIBRARY = hook.load(torch)
+LIBRARY = hook.load_record_library(torch)
 DRAW = numpy.random.default_rng(3)
 SIZES = (0, 1, 15, 16, 17, 1023, 1024, 1025, 70_001)
 
@@ -46,7 +46,7 @@ def modulus(values: numpy.ndarray) -> list[float]:
 
 def agrees(dtype: str, values: numpy.ndarray) -> bool:
     """Whether the pass says of `values` what is so, one element at a time."""
-    (low, high, total, squares, nans, infinities, zeros), check = hook.measured(LIBRARY, dtype, values)
+    (low, high, total, squares, nans, infinities, zeros), check = hook.measure_array(LIBRARY, dtype, values)
     plain = modulus(values)
     numbers = [value for value in plain if not math.isnan(value)]
     finite = [value for value in numbers if math.isfinite(value)]
@@ -59,17 +59,17 @@ def agrees(dtype: str, values: numpy.ndarray) -> bool:
         and math.isclose(squares, whole, rel_tol=1e-12)
         and (nans, infinities) == (len(plain) - len(numbers), len(numbers) - len(finite))
         and zeros == sum(value == 0 for value in plain)
-        and check == checksum(values)
+        and check == compute_checksum(values)
     )
 
 
 def test_a_wrong_number_is_seen() -> None:
     values = floats(100, "float32")
-    found, check = hook.measured(LIBRARY, "float32", values)
+    found, check = hook.measure_array(LIBRARY, "float32", values)
     other = values.copy()
     other[50] = numpy.nan
-    assert hook.measured(LIBRARY, "float32", other)[1] != check
-    assert hook.measured(LIBRARY, "float32", other)[0][4] == found[4] + 1
+    assert hook.measure_array(LIBRARY, "float32", other)[1] != check
+    assert hook.measure_array(LIBRARY, "float32", other)[0][4] == found[4] + 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
@@ -81,9 +81,9 @@ def test_floats(dtype: str, make: object) -> None:
 
 def test_nothing_but_nan() -> None:
     values = numpy.full(3000, numpy.nan, numpy.float32)
-    (low, high, *_, nans, infinities, zeros), check = hook.measured(LIBRARY, "float32", values)
+    (low, high, *_, nans, infinities, zeros), check = hook.measure_array(LIBRARY, "float32", values)
     assert (low, high, nans, infinities, zeros) == (math.inf, -math.inf, 3000, 0, 0)
-    assert check == checksum(values)
+    assert check == compute_checksum(values)
 
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -115,11 +115,11 @@ def test_other_kinds() -> None:
         both = special(2 * size, "float32").view(numpy.complex64)
         assert agrees("complex64", both)
         wide = torch.from_numpy(special(size, "float32")).bfloat16()
-        found, check = hook.measured(LIBRARY, "bfloat16", wide.view(torch.int16).numpy())
-        same, _ = hook.measured(LIBRARY, "float32", wide.float().numpy())
+        found, check = hook.measure_array(LIBRARY, "bfloat16", wide.view(torch.int16).numpy())
+        same, _ = hook.measure_array(LIBRARY, "float32", wide.float().numpy())
         assert (found[:2], found[4:]) == (same[:2], same[4:])
         assert math.isclose(found[3], same[3], rel_tol=1e-12)
-        assert check == checksum(wide.view(torch.int16).numpy())
+        assert check == compute_checksum(wide.view(torch.int16).numpy())
 
 
 def test_python_measures_the_same() -> None:
@@ -127,7 +127,7 @@ def test_python_measures_the_same() -> None:
         tensor = (torch.randn(999) * 3).to(getattr(torch, dtype))
         data, _ = measure.flat_bytes(torch, tensor)
         ours = measure.of_bytes(dtype, data, 1)
-        (low, high, total, squares, *counts), check = hook.measured(LIBRARY, dtype, data)
+        (low, high, total, squares, *counts), check = hook.measure_array(LIBRARY, dtype, data)
         assert ours is not None
         assert (ours.minimum, ours.maximum, ours.checksum) == (low, high, check)
         assert [ours.nans, ours.infinities, ours.zeros] == counts

@@ -19,7 +19,7 @@ def drawn() -> list[float]:
 
 def test_kept_generators_draw_the_same_again(tmp_path: Path) -> None:
     drawn()
-    torch.save(snapshot.generators(torch), tmp_path / "states.pt")
+    torch.save(snapshot.read_generator_states(torch), tmp_path / "states.pt")
     expected = drawn()
     assert drawn() != expected
     states = torch.load(tmp_path / "states.pt", weights_only=True)
@@ -38,7 +38,7 @@ def test_asking_for_generators_draws_nothing() -> None:
     torch.manual_seed(3)
     random.seed(3)
     numpy.random.seed(3)
-    snapshot.generators(torch)
+    snapshot.read_generator_states(torch)
     assert drawn() == expected
 
 
@@ -47,11 +47,11 @@ def test_of_the_environment_only_what_changes_results(monkeypatch: pytest.Monkey
     monkeypatch.setenv("MY_API_KEY", "secret")
     torch.use_deterministic_algorithms(True)
     try:
-        found = snapshot.environment(torch)
+        found = snapshot.collect_environment(torch)
     finally:
         torch.use_deterministic_algorithms(False)
     assert found["variables"]["OMP_NUM_THREADS"] == "7"
     assert "secret" not in json.dumps(found)
     assert found["versions"]["torch"] == torch.__version__
     assert (found["deterministic"], found["default_dtype"]) == (True, "float32")
-    assert snapshot.environment(torch)["deterministic"] is False
+    assert snapshot.collect_environment(torch)["deterministic"] is False

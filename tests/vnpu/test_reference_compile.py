@@ -62,7 +62,7 @@ def test_both_sides_of_a_compiled_script(tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     convert = [sys.executable, "-m", "torchport", "convert", str(script), "-o", str(out)]
     subprocess.run(convert, check=False, capture_output=True)
-    original = run(REFERENCE, script, reference.environment(os.environ))
+    original = run(REFERENCE, script, reference.make_reference_environment(os.environ))
     port = run(PORT, out / "train.py", dict(os.environ))
     assert original.returncode == 0, original.stderr
     assert port.returncode == 0, port.stderr

@@ -61,7 +61,7 @@ def execute(*words: object, environment: Mapping[str, str]) -> subprocess.Comple
 
 @pytest.fixture(scope="module")
 def original() -> dict[str, Any]:
-    return answers(execute("-c", RUN_REFERENCE, QUERIES, environment=reference.environment(os.environ)))
+    return answers(execute("-c", RUN_REFERENCE, QUERIES, environment=reference.make_reference_environment(os.environ)))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("port") / "out"
     converted = execute("-m", "torchport", "convert", QUERIES, "-o", folder, environment=os.environ)
     assert (folder / QUERIES.name).exists(), converted.stderr
-    return answers(execute(folder / QUERIES.name, environment=port_side.environment(os.environ)))
+    return answers(execute(folder / QUERIES.name, environment=port_side.make_port_environment(os.environ)))
 
 
 def test_decisions_are_equal(original: dict[str, Any], port: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ def test_questions_are_answered(original: dict[str, Any]) -> None:
 
 
 def test_without_the_pretence_they_are_not(port: dict[str, Any]) -> None:
-    plain = answers(execute(QUERIES, environment=reference.environment(os.environ)))
+    plain = answers(execute(QUERIES, environment=reference.make_reference_environment(os.environ)))
     different = {name for name in port if plain[name] != port[name]}
     assert len(different - GPU_ONLY.keys()) > 20
 
@@ -94,9 +94,9 @@ def test_without_the_pretence_they_are_not(port: dict[str, Any]) -> None:
 def test_accelerator_script_trains_alike(tmp_path: Path) -> None:
     """A script in the style of PyTorch's examples: its data order hangs on `torch.accelerator`."""
     script = DATA / "accelerator_script.py"
-    ours = answers(execute("-c", RUN_REFERENCE, script, environment=reference.environment(os.environ)))
+    ours = answers(execute("-c", RUN_REFERENCE, script, environment=reference.make_reference_environment(os.environ)))
     theirs = answers(execute(script, environment=os.environ))  # it names no CUDA: there is nothing to convert
-    plain = answers(execute(script, environment=reference.environment(os.environ)))
+    plain = answers(execute(script, environment=reference.make_reference_environment(os.environ)))
     assert ours["shuffled"] is theirs["shuffled"] is True
     assert ours["losses"] == pytest.approx(theirs["losses"], rel=1e-5)
     assert plain["losses"] != pytest.approx(theirs["losses"], rel=1e-2)
@@ -106,16 +106,16 @@ def test_accelerator_script_trains_alike(tmp_path: Path) -> None:
 def test_there_are_as_many_devices_as_processes(processes: int) -> None:
     code = "import torch; print({'devices': torch.accelerator.device_count()})"
     local = {"LOCAL_WORLD_SIZE": str(processes)}
-    theirs = execute("-c", code, environment={**port_side.environment(os.environ, processes), **local})
+    theirs = execute("-c", code, environment={**port_side.make_port_environment(os.environ, processes), **local})
     pretend = "import torch\nfrom torchport.record import reference\npatches = reference.apply(torch)\n"
-    ours = execute("-c", pretend + code, environment={**reference.environment(os.environ), **local})
+    ours = execute("-c", pretend + code, environment={**reference.make_reference_environment(os.environ), **local})
     assert ours.stdout.strip() == f"{{'devices': {processes}}}", ours.stderr
     assert theirs.stdout.strip().endswith(ours.stdout.strip()), theirs.stderr
 
 
 def test_visible_devices_are_kept() -> None:
     def visible(given: str, processes: int) -> str:
-        return port_side.environment({"ASCEND_RT_VISIBLE_DEVICES": given}, processes)[
+        return port_side.make_port_environment({"ASCEND_RT_VISIBLE_DEVICES": given}, processes)[
             "ASCEND_RT_VISIBLE_DEVICES"
         ]
 

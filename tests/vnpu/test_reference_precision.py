@@ -54,7 +54,7 @@ def results(*words: object, environment: Mapping[str, str]) -> dict[str, Any]:
 
 def on_the_cpu(options: str = "") -> dict[str, Any]:
     code = RUN_REFERENCE.format(options=options)
-    return results("-c", code, SCRIPT, "cuda", environment=reference.environment(os.environ))
+    return results("-c", code, SCRIPT, "cuda", environment=reference.make_reference_environment(os.environ))
 
 
 @pytest.fixture(scope="module")

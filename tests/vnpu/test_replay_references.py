@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport.compare.replay import replay
+from torchport.compare.replay import replay_recording
 from torchport.record.operators.rebuilt import UnknownCallError
 
 PROGRAM = Path(__file__).parent / "data" / "referenced_operators.py"
@@ -36,7 +36,7 @@ OPERATORS = {
 
 
 def test_what_an_npu_alone_has_is_judged_and_right(recordings):
-    found = replay(recordings / "right")
+    found = replay_recording(recordings / "right")
     rows = native(found.rows)
     counts = Counter(row.operator.removeprefix("npu::") for row in rows if row.kind == "judged")
     assert counts == OPERATORS
@@ -47,7 +47,7 @@ def test_what_an_npu_alone_has_is_judged_and_right(recordings):
 
 
 def test_each_of_them_that_is_off_by_a_thousandth_is_wrong(recordings):
-    found = replay(recordings / "wrong")
+    found = replay_recording(recordings / "wrong")
     rows = native(found.rows)
     assert len(rows) == sum(OPERATORS.values())
     assert [row.operator for row in rows if not row.wrong] == []
@@ -64,7 +64,7 @@ def test_what_another_device_has_dropped_is_not_judged():
     seed, keep = 2**40 + 7, 0.7
     query, key, value = (torch.randn(1, 2, 6, 8, dtype=torch.float64) for _ in range(3))
     plain = (query, key, value, 2, "BNSD", None, None, None, 0.3, keep)
-    kept = torch.from_numpy(philox.kept(72, keep, seed, 5))
+    kept = torch.from_numpy(philox.draw_keep_mask(72, keep, seed, 5))
     given = npu_fusion_attention(torch, *plain, *[0] * 3, *[None] * 3, 0, True, False, "", None, kept)[0]
     for made, offset, judged in ((given, 5, True), (given * 1.01, 5, True), (given, 6, False)):
         found = npu_fusion_attention(

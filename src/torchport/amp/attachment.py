@@ -20,7 +20,7 @@ from torchport.amp.scaler import LossScaler
 ATTRIBUTE = "_torchport_amp"
 
 
-def attach(optimizer: Any, options: Options) -> None:
+def attach_to_optimizer(optimizer: Any, options: Options) -> None:
     """Make `optimizer` update fp32 masters of fp16 parameters, and skip steps that overflowed.
 
     `step`, `zero_grad` and `add_param_group` of this one object are replaced; its class is not. With masters, its
@@ -33,7 +33,7 @@ def attach(optimizer: Any, options: Options) -> None:
     for name in ("step", "zero_grad", "add_param_group"):
         _replace(optimizer, name, getattr(attachment, name))
     if options.combine_grad:
-        optimizer.clip_grad_norm_fused_ = attachment.clip
+        optimizer.clip_grad_norm_fused_ = attachment.clip_grad_norm
         optimizer.get_optimizer_combined_grads = lambda: [bucket.gradients for bucket in attachment.buckets]
         optimizer.get_optimizer_combined_params = lambda: [bucket.parameters for bucket in attachment.buckets]
 
@@ -111,7 +111,7 @@ class Attachment:
         if self.buckets:
             stash = dict(zip(self._slots, self._stash, strict=True))
             for bucket in self.buckets:
-                bucket.collect(scaler, stash)
+                bucket.collect_gradients(scaler, stash)
             return
         if self._own_fusion:
             self._unscale_in_place(scaler)
@@ -195,7 +195,7 @@ class Attachment:
         original(param_group)
         self._take_group(len(self._optimizer.param_groups) - 1)
 
-    def clip(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
+    def clip_grad_norm(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Clip the combined gradients of all parameters to a total norm, which is returned.
 
         As torch.nn.utils.clip_grad_norm_ on `amp.master_params(optimizer)`, in one operator per dtype.
@@ -207,7 +207,7 @@ class Attachment:
         return total
 
 
-def masters(optimizer: Any) -> Iterator[Parameter]:
+def iter_master_params(optimizer: Any) -> Iterator[Parameter]:
     """The parameters that the optimizer updates: masters where there are such."""
     for group in optimizer.param_groups:
         yield from group["params"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchport.amp.tensors import convert
+from torchport.amp.tensors import map_float_tensors
 from torchport.patches import Patches
 
 Function = Callable[..., Any]
@@ -110,7 +110,7 @@ def promote_function(function: Function) -> Function:
 
     def choose(args: Any, kwargs: Any) -> Function:
         dtypes = set()
-        convert((args, kwargs), lambda tensor: dtypes.add(tensor.dtype) or tensor)  # type: ignore[func-returns-value]
+        map_float_tensors((args, kwargs), lambda tensor: dtypes.add(tensor.dtype) or tensor)  # type: ignore[func-returns-value]
         return _to_float if torch.float32 in dtypes else _unchanged
 
     return _casting(function, choose)
@@ -159,7 +159,7 @@ def _casting(function: Function, choose: Callable[[Any, Any], Function]) -> Func
         if not _enabled:
             return function(*args, **kwargs)
         change = choose(args, kwargs)
-        return function(*convert(args, change), **convert(kwargs, change))
+        return function(*map_float_tensors(args, change), **map_float_tensors(kwargs, change))
 
     return call
 

@@ -48,23 +48,23 @@ class Bucket:
         separate = slots[0].source is not slots[0].target
         self.sources = self._flatten([slot.source for slot in slots]) if separate else None
         self.gradients = torch.zeros_like(self.parameters)
-        self.views = self.split(self.gradients)
+        self.views = self.split_by_slot(self.gradients)
         self.state: FlatState | None = None
 
     def _flatten(self, parameters: Sequence[Parameter]) -> Tensor:
         flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-        for parameter, view in zip(parameters, self.split(flat), strict=True):
+        for parameter, view in zip(parameters, self.split_by_slot(flat), strict=True):
             parameter.data = view
         return flat
 
-    def split(self, flat: Tensor) -> list[Tensor]:
+    def split_by_slot(self, flat: Tensor) -> list[Tensor]:
         """Views of `flat`, each with its slot's shape."""
         return [
             piece.view(slot.target.shape)
             for piece, slot in zip(flat.split(self.sizes), self.slots, strict=True)
         ]
 
-    def holds(self, slots: Sequence[Slot]) -> bool:
+    def is_valid_for(self, slots: Sequence[Slot]) -> bool:
         """Whether this bucket has just these slots, and nobody has moved a parameter's data elsewhere."""
         return (
             len(slots) == len(self.slots)
@@ -73,7 +73,7 @@ class Bucket:
             and (self.sources is None or all(_storage(s.source) == _storage(self.sources) for s in slots))
         )
 
-    def collect(self, scaler: LossScaler, stash: Mapping[Slot, Tensor | None]) -> None:
+    def collect_gradients(self, scaler: LossScaler, stash: Mapping[Slot, Tensor | None]) -> None:
         """Take the sources' gradients in, unscale them, add `stash`; the targets' gradients are views from here on.
 
         A parameter that had no part in this pass nor in an earlier one keeps no gradient.
@@ -138,7 +138,7 @@ class FlatState:
         return values
 
     @staticmethod
-    def fits(bucket: Bucket, optimizer: Any) -> bool:
+    def can_join_states(bucket: Bucket, optimizer: Any) -> bool:
         """Whether the states of a bucket's targets can be joined: same entries, equal step counts."""
         states = [optimizer.state.get(slot.target, {}) for slot in bucket.slots]
         if any(set(state) != set(states[0]) for state in states):
@@ -155,7 +155,7 @@ class FlatState:
             for slot, view in zip(self._bucket.slots, self._views, strict=True)
         )
 
-    def show(self, optimizer: Any) -> None:
+    def update_optimizer_state(self, optimizer: Any) -> None:
         """Let `optimizer.state` see what a step has made."""
         for name, value in self.values.items():
             large = torch.is_tensor(value) and value.dim() > 0
@@ -164,14 +164,14 @@ class FlatState:
             self._shown[name] = value
             for view, piece in zip(
                 self._views,
-                self._bucket.split(value) if large else [value] * len(self._views),
+                self._bucket.split_by_slot(value) if large else [value] * len(self._views),
                 strict=True,
             ):
                 view[name] = piece
         for slot, view in zip(self._bucket.slots, self._views, strict=True):
             optimizer.state[slot.target] = view
 
-    def part(self) -> None:
+    def separate_step_counts(self) -> None:
         """Give each target a step count of its own, which a step on single parameters would count up."""
         for view in self._views:
             for name, value in view.items():
@@ -188,7 +188,7 @@ def make_buckets(slots: Sequence[Slot], buckets: list[Bucket], average: bool) ->
     found = []
     for position, wanted in enumerate(sorted_out.values()):
         known = buckets[position] if position < len(buckets) else None
-        found.append(known if known is not None and known.holds(wanted) else Bucket(wanted, average))
+        found.append(known if known is not None and known.is_valid_for(wanted) else Bucket(wanted, average))
     return found
 
 
@@ -203,7 +203,7 @@ def step_fused(optimizer: Any, step: Callable[[], Any], buckets: Sequence[Bucket
         return False
     for bucket in buckets:
         if bucket.state is None or not bucket.state.is_current(optimizer):
-            if not FlatState.fits(bucket, optimizer):
+            if not FlatState.can_join_states(bucket, optimizer):
                 _part(buckets)
                 return False
             bucket.state = FlatState(bucket, optimizer)
@@ -227,14 +227,14 @@ def step_fused(optimizer: Any, step: Callable[[], Any], buckets: Sequence[Bucket
         for group, parameters in zip(groups, singles, strict=True):
             group["params"] = parameters
     for _, state in flat:
-        state.show(optimizer)
+        state.update_optimizer_state(optimizer)
     return True
 
 
 def _part(buckets: Sequence[Bucket]) -> None:
     for bucket in buckets:
         if bucket.state is not None:
-            bucket.state.part()
+            bucket.state.separate_step_counts()
             bucket.state = None
 
 

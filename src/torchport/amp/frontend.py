@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torchport.amp import attachment, casting, model
-from torchport.amp.options import Options, options
+from torchport.amp.options import Options, resolve_options
 from torchport.amp.scaler import CEILING, LossScaler
 from torchport.patches import Patches
 
@@ -70,7 +70,7 @@ def initialize(
     session.loss_scalers = []
     if not enabled:
         return models if optimizers is None else (models, optimizers)
-    chosen = options(
+    chosen = resolve_options(
         opt_level,
         cast_model_type=cast_model_type,
         patch_torch_functions=patch_torch_functions,
@@ -81,11 +81,11 @@ def initialize(
         combine_ddp=combine_ddp,
     )
     for each in _as_list(models):
-        model.check(each)
+        model.check_model(each)
     for each in _as_list(models):
-        model.cast(each, chosen, cast_model_outputs)
+        model.cast_model(each, chosen, cast_model_outputs)
     for each in _as_list(optimizers):
-        attachment.attach(each, chosen)
+        attachment.attach_to_optimizer(each, chosen)
     session.loss_scalers = [
         LossScaler(chosen.loss_scale, min_loss_scale, max_loss_scale) for _ in range(num_losses)
     ]
@@ -129,7 +129,7 @@ def scale_loss(
     for each in attachments:
         if not each.has_scaled_gradients:
             each.before_backward()
-            scaler.watch()
+            scaler.begin_backward()
     yield loss.float() * scaler.scale
     casting.forget_casts()
     for each in attachments:
@@ -148,7 +148,7 @@ def scale_loss(
 
 def master_params(optimizer: Any) -> Iterator[nn.Parameter]:
     """The parameters that `optimizer` updates, with their unscaled gradients: what to clip."""
-    return attachment.masters(optimizer)
+    return attachment.iter_master_params(optimizer)
 
 
 def state_dict(destination: dict[str, Any] | None = None) -> dict[str, Any]:

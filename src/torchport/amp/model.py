@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from torchport.amp.options import Options
-from torchport.amp.tensors import convert
+from torchport.amp.tensors import map_float_tensors
 
 # The fp32 parameter that the optimizer updates in place of an fp16 one, if there is one.
 master_of = WeakTensorKeyDictionary()
@@ -17,7 +17,7 @@ master_of = WeakTensorKeyDictionary()
 _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
-def check(model: Any) -> None:
+def check_model(model: Any) -> None:
     """Raise RuntimeError for what apex refuses: a parallel wrapper, or parameters that are not float32."""
     if isinstance(model, _PARALLEL):
         raise RuntimeError(
@@ -31,7 +31,7 @@ def check(model: Any) -> None:
             )
 
 
-def cast(model: nn.Module, options: Options, outputs: torch.dtype | None) -> None:
+def cast_model(model: nn.Module, options: Options, outputs: torch.dtype | None) -> None:
     """Cast `model` in place as `options` say; its inputs are cast to match, its outputs to `outputs` or float32.
 
     By hooks, so that copies of the model and wrappers around it work alike. Checkpoints (`state_dict`) hold
@@ -73,7 +73,7 @@ class _InputCast:
     def __call__(
         self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return convert((args, kwargs), lambda tensor: tensor.to(self._dtype))  # type: ignore[no-any-return]
+        return map_float_tensors((args, kwargs), lambda tensor: tensor.to(self._dtype))  # type: ignore[no-any-return]
 
 
 class _OutputCast:
@@ -81,7 +81,7 @@ class _OutputCast:
         self._dtype = dtype
 
     def __call__(self, model: nn.Module, args: Any, output: Any) -> Any:
-        return convert(output, lambda tensor: tensor.to(self._dtype))
+        return map_float_tensors(output, lambda tensor: tensor.to(self._dtype))
 
 
 def _save_float(model: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:

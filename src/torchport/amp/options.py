@@ -46,7 +46,7 @@ _NOT_IN_O1 = {
 }
 
 
-def options(opt_level: str, **overrides: Any) -> Options:
+def resolve_options(opt_level: str, **overrides: Any) -> Options:
     """The options of `opt_level` with every override that is not None.
 
     `keep_batchnorm_fp32` and `loss_scale` may be strings ("True", "128.0", "dynamic"), as scripts pass them from

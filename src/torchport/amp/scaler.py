@@ -32,7 +32,7 @@ class LossScaler:
         """The current scale."""
         return self.scale
 
-    def watch(self) -> None:
+    def begin_backward(self) -> None:
         """Begin a backward pass: what overflows from here on counts."""
         if self.dynamic and _saturates():
             torch.npu.utils.clear_npu_overflow_flag()

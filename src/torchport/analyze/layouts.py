@@ -15,7 +15,7 @@ _HINTS = {
 }
 
 
-def refuses(operator: str, layout: str) -> bool:
+def is_layout_refused(operator: str, layout: str) -> bool:
     """Whether torch_npu 2.13.0 refuses the operator ("addmm.out") for a tensor with this layout."""
     name = operator.partition(".")[0]
     if layout == SPARSE:
@@ -25,13 +25,13 @@ def refuses(operator: str, layout: str) -> bool:
     )
 
 
-def what(layout: str) -> str:
+def describe_refusal(layout: str) -> str:
     """What it does not do, behind "does not"."""
     if layout == MADE_CHANNELS_LAST:
         return "make a tensor in the order of channels_last"
     return f"take a {'sparse tensor' if layout == SPARSE else 'tensor in the order of channels_last'}"
 
 
-def hint(layout: str) -> str:
+def suggest_fix(layout: str) -> str:
     """What to do about it."""
     return _HINTS[layout]

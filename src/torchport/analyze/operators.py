@@ -14,7 +14,7 @@ from typing import Any
 
 from torchport.analyze import layouts
 from torchport.analyze.project import analyze_tree
-from torchport.convert.project import summary
+from torchport.convert.project import summarize_findings
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Location, Result, Safety, Severity
 from torchport.knowledge import support
@@ -51,7 +51,7 @@ def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
     rows = [
         _judged(row, script.parent)
         for row in seen["rows"]
-        if row["operator"] not in _PLUMBING or layouts.refuses(row["operator"], row["layout"])
+        if row["operator"] not in _PLUMBING or layouts.is_layout_refused(row["operator"], row["layout"])
     ]
     ignored = settings_of(script).ignore
     found = [
@@ -62,7 +62,7 @@ def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
     findings = (*static.findings, *found)
     data = {
         **static.data,
-        "summary": summary(findings, static.data["summary"].files),
+        "summary": summarize_findings(findings, static.data["summary"].files),
         "operators": {
             "steps": seen["steps"],
             "precision": seen["precision"],
@@ -105,10 +105,10 @@ def _watched(script: Path, arguments: Sequence[str], steps: int) -> Mapping[str,
 
 def _judged(row: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The row with what happens on the NPU, its path as the other findings name it."""
-    operator = support.judge(_ON_THE_NPU.get(row["operator"], row["operator"]))
+    operator = support.judge_operator(_ON_THE_NPU.get(row["operator"], row["operator"]))
     dtype = row["dtypes"][0]  # of the first tensor, as the limits were measured
     path = row["path"] and os.path.relpath(row["path"], folder)
-    refused = layouts.refuses(row["operator"], row["layout"])
+    refused = layouts.is_layout_refused(row["operator"], row["layout"])
     return {**row, "path": path, "how": How.REFUSED if refused else operator.with_dtype(dtype).value}
 
 
@@ -137,7 +137,7 @@ def _unused(seen: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Itera
 
 
 def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    version = support.versions()[1]
+    version = support.read_measured_versions()[1]
     said: set[tuple[str, str, int, str]] = set()
     for row in rows:
         name, how = row["operator"], How(row["how"])
@@ -147,9 +147,9 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
             continue
         said.add(key)
         full, evidence = name if "::" in name else f"aten::{name}", dict(row)
-        if layouts.refuses(name, row["layout"]):
-            message = f"{full} does not {layouts.what(row['layout'])} on the NPU ({row['phase']})"
-            yield _finding("TP717", Severity.ERROR, place, message, layouts.hint(row["layout"]), evidence)
+        if layouts.is_layout_refused(name, row["layout"]):
+            message = f"{full} does not {layouts.describe_refusal(row['layout'])} on the NPU ({row['phase']})"
+            yield _finding("TP717", Severity.ERROR, place, message, layouts.suggest_fix(row["layout"]), evidence)
         elif how is How.REFUSED:
             message = f"{full} does not take {row['dtypes'][0]} on the NPU ({row['phase']})"
             hint = "Convert to float32 before the call, or compute this part on the CPU."

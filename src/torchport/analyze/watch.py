@@ -19,7 +19,7 @@ from typing import Any
 
 from torchport.analyze import layouts
 from torchport.findings import Result
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.on_import import after_import
 from torchport.patches import Patches
 from torchport.record import reference, script
@@ -74,7 +74,7 @@ class Watch:
         self._mode.__exit__(None, None, None)
         self._patches.undo()
 
-    def data(self) -> dict[str, Any]:
+    def collect_results(self) -> dict[str, Any]:
         """What was seen; the rows in the order of their first calls."""
         rows = []
         for (phase, name, dtypes, place, layout), calls in self._calls.items():
@@ -219,7 +219,7 @@ class Watch:
 
 
 def _factories() -> tuple[str, ...]:
-    return (*reference.TAKE_DEVICE["torch"], *role("device").factories["torch"])
+    return (*reference.TAKE_DEVICE["torch"], *load_role("device").factories["torch"])
 
 
 def _mode(torch: Any, note: Callable[[Any, list[Any], Mapping[str, Any], Any], None]) -> Any:
@@ -254,19 +254,19 @@ def main() -> int:
     watches: list[Watch] = []
 
     def imported(torch: Any) -> None:
-        reference.apply(torch, mixed_precision=False)
+        reference.apply_reference_patches(torch, mixed_precision=False)
         watches.append(Watch(torch, options.steps, Path(path).resolve().parent))
         watches[0].install()
 
     after_import("torch", imported)
     outcome = script.Outcome(130, "interrupted")
     try:
-        outcome = script.run(path, arguments)
+        outcome = script.run_script(path, arguments)
     finally:
         seen = {"steps": 0, "precision": "", "rows": []}
         for watch in watches:
             watch.remove()
-            seen = watch.data()
+            seen = watch.collect_results()
         ended = {"status": outcome.status, "error": outcome.error, "path": outcome.path, "line": outcome.line}
         Result(COMMAND, (), {**seen, **ended}).write(options.out)
     return outcome.status

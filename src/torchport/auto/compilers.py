@@ -16,7 +16,7 @@ from torchport.patches import Patches
 from torchport.record.port_side import NO_INDUCTOR, patch_compile
 
 
-def patch(torch: Any, patches: Patches, log: Log) -> None:
+def patch_compilers(torch: Any, patches: Patches, log: Log) -> None:
     """Patch both compilers."""
     frontend, builtins = torch.jit.frontend, torch.jit._builtins
 
@@ -38,7 +38,7 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
 
     patches.wrap(frontend, "parse_def", parse)
     patches.wrap(builtins, "_find_builtin", find)
-    patch_compile(torch, patches, lambda: log.unsupported("torch.compile", NO_INDUCTOR))
+    patch_compile(torch, patches, lambda: log.count_unsupported_call("torch.compile", NO_INDUCTOR))
 
 
 class _DeviceNames(ast.NodeTransformer):

@@ -16,7 +16,7 @@ from typing import Any
 from torchport.auto.log import Log
 from torchport.auto.views import is_script, sees_cuda
 from torchport.errors import TorchportError
-from torchport.knowledge.api import Api, Status, apis
+from torchport.knowledge.api import Api, Status, load_apis
 from torchport.on_import import after_import
 from torchport.patches import Patches, disguise
 
@@ -35,7 +35,7 @@ class UnsupportedError(NotImplementedError):
     """A call of torch.cuda that has no counterpart on the NPU."""
 
 
-def capability(torch: Any) -> tuple[int, int]:
+def get_compute_capability(torch: Any) -> tuple[int, int]:
     """The compute capability that a script is told.
 
     TORCHPORT_CUDA_CAPABILITY or TORCH_NPU_DEVICE_CAPABILITY where set; else (8, 0) for chips with bfloat16 and (7, 0)
@@ -58,7 +58,7 @@ class Properties:
         self._npu = npu
         self.name = npu.name
         self.total_memory = npu.total_memory
-        self.major, self.minor = capability(torch)
+        self.major, self.minor = get_compute_capability(torch)
         self.multi_processor_count = npu.cube_core_num
         self.max_threads_per_multi_processor = THREADS
         self.regs_per_multiprocessor = REGISTERS
@@ -82,10 +82,10 @@ class Cuda:
         # Served by __getattr__, which sees each use.
         self._computed: dict[ModuleType, dict[str, Callable[[], Any]]] = {torch.cuda: {}}
 
-    def patch(self) -> None:
+    def apply_patches(self) -> None:
         """Apply them."""
         own = self._own_answers()
-        for name, row in apis().items():
+        for name, row in load_apis().items():
             if not name.startswith("torch.cuda.") or row.module or name.startswith(MARKERS):
                 continue
             owner, _, last = name.rpartition(".")
@@ -100,8 +100,8 @@ class Cuda:
             else:
                 self._serve(place, last, row)
         for module, getters in self._computed.items():
-            self._patches.compute(module, getters)
-        self._patches.compute(self._torch.version, {"cuda": self._version})
+            self._patches.set_computed(module, getters)
+        self._patches.set_computed(self._torch.version, {"cuda": self._version})
         backends = self._torch.backends
         self._answer(backends.cuda, "is_built", True)
         self._answer(backends.cudnn, "is_available", True)
@@ -153,7 +153,7 @@ class Cuda:
         def get() -> Any:
             # _getframe: this, compute's __getattr__, whoever looks. torch looks for isinstance, Python to import.
             if sees_cuda(3) and is_script(sys._getframe(2)):
-                self._log.redirected(row.name, row.npu)
+                self._log.count_redirected_call(row.name, row.npu)
             return target
 
         return get
@@ -165,7 +165,7 @@ class Cuda:
         def call(*args: Any, **kwargs: Any) -> Any:
             if not compiling():
                 if sees_cuda():
-                    log.redirected(name, npu)
+                    log.count_redirected_call(name, npu)
                 elif original is not None:
                     return original(*args, **kwargs)
             return target(*args, **kwargs)
@@ -189,7 +189,7 @@ class Cuda:
         def call(*args: Any, **kwargs: Any) -> Any:
             if not sees_cuda():
                 return original(*args, **kwargs)
-            self._log.unsupported(row.name, row.note)
+            self._log.count_unsupported_call(row.name, row.note)
             raise UnsupportedError(f"{row.name} does not exist on the NPU: {row.note}")
 
         self._replace(place, last, disguise(call, original))
@@ -197,7 +197,7 @@ class Cuda:
     def _refuse_all(self, row: Api, module: ModuleType) -> None:
         for name in getattr(module, "__all__", ()):
             full = f"{row.name}.{name}"
-            if full not in apis():  # those with a row are gone through by it
+            if full not in load_apis():  # those with a row are gone through by it
                 self._refuse(module, dataclasses.replace(row, name=full))
 
     def _replace(self, place: Any, last: str, value: Any) -> None:
@@ -232,8 +232,8 @@ class Cuda:
         return {
             "mem_get_info": lambda device=None: _in_context(torch, torch.npu.mem_get_info, device),
             "get_device_properties": properties,
-            "get_device_capability": lambda device=None: capability(torch),
-            "get_arch_list": lambda: ["sm_{}{}".format(*capability(torch))],
+            "get_device_capability": lambda device=None: get_compute_capability(torch),
+            "get_arch_list": lambda: ["sm_{}{}".format(*get_compute_capability(torch))],
             "get_gencode_flags": lambda: "",
             "is_tf32_supported": lambda: False,
             "nccl.version": lambda: NCCL_VERSION,

@@ -13,12 +13,12 @@ INSTEAD = (
 )
 
 
-def patch(torch: Any, patches: Patches, log: Log) -> None:
+def patch_data_parallel(torch: Any, patches: Patches, log: Log) -> None:
     """Note each module, and each call of the function, that is spread over several NPUs."""
 
     def note(devices: Any) -> None:
         if len(devices) > 1:
-            log.unsupported(f"torch.nn.DataParallel on {len(devices)} NPUs", INSTEAD)
+            log.count_unsupported_call(f"torch.nn.DataParallel on {len(devices)} NPUs", INSTEAD)
 
     def making(original: Any) -> Any:
         def init(this: Any, *args: Any, **kwargs: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from torchport.auto.log import Log
 from torchport.auto.views import TRACED, Name, sees_cuda
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.patches import Patches
 
 _CUDA = re.compile(r"cuda(:\d+)?", re.ASCII)
@@ -37,7 +37,7 @@ def _namer(log: Log) -> Callable[[str, str], str]:
         """The NPU's name for what was given as a device to `where`, written down if it is another."""
         name = npu_name(device)
         if name is not device:
-            log.redirected(f'{where}("{device}")', f'"{name}"')
+            log.count_redirected_call(f'{where}("{device}")', f'"{name}"')
         return name
 
     # dynamo calls it while it traces, instead of tracing it; torch._dynamo.assume_constant_result sets this, but takes
@@ -55,16 +55,16 @@ class Devices:
         self._log = log
         self._named = _namer(log)
 
-    def patch(self) -> None:
+    def apply_patches(self) -> None:
         """Apply them."""
         torch = self._torch
         self._teach_device()
         for cls in (torch.Generator, torch.Stream, torch.Event):
             self._patches.wrap_new(cls, self._constructor(cls.__name__))
-        for owner, names in role("device").factories.items():
+        for owner, names in load_role("device").factories.items():
             for name in names:
                 self._wrap(owner, name, self._keyword)
-        for owner, names in role("device").movers.items():
+        for owner, names in load_role("device").movers.items():
             for name in names:
                 self._wrap(owner, name, self._first_or_keyword)
         self._patches.set(torch._C._nn, "_parse_to", self._parse_to(torch._C._nn._parse_to))
@@ -162,12 +162,12 @@ class Devices:
 
         def cuda(this: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
             if not torch.compiler.is_compiling():
-                log.redirected("torch.Tensor.cuda", "torch.Tensor.npu")
+                log.count_redirected_call("torch.Tensor.cuda", "torch.Tensor.npu")
             device = npu_name(device) if isinstance(device, str) else device
             return this.npu(device, *args, **kwargs)
 
         def module_cuda(this: Any, device: Any = None) -> Any:
-            log.redirected("torch.nn.Module.cuda", "torch.nn.Module.npu")
+            log.count_redirected_call("torch.nn.Module.cuda", "torch.nn.Module.npu")
             return this.npu(npu_name(device) if isinstance(device, str) else device)
 
         self._patches.wrap(torch.Tensor, "cuda", lambda _: cuda)
@@ -226,7 +226,7 @@ class Devices:
         match = _TENSOR_TYPE.fullmatch(name) if isinstance(name, str) else None
         if match is None:
             return name
-        self._log.redirected(name, f"torch.npu.{match[1]}")
+        self._log.count_redirected_call(name, f"torch.npu.{match[1]}")
         return f"torch.npu.{match[1]}"
 
 

@@ -38,7 +38,7 @@ def nccl_name(backend: str) -> str:
     return ",".join(part.replace("npu:", "cuda:").replace(":hccl", ":nccl") for part in backend.split(","))
 
 
-def patch(torch: Any, patches: Patches, log: Log) -> None:
+def patch_distributed(torch: Any, patches: Patches, log: Log) -> None:
     """Patch torch.distributed, in its package and in the module that defines it."""
     distributed = torch.distributed
     if not distributed.is_available():
@@ -74,7 +74,7 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
     def named(name: str, backend: str) -> str:
         there = hccl_name(backend)
         if there != backend:
-            log.redirected(f'torch.distributed.{name}("{backend}")', f'"{there}"')
+            log.count_redirected_call(f'torch.distributed.{name}("{backend}")', f'"{there}"')
         return there
 
     def tells(original: Any) -> Any:
@@ -134,7 +134,7 @@ def _patch_mesh(torch: Any, patches: Patches, log: Log) -> None:
         def named(device: Any) -> Any:
             name = npu_name(device) if isinstance(device, str) else device
             if name is not device:
-                log.redirected(f'torch.distributed.{where}("{device}")', f'"{name}"')
+                log.count_redirected_call(f'torch.distributed.{where}("{device}")', f'"{name}"')
             return name
 
         return make

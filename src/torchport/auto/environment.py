@@ -9,27 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from torchport.knowledge.environment import variables
+from torchport.knowledge.environment import load_variables
 
 # Keys of PYTORCH_CUDA_ALLOC_CONF that torch_npu's allocator knows too (NPUCachingAllocator.cpp of 2.13).
 ALLOCATOR_KEYS = frozenset({"max_split_size_mb", "garbage_collection_threshold", "expandable_segments"})
 
 
-def followed(environ: Mapping[str, str]) -> frozenset[str]:
+def find_derived_variables(environ: Mapping[str, str]) -> frozenset[str]:
     """The NPU variables that are what follows from the CUDA ones: they follow these when they change, too.
 
     Set by us, perhaps in a process before this one, or by somebody who set both to the same.
     """
-    ours = {row.npu for row in variables().values()} - variables().keys()
+    ours = {row.npu for row in load_variables().values()} - load_variables().keys()
     alone = {name: value for name, value in environ.items() if name not in ours}
-    return frozenset(name for name, value in translate(alone).items() if environ.get(name) == value)
+    return frozenset(name for name, value in translate_variables(alone).items() if environ.get(name) == value)
 
 
-def translate(environ: Mapping[str, str], replaced: frozenset[str] = frozenset()) -> dict[str, str]:
+def translate_variables(environ: Mapping[str, str], replaced: frozenset[str] = frozenset()) -> dict[str, str]:
     """The NPU variables that follow from the CUDA ones in `environ`, without those that are set already but for
     those in `replaced`."""
     found = {}
-    for name, row in variables().items():
+    for name, row in load_variables().items():
         if name not in environ or not row.npu or row.npu == name:
             continue
         if row.npu in environ and row.npu not in replaced:

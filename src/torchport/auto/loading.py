@@ -12,7 +12,7 @@ from torchport.auto.devices import cuda_name, npu_name
 from torchport.patches import Patches
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_torch_load(torch: Any, patches: Patches) -> None:
     """Read CUDA names in checkpoints and in `map_location`, of each kind that torch.load takes."""
     serialization = torch.serialization
 

@@ -31,7 +31,7 @@ class Log:
         self._bytes: dict[_Place, int] = {}
         self._folder = os.getcwd()
 
-    def redirected(self, original: str, replacement: str) -> None:
+    def count_redirected_call(self, original: str, replacement: str) -> None:
         """Count a call of `original` that the nearest script frame above makes."""
         frame = script_frame(sys._getframe(1).f_back)
         if frame is None:
@@ -39,11 +39,11 @@ class Log:
         place = (Kind.REDIRECTED, frame.f_code, frame.f_lasti, original, replacement)
         self._counts[place] = self._counts.get(place, 0) + 1
 
-    def unsupported(self, original: str, instead: str) -> None:
+    def count_unsupported_call(self, original: str, instead: str) -> None:
         """Count a call of something that there is no way to do."""
         self._count(Kind.UNSUPPORTED, original, instead)
 
-    def fallback(self, original: str, moved: int) -> None:
+    def count_cpu_fallback(self, original: str, moved: int) -> None:
         """Count an operator that ran on the CPU. `original` is "" where the source text at the place names it."""
         self._bytes_of(self._count(Kind.FALLBACK, original, ""), moved)
 
@@ -62,7 +62,7 @@ class Log:
         self._counts.clear()
         self._bytes.clear()
 
-    def events(self) -> list[Event]:
+    def collect_events(self) -> list[Event]:
         """Everything so far by kind, file and line; places that differ only in the offset on a line are one."""
         merged: dict[tuple[Kind, str, int, str, str], list[int]] = {}
         for place, count in list(self._counts.items()):
@@ -84,7 +84,7 @@ class Log:
         return (name if name.startswith("<") else os.path.join(self._folder, name)), line
 
 
-def summary(events: list[Event], audit: str) -> Iterator[str]:
+def format_summary(events: list[Event], audit: str) -> Iterator[str]:
     """Lines for stderr; none where there is nothing to say. `audit` is the file with all places, if there is one."""
     titles = {
         Kind.REDIRECTED: "redirected to the NPU",
@@ -95,7 +95,7 @@ def summary(events: list[Event], audit: str) -> Iterator[str]:
         rows = sorted((event for event in events if event.kind is kind), key=lambda event: -event.count)
         if rows:
             yield f"torchport: {title}: {sum(row.count for row in rows)} calls at {len(rows)} places"
-            yield from (f"  {row.text()}" for row in rows[:SHOWN])
+            yield from (f"  {row.format_line()}" for row in rows[:SHOWN])
             if len(rows) > SHOWN:
                 yield (
                     f"  ... and {len(rows) - SHOWN} more: see {audit}"
@@ -138,7 +138,7 @@ def count_fallbacks(torch: Any, log: Log) -> Any:
     def to_cpu(tensors: list[Any]) -> list[Any]:
         node = torch._C._current_autograd_node()
         name = node.name() if node is not None and script_frame(sys._getframe().f_back) is None else ""
-        log.fallback(name, sum(tensor.nbytes for tensor in tensors if tensor.device.type != "cpu"))
+        log.count_cpu_fallback(name, sum(tensor.nbytes for tensor in tensors if tensor.device.type != "cpu"))
         return [tensor.cpu() for tensor in tensors]
 
     library = torch.library.Library("aten", "IMPL")

@@ -28,14 +28,14 @@ _COPIES = (
 )
 
 
-def patch(torch: Any, patches: Patches, log: Log) -> None:
+def patch_memory_formats(torch: Any, patches: Patches, log: Log) -> None:
     """Patch the methods, `torch.empty` and GELU, whose output torch_npu makes in the order of its input."""
     orders = (torch.channels_last, torch.channels_last_3d)
     compiling, contiguous = torch.compiler.is_compiling, torch.Tensor.contiguous
 
     def said(order: Any) -> None:
         if not compiling():
-            log.redirected(f"memory_format={order}", "memory_format=torch.contiguous_format")
+            log.count_redirected_call(f"memory_format={order}", "memory_format=torch.contiguous_format")
 
     def copying(original: Any) -> Any:
         def copy(this: Any, *args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,7 @@ from torchport.patches import Patches
 _WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window")
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_npu_faults(torch: Any, patches: Patches) -> None:
     """Cure them until `patches` are undone."""
     import torch_npu
 
@@ -20,9 +20,9 @@ def patch(torch: Any, patches: Patches) -> None:
     patches.wrap(torch, "kaiser_window", lambda original: _made_on_the_cpu(torch, original))
     patches.wrap(torch.Tensor, "sparse_mask", lambda original: _keeping_zeros(torch, original))
     forward = _ForwardMode(torch)
-    patches.wrap(torch.autograd.forward_ad, "enter_dual_level", forward.entering)
-    patches.wrap(torch.autograd.forward_ad, "exit_dual_level", forward.leaving)
-    patches.on_undo(forward.leave)
+    patches.wrap(torch.autograd.forward_ad, "enter_dual_level", forward.wrap_enter)
+    patches.wrap(torch.autograd.forward_ad, "exit_dual_level", forward.wrap_exit)
+    patches.on_undo(forward.restore_operators)
 
 
 def _unscaling(original: Any) -> Any:
@@ -102,7 +102,7 @@ class _ForwardMode:
         self._torch = torch
         self._library: Any = None
 
-    def entering(self, original: Any) -> Any:
+    def wrap_enter(self, original: Any) -> Any:
         def enter_dual_level() -> Any:
             level = original()
             self._enter()
@@ -110,11 +110,11 @@ class _ForwardMode:
 
         return enter_dual_level
 
-    def leaving(self, original: Any) -> Any:
+    def wrap_exit(self, original: Any) -> Any:
         def exit_dual_level(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
             if self._torch.autograd.forward_ad._current_level < 0:
-                self.leave()
+                self.restore_operators()
             return result
 
         return exit_dual_level
@@ -133,7 +133,7 @@ class _ForwardMode:
         for name, function in (("matmul", matmul), ("linear", linear)):
             self._library.impl(name, function, "AutogradPrivateUse1", allow_override=True)
 
-    def leave(self) -> None:
+    def restore_operators(self) -> None:
         """Both operators are torch_npu's again."""
         if self._library is not None:
             self._library._destroy()

@@ -10,7 +10,7 @@ from torchport.auto.log import Log
 from torchport.patches import Patches
 
 
-def patch(torch: Any, patches: Patches, log: Log) -> None:
+def patch_mixed_precision(torch: Any, patches: Patches, log: Log) -> None:
     """Turn device types into the NPU's; what asks without a type means CUDA, and so the NPU."""
 
     def typed(owner: Any, name: str, where: str, position: int, default: str = "") -> None:
@@ -32,7 +32,7 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
         def named(device: Any) -> Any:
             name = npu_name(device) if isinstance(device, str) else device
             if name is not device and not torch.compiler.is_compiling():
-                log.redirected(f'{where}("{device}")', f'"{name}"')
+                log.count_redirected_call(f'{where}("{device}")', f'"{name}"')
             return name
 
         patches.wrap(owner, name, make)

@@ -24,8 +24,8 @@ from torchport.auto import (
 )
 from torchport.auto.cuda import Cuda
 from torchport.auto.devices import Devices
-from torchport.auto.environment import followed, translate
-from torchport.auto.log import Log, count_fallbacks, summary
+from torchport.auto.environment import find_derived_variables, translate_variables
+from torchport.auto.log import Log, count_fallbacks, format_summary
 from torchport.errors import TorchportError
 from torchport.patches import Patches
 
@@ -71,22 +71,22 @@ class Process:
         patches, log = self._patches, self._log
         _device_constructors()  # torch caches functions there, and must know the original ones
         _translate_environment()
-        following = followed(os.environ)
+        following = find_derived_variables(os.environ)
         # CUDA_VISIBLE_DEVICES may be set until the first use of the device; torch.cuda answers with these functions.
         for name in ("_lazy_init", "device_count", "is_available"):
             patches.wrap(torch.npu, name, lambda original: _translating(torch, original, following))
         fallbacks = count_fallbacks(torch, log)
         patches.on_undo(fallbacks._destroy)
-        npu_faults.patch(torch, patches)  # before devices: what they hand on is the NPU's name
-        memory_formats.patch(torch, patches, log)
-        Devices(torch, patches, log).patch()
-        profiling.patch(torch, patches, log)  # before torch.cuda: nvtx is a part of it
-        Cuda(torch, patches, log).patch()
-        loading.patch(torch, patches)
-        precision.patch(torch, patches, log)
-        distributed.patch(torch, patches, log)
-        data_parallel.patch(torch, patches, log)
-        compilers.patch(torch, patches, log)
+        npu_faults.patch_npu_faults(torch, patches)  # before devices: what they hand on is the NPU's name
+        memory_formats.patch_memory_formats(torch, patches, log)
+        Devices(torch, patches, log).apply_patches()
+        profiling.patch_profilers(torch, patches, log)  # before torch.cuda: nvtx is a part of it
+        Cuda(torch, patches, log).apply_patches()
+        loading.patch_torch_load(torch, patches)
+        precision.patch_mixed_precision(torch, patches, log)
+        distributed.patch_distributed(torch, patches, log)
+        data_parallel.patch_data_parallel(torch, patches, log)
+        compilers.patch_compilers(torch, patches, log)
         standins.install()
         patches.on_undo(standins.uninstall)
         patches.wrap(sys, "excepthook", _excepthook)
@@ -95,18 +95,18 @@ class Process:
         if self._said:
             return
         self._said = True
-        events = self._log.events()
+        events = self._log.collect_events()
         file = os.environ.get("TORCHPORT_AUDIT", "")
         if file:
             try:
-                audit.append(events, Path(file), self._log.rank)
+                audit.append_events(events, Path(file), self._log.rank)
             except OSError as error:
                 print(
                     f"torchport: the audit file {file} cannot be written: {error.strerror}", file=sys.stderr
                 )
         quiet = os.environ.get("TORCHPORT_SUMMARY", "1") == "0" or self._log.rank != 0
         if not quiet:
-            for line in summary(events, file):
+            for line in format_summary(events, file):
                 print(line, file=sys.stderr)
 
 
@@ -148,7 +148,7 @@ def _is_own(trace: TracebackType) -> bool:
 
 
 def _translate_environment(replaced: frozenset[str] = frozenset()) -> None:
-    os.environ.update(translate(os.environ, replaced))
+    os.environ.update(translate_variables(os.environ, replaced))
 
 
 def _translating(torch: Any, original: Any, following: frozenset[str]) -> Any:

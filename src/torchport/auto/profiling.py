@@ -19,7 +19,7 @@ DEVICE_TIMES, MARKS = "libmspti.so", "libmsprofiler.so"
 NO_DEVICE_TIMES = f"there are no device times without {DEVICE_TIMES} of CANN; host times are measured"
 
 
-def patch(torch: Any, patches: Patches, log: Log) -> None:
+def patch_profilers(torch: Any, patches: Patches, log: Log) -> None:
     """Patch the profilers and torch.cuda.nvtx."""
     activity = torch.profiler.ProfilerActivity
     measures_device = _loadable(DEVICE_TIMES) and hasattr(activity, "NPU")
@@ -30,12 +30,12 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
                 activities = [activity.CPU] if not measures_device else None
             elif activity.CUDA in activities:
                 if measures_device:
-                    log.redirected(
+                    log.count_redirected_call(
                         "torch.profiler.ProfilerActivity.CUDA", "torch.profiler.ProfilerActivity.NPU"
                     )
                     activities = {activity.NPU if each == activity.CUDA else each for each in activities}
                 else:
-                    log.unsupported("torch.profiler.ProfilerActivity.CUDA", NO_DEVICE_TIMES)
+                    log.count_unsupported_call("torch.profiler.ProfilerActivity.CUDA", NO_DEVICE_TIMES)
                     activities = {each for each in activities if each != activity.CUDA} or {activity.CPU}
             original(this, activities=activities, **kwargs)
 
@@ -46,9 +46,9 @@ def patch(torch: Any, patches: Patches, log: Log) -> None:
             if use_cuda or kwargs.get("use_device") == "cuda":
                 kwargs["use_device"] = "npu" if measures_device else None
                 if measures_device:
-                    log.redirected("torch.autograd.profiler.profile(use_cuda=True)", 'use_device="npu"')
+                    log.count_redirected_call("torch.autograd.profiler.profile(use_cuda=True)", 'use_device="npu"')
                 else:
-                    log.unsupported("torch.autograd.profiler.profile(use_cuda=True)", NO_DEVICE_TIMES)
+                    log.count_unsupported_call("torch.autograd.profiler.profile(use_cuda=True)", NO_DEVICE_TIMES)
             original(this, enabled, **kwargs)
 
         return init
@@ -75,7 +75,7 @@ def _patch_nvtx(torch: Any, patches: Patches, log: Log) -> None:
     numbers = itertools.count(1)
 
     def tell(name: str, *args: Any) -> Any:
-        log.redirected(f"torch.cuda.nvtx.{name}", f"torch.npu.mstx.{name}")
+        log.count_redirected_call(f"torch.cuda.nvtx.{name}", f"torch.npu.mstx.{name}")
         return getattr(mstx, name)(*args) if listens else None
 
     def range_push(msg: str) -> int:

@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from torchport.knowledge.libraries import libraries
+from torchport.knowledge.libraries import load_libraries
 
 # Top-level packages whose code sees the machine as it is; libraries.toml adds to them.
 TRUTHFUL = frozenset(
@@ -54,7 +54,7 @@ class _Views(dict[str, int]):
     """What the code of a module sees, by the module's name; decided once for each."""
 
     def __missing__(self, module: str) -> int:
-        truthful = TRUTHFUL | {name for name, row in libraries().items() if row.knows_npu}
+        truthful = TRUTHFUL | {name for name, row in load_libraries().items() if row.knows_npu}
         self[module] = (
             TRACED if module.startswith(_FOR_THE_SCRIPT) else module.partition(".")[0] not in truthful
         )

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from torchport.checkpoints.contents import Stored
-from torchport.checkpoints.names import nearest
+from torchport.checkpoints.names import find_nearest_name
 from torchport.checkpoints.tensors import Unreadable, relative_difference
 from torchport.errors import TorchportError
 
@@ -20,7 +20,7 @@ class Row:
     difference: float | None = None
 
 
-def differences(
+def list_differences(
     one: Mapping[str, Stored],
     other: Mapping[str, Stored],
     progress: Callable[[str], None] = lambda text: None,
@@ -28,7 +28,7 @@ def differences(
     """What is not equal, values bit by bit. Raises TorchportError for a tensor whose bytes are damaged."""
     rows = []
     for name in one.keys() - other.keys():
-        near = nearest(name, other.keys() - one.keys())
+        near = find_nearest_name(name, other.keys() - one.keys())
         rows.append(Row(name, "only in the first" + (f"; the second has {near}" if near else "")))
     rows += [Row(name, "only in the second") for name in other.keys() - one.keys()]
     shared = [name for name in one if name in other]
@@ -39,7 +39,7 @@ def differences(
             rows.append(Row(name, f"{a} and {b}"))
             continue
         try:
-            apart = relative_difference(a.tensor(), b.tensor())
+            apart = relative_difference(a.to_tensor(), b.to_tensor())
         except Unreadable as error:
             raise TorchportError(f"tensor {name} cannot be read: {error}") from error
         if apart is None or apart > 0:

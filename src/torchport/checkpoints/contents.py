@@ -56,9 +56,9 @@ class Stored:
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
-    def tensor(self) -> Tensor:
+    def to_tensor(self) -> Tensor:
         """The tensor for those who compare."""
-        return Tensor(self.dtype, self.shape, lambda: read(self))
+        return Tensor(self.dtype, self.shape, lambda: read_tensor_bytes(self))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _stored(dtype: str, shape: Sequence[int], device: str, pieces: Sequence[Sequ
     return Stored(dtype, tuple(shape), tuple(made), device)
 
 
-def storage(piece: Piece) -> bytes:
+def read_storage(piece: Piece) -> bytes:
     """The bytes that the piece lies in. Raises Unreadable where they are not those that were saved."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if piece.length > memory // 2:
@@ -127,7 +127,7 @@ def storage(piece: Piece) -> bytes:
     return data
 
 
-def read(stored: Stored) -> bytes:
+def read_tensor_bytes(stored: Stored) -> bytes:
     """The elements of a tensor in the order of rows. Raises Unreadable and OSError."""
     size = SIZES[stored.dtype]
     if len(stored.pieces) == 1 and stored.pieces[0].sizes == stored.shape:
@@ -142,7 +142,7 @@ def read(stored: Stored) -> bytes:
 
 
 def _gather(piece: Piece, size: int) -> bytes:
-    data, count = storage(piece), math.prod(piece.sizes)
+    data, count = read_storage(piece), math.prod(piece.sizes)
     if count == 0:
         return b""
     if in_order(piece.sizes, piece.stride):
@@ -173,7 +173,7 @@ def in_order(sizes: Sequence[int], stride: Sequence[int]) -> bool:
     return True
 
 
-def checked(name: str, dtype: str, piece: Piece) -> Piece:
+def validate_piece(name: str, dtype: str, piece: Piece) -> Piece:
     """The piece, where its elements are inside its bytes. Raises Unreadable, also for more elements than are stored."""
     size, count = SIZES.get(dtype), math.prod(piece.sizes)
     if size is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from torchport.checkpoints.contents import Contents, Piece, Stored, checked
+from torchport.checkpoints.contents import Contents, Piece, Stored, validate_piece
 from torchport.checkpoints.pickled import Inert, StoredTensor
 from torchport.checkpoints.tensors import Unreadable
 
@@ -16,7 +16,7 @@ METADATA = ".metadata"
 MOST_METADATA = 1 << 26  # bytes
 
 
-def read(
+def read_distributed_checkpoint(
     folder: Path,
     unpickled: Callable[[IO[bytes]], object],
     archive: Callable[[Path, int, int], tuple[object, Mapping[str, Any]]],
@@ -78,7 +78,7 @@ def _piece(
         raise Unreadable(f"the block of tensor {name[:80]} is another than .metadata says")
     path, start, length, crc = places[tree.storage]
     piece = Piece(path, start, length, tree.offset, tree.stride, starts, sizes, crc)
-    return checked(name[:80], tree.dtype, piece), tree.dtype, tree.device[:40]
+    return validate_piece(name[:80], tree.dtype, piece), tree.dtype, tree.device[:40]
 
 
 def _covered(name: str, shape: tuple[int, ...], pieces: list[Piece]) -> None:

@@ -27,7 +27,7 @@ HINT = (
 )
 
 
-def read(path: Path) -> Contents:
+def read_in_subprocess(path: Path) -> Contents:
     """What the checkpoint holds: a file, a folder of shards, their index or a folder of torch.distributed.checkpoint.
 
     Raises TorchportError for what is none, is damaged or takes more than its limits to read.

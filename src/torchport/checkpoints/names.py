@@ -25,7 +25,7 @@ COUNTERS = ("n_averaged", "num_updates", "decay", "initted", "step")  # beside t
 NEAREST = 3
 
 
-def weights(contents: Contents, part: str | None = None) -> tuple[str, Mapping[str, Stored]]:
+def find_weights(contents: Contents, part: str | None = None) -> tuple[str, Mapping[str, Stored]]:
     """The way to the model's weights, and the weights. `part` is the user's choice.
 
     Raises TorchportError for a pickled module, for none and for several of which none is the usual one.
@@ -92,7 +92,7 @@ class Stripped:
     removed: tuple[str, ...]
 
 
-def strip(names: Iterable[str], prefix: str | None = None) -> Stripped:
+def strip_prefixes(names: Iterable[str], prefix: str | None = None) -> Stripped:
     """Take away what wrappers have put in front of every name; of `prefix`, where the user gives one, that alone.
 
     What not every name has stays. Raises TorchportError for a given prefix that not every name has.
@@ -143,7 +143,7 @@ class Match:
         return not self.missing and not self.unexpected
 
 
-def match(wanted: Iterable[str], names: Iterable[str]) -> Match:
+def match_names(wanted: Iterable[str], names: Iterable[str]) -> Match:
     """Fit the names of a checkpoint to those that a model wants.
 
     Stripped only where that fits altogether; else as they stand, or stripped of what every name has, whichever leaves
@@ -154,8 +154,8 @@ def match(wanted: Iterable[str], names: Iterable[str]) -> Match:
     stages = [plain]
     for prefix in ("", *PREFIXES):  # a model may have a layer `model`: not everything that can go has to
         if prefix and all(name.startswith(prefix) for name in names if name not in COUNTERS):
-            stages.append(strip([name for name in names if name not in COUNTERS], prefix))
-    stages.append(strip(names))
+            stages.append(strip_prefixes([name for name in names if name not in COUNTERS], prefix))
+    stages.append(strip_prefixes(names))
     matches = [_fit(wanted, stage) for stage in stages]
     return min(matches, key=lambda found: len(found.missing) + len(found.unexpected))
 
@@ -168,7 +168,7 @@ def _fit(wanted: list[str], stage: Stripped) -> Match:
     return Match(fitting, stage.removed, missing, unexpected)
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
+def find_nearest_name(name: str, names: Iterable[str]) -> str | None:
     """The name most like `name`: by its last segments first, which wrappers and renamed blocks leave as they are."""
     names = list(names)
     tail = name.split(".")

@@ -149,8 +149,8 @@ def read_checkpoint(path: Path) -> dict[str, object]:
             if start[:4] == b"PK\x03\x04":
                 return _read_zip(path)
             if MAGIC in start:
-                return flat(read_old(path, stream)[0])
-            return flat(_Reader(stream, _nowhere).load())
+                return flatten_containers(read_old(path, stream)[0])
+            return flatten_containers(_Reader(stream, _nowhere).load())
     except (OSError, Unreadable):
         raise
     except Exception as error:  # a damaged pickle raises anything
@@ -171,7 +171,7 @@ def _read_zip(path: Path) -> dict[str, object]:
             return lambda: _member(path, f"{prefix}data/{key}")
 
         with archive.open(pickles[0]) as stream:
-            return flat(_Reader(stream, storage).load())
+            return flatten_containers(_Reader(stream, storage).load())
 
 
 def _member(path: Path, name: str) -> bytes:
@@ -255,7 +255,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, dtype: str = "") 
     return StoredTensor(dtype, shape, read, storage.key, storage.count, first, steps, storage.device)
 
 
-def flat(value: object) -> dict[str, object]:
+def flatten_containers(value: object) -> dict[str, object]:
     """Tensors, numbers, texts and bytes in nested containers by the way to them."""
     return dict(_leaves(value, "", 0, set()))
 

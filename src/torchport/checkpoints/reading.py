@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from torchport.checkpoints import distributed
-from torchport.checkpoints.contents import Contents, Piece, Stored, checked, to_json
+from torchport.checkpoints.contents import Contents, Piece, Stored, to_json, validate_piece
 from torchport.checkpoints.pickled import MAGIC, Inert, StoredTensor, read_old, reader_of
 from torchport.checkpoints.tensors import SAFETENSORS, Unreadable
 
@@ -55,10 +55,10 @@ EXECUTING = {"__import__", "apply", "breakpoint", "compile", "eval", "exec", "ex
 Place = tuple[str, int, int, int | None]
 
 
-def read(path: Path) -> Contents:
+def parse_checkpoint(path: Path) -> Contents:
     """What the file or folder holds. Raises Unreadable and OSError, and anything for a damaged pickle."""
     if path.is_dir():
-        return distributed.read(path, _unpickled, _archive)
+        return distributed.read_distributed_checkpoint(path, _unpickled, _archive)
     with open(path, "rb") as stream:
         start = stream.read(512)
         stream.seek(0)
@@ -209,7 +209,7 @@ def _safetensors(path: Path, stream: IO[bytes]) -> Contents:
             piece = Piece(
                 str(path), 8 + length + begin, end - begin, 0, _rows(shape), (0,) * len(shape), shape
             )
-            found[name] = Stored(dtype, shape, (checked(name[:80], dtype, piece),))
+            found[name] = Stored(dtype, shape, (validate_piece(name[:80], dtype, piece),))
             if found[name].nbytes != end - begin:
                 raise Unreadable(f"tensor {name[:80]} has other bytes than its shape says")
         values = {f"metadata.{name}": str(value)[:MOST_TEXT] for name, value in metadata.items()}
@@ -251,7 +251,7 @@ def _stored(name: str, tensor: StoredTensor, places: Mapping[str, Place]) -> Sto
     piece = Piece(
         file, start, length, tensor.offset, tensor.stride, (0,) * len(tensor.shape), tensor.shape, crc
     )
-    return Stored(tensor.dtype, tensor.shape, (checked(name[:80], tensor.dtype, piece),), tensor.device[:40])
+    return Stored(tensor.dtype, tensor.shape, (validate_piece(name[:80], tensor.dtype, piece),), tensor.device[:40])
 
 
 def _leaves(tree: object) -> Iterator[tuple[tuple[object, ...], object]]:
@@ -285,7 +285,7 @@ def main() -> int:
     path = Path(sys.argv[1])
     answer: dict[str, Any]
     try:
-        answer = to_json(read(path))
+        answer = to_json(parse_checkpoint(path))
     except Unreadable as error:
         answer = {"unreadable": str(error)}
     except OSError as error:

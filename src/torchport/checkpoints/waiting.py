@@ -34,7 +34,7 @@ class Waiting:
         self._stream.flush()
         self._drawn = self._live
 
-    def done(self) -> None:
+    def clear_line(self) -> None:
         """Leave the terminal with a whole line."""
         if self._drawn:
             self._stream.write("\r\x1b[K")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from torchport.checkpoints.contents import Stored, read
+from torchport.checkpoints.contents import Stored, read_tensor_bytes
 from torchport.checkpoints.reading import OTHER_SAFETENSORS
 from torchport.checkpoints.tensors import SAFETENSORS, Unreadable
 from torchport.errors import TorchportError
@@ -26,7 +26,7 @@ def require_target(path: Path, force: bool) -> None:
         raise TorchportError(f"{path} exists", hint="Give another name, or --force to replace it.")
 
 
-def write(
+def write_safetensors(
     path: Path, tensors: Mapping[str, Stored], progress: Callable[[str], None] = lambda text: None
 ) -> None:
     """Store `tensors` at `path`; a failing or interrupted write leaves nothing. Raises TorchportError and OSError."""
@@ -50,7 +50,7 @@ def write(
         for number, (name, stored) in enumerate(tensors.items()):
             progress(f"tensor {number + 1} of {len(tensors)}")
             try:
-                data = read(stored)
+                data = read_tensor_bytes(stored)
             except (Unreadable, OSError) as error:
                 raise TorchportError(f"tensor {name} cannot be read: {error}") from error
             stream.write(data)

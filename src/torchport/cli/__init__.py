@@ -57,10 +57,10 @@ class Command(Protocol):
 
     __doc__: str | None
 
-    def configure(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's own arguments to `parser`."""
 
-    def run(self, arguments: argparse.Namespace) -> int:
+    def run_command(self, arguments: argparse.Namespace) -> int:
         """Do the work; return the exit code."""
 
 
@@ -99,7 +99,7 @@ def _run_command(name: str, words: list[str]) -> int:
     debug = "--debug" in _own_words(words)
     try:
         command = cast(Command, importlib.import_module(f"{__name__}.{name}"))
-        return command.run(_parse(name, command, words))
+        return command.run_command(_parse(name, command, words))
     except TorchportError as error:
         if debug:
             traceback.print_exc()
@@ -148,16 +148,16 @@ def _parse(name: str, command: Command, words: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command.configure(parser)
+    command.add_arguments(parser)
     common = parser.add_argument_group("common options")
     common.add_argument("--json", action="store_true", help="print data as JSON on stdout")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     common.add_argument("-q", "--quiet", action="store_true", help="no messages, only data and errors")
     if not getattr(command, "PASSES_ARGUMENTS", False):
         return parser.parse_intermixed_args(words)
-    from torchport.launch import refuse_shared, split  # here: other commands must not pay for it
+    from torchport.launch import refuse_shared, split_words  # here: other commands must not pay for it
 
-    parts = split(parser, words)
+    parts = split_words(parser, words)
     refuse_shared(name, parser, parts)
     arguments = parser.parse_args(parts.own)
     arguments.passed = list(parts.passed)

@@ -23,15 +23,15 @@ from torchport.cli.convert import exit_code
 from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
-from torchport.report import render, render_operators, render_verdict
-from torchport.report.html import page
-from torchport.report.sarif import sarif
-from torchport.rules.catalogue import catalogue
+from torchport.report import render_findings, render_operators, render_verdict
+from torchport.report.html import render_page
+from torchport.report.sarif import render_sarif
+from torchport.rules.catalogue import build_catalogue
 
 PASSES_ARGUMENTS = True
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "torchport analyze [options] PATH [-- ARGS]"
     parser.add_argument("path", type=Path, metavar="PATH", help="script or folder")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="store the result as JSON here")
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     if arguments.passed and not arguments.run:
         words = " ".join(arguments.passed)
         raise TorchportError(f"arguments for a script that is not run: {words}", hint="Add --run.")
@@ -66,16 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_atomically(
             arguments.html,
-            page(dataclasses.replace(result, findings=said)).encode("utf-8", "backslashreplace"),
+            render_page(dataclasses.replace(result, findings=said)).encode("utf-8", "backslashreplace"),
         )
     if arguments.sarif:
-        titles = {code: entry.title for code, entry in catalogue().items()}
-        write_atomically(arguments.sarif, sarif(result.findings, titles).encode())
+        titles = {code: entry.title for code, entry in build_catalogue().items()}
+        write_atomically(arguments.sarif, render_sarif(result.findings, titles).encode())
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:
         operators = render_operators(result.data["operators"]) if arguments.run else ""
-        print(render(said) + operators + render_verdict(result), end="")
+        print(render_findings(said) + operators + render_verdict(result), end="")
     return exit_code(result)
 
 

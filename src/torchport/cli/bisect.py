@@ -33,7 +33,7 @@ STEPS = 4
 EXIT = {halving.FOLLOWS: 0, halving.FOUND: 1}
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport bisect`."""
     add_target(parser)
     parser.add_argument(
@@ -49,10 +49,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, metavar="S", help="stop a run after this many seconds")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """Run the script until an operator is named, or cannot be."""
     from torchport.port import Plan
-    from torchport.port.bisect import PHASES, bisect
+    from torchport.port.bisect import PHASES, bisect_plan
     from torchport.port.progress import Progress
     from torchport.report.bisect import render_bisect
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan(launch, Path.cwd(), Path.cwd(), timeout=arguments.timeout, steps=arguments.steps)
     progress = Progress(sys.stderr, PHASES, arguments.quiet)
     try:
-        found = bisect(plan, _environments(launch), progress, arguments.reference)
+        found = bisect_plan(plan, _environments(launch), progress, arguments.reference)
     finally:
         progress.stop()
     data: dict[str, Any] = found.to_json()
@@ -74,14 +74,14 @@ def _environments(launch: Launch) -> dict[str, dict[str, str]]:
 
     given = {**os.environ, **dict(launch.variables)}
     npu = {**given, **vnpu.environment(given)}
-    cpu = reference.environment(given, launch.processes or 1)
+    cpu = reference.make_reference_environment(given, launch.processes or 1)
     path = given.get("PYTHONPATH", "")
     return {
         "cpu": {
-            **cpu, "PYTHONPATH": startup.started(path), "TORCHPORT_AUTO": "0", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+            **cpu, "PYTHONPATH": startup.prepend_start_folder(path), "TORCHPORT_AUTO": "0", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         },
         "npu": {
-            **npu, "PYTHONPATH": startup.started(path), "TORCHPORT_AUTO": "1", "TORCHPORT_SUMMARY": "0",
+            **npu, "PYTHONPATH": startup.prepend_start_folder(path), "TORCHPORT_AUTO": "1", "TORCHPORT_SUMMARY": "0",
             "TORCHPORT_FAILURES": "1",
         },
     }  # fmt: skip

@@ -23,7 +23,7 @@ from typing import Any
 from torchport.errors import TorchportError
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport case`."""
     parser.add_argument("recording", nargs="?", type=Path, metavar="DIR", help="a recording with tensors")
     parser.add_argument("--step", type=int, metavar="N", help="of this step, from 0 (default: 0)")
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """Write the folder."""
     from torchport.compare import case  # needs numpy
 

@@ -20,13 +20,13 @@ from pathlib import Path
 
 from torchport.analyze import analyze_tree
 from torchport.findings import Finding, Result, Severity, write_atomically
-from torchport.report import render
-from torchport.report.sarif import sarif
-from torchport.report.wording import count
-from torchport.rules.catalogue import catalogue
+from torchport.report import render_findings
+from torchport.report.sarif import render_sarif
+from torchport.report.wording import format_count
+from torchport.rules.catalogue import build_catalogue
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "path", type=Path, nargs="?", default=Path(), metavar="PATH", help="script or folder (default: .)"
     )
@@ -34,18 +34,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="store the findings as SARIF here")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     result = analyze_tree(arguments.path)
     findings = [finding for finding in result.findings if _counts(finding, arguments.strict)]
     if arguments.sarif:
-        titles = {code: entry.title for code, entry in catalogue().items()}
-        write_atomically(arguments.sarif, sarif(findings, titles).encode())
+        titles = {code: entry.title for code, entry in build_catalogue().items()}
+        write_atomically(arguments.sarif, render_sarif(findings, titles).encode())
     if arguments.json:
         print(Result("check", tuple(findings), {"root": str(arguments.path)}, result.inputs).text(), end="")
     elif not arguments.quiet:
         print(
-            render(findings)
-            + (count(len(findings), "finding") if findings else "nothing in the way of an NPU")
+            render_findings(findings)
+            + (format_count(len(findings), "finding") if findings else "nothing in the way of an NPU")
         )
     return 1 if findings else 0
 

@@ -26,13 +26,13 @@ from torchport.checkpoints import comparing, guarded, names, writing
 from torchport.checkpoints.contents import Contents, Stored
 from torchport.checkpoints.waiting import Waiting
 from torchport.errors import TorchportError
-from torchport.report.wording import count, printable
+from torchport.report.wording import escape_unprintable, format_count
 
 COUNT = {"show": 1, "diff": 2, "strip": 1}
 SHOWN = 20  # rows, unless all are asked for
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport checkpoint`."""
     parser.add_argument("action", choices=list(COUNT), help="what to do; see above")
     parser.add_argument(
@@ -48,25 +48,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """Do what `arguments.action` names."""
     given, action = arguments.checkpoints, arguments.action
     if len(given) != COUNT[action]:
-        raise TorchportError(f"{action} takes {count(COUNT[action], 'checkpoint')}, not {len(given)}")
+        raise TorchportError(f"{action} takes {format_count(COUNT[action], 'checkpoint')}, not {len(given)}")
     if (arguments.output is not None) != (action == "strip"):
         raise TorchportError("-o FILE goes with strip, and strip needs it")
     waiting = Waiting(sys.stderr, arguments.quiet)
     try:
         return {"show": _show, "diff": _diff, "strip": _strip}[action](arguments, waiting)
     finally:
-        waiting.done()
+        waiting.clear_line()
 
 
 def _show(arguments: argparse.Namespace, waiting: Waiting) -> int:
-    contents = guarded.read(arguments.checkpoints[0])
+    contents = guarded.read_in_subprocess(arguments.checkpoints[0])
     parts = [_part(way, tensors) for way, tensors in contents.parts.items()]
     try:
-        chosen, refused = names.weights(contents, arguments.part)[0], None
+        chosen, refused = names.find_weights(contents, arguments.part)[0], None
     except TorchportError as error:
         chosen, refused = None, error
     if arguments.json:
@@ -81,26 +81,26 @@ def _show(arguments: argparse.Namespace, waiting: Waiting) -> int:
         }
         print(json.dumps(data, indent=1))
         return 0
-    print(f"{printable(str(contents.path))}: {contents.format}")
+    print(f"{escape_unprintable(str(contents.path))}: {contents.format}")
     for row in _together(parts):
         prefix = f", prefix {' '.join(row['prefixes'])}" if row["prefixes"] else ""
         devices = f", saved on {', '.join(row['devices'])}" if row["devices"] else ""
         dtypes = ", ".join(f"{number} {dtype}" for dtype, number in row["dtypes"].items())
         mark = "  <- the weights" if row["part"] == chosen else ""
         print(
-            printable(
-                f"  {row['part'] or '(top)'}: {count(row['tensors'], 'tensor')}, {row['elements']:,} elements, "
+            escape_unprintable(
+                f"  {row['part'] or '(top)'}: {format_count(row['tensors'], 'tensor')}, {row['elements']:,} elements, "
                 f"{row['bytes'] / 2**20:.1f} MiB ({dtypes}){devices}{prefix}{mark}"
             )
         )
         for name, (dtype, shape) in row["names"].items() if arguments.names else ():
-            print(printable(f"    {name}  {dtype}{shape}"))
+            print(escape_unprintable(f"    {name}  {dtype}{shape}"))
     for way, value in list(contents.values.items())[: None if arguments.names else SHOWN]:
-        print(printable(f"  {way or '(top)'} = {value}"))
+        print(escape_unprintable(f"  {way or '(top)'} = {value}"))
     for way, name in list(contents.objects.items())[: None if arguments.names else SHOWN]:
-        print(printable(f"  {way or '(top)'}: an object of the class {name}, not made"))
+        print(escape_unprintable(f"  {way or '(top)'}: an object of the class {name}, not made"))
     if refused is not None and not arguments.quiet:
-        print(printable(f"No weights: {refused.message}"), f"  {refused.hint}", sep="\n", file=sys.stderr)
+        print(escape_unprintable(f"No weights: {refused.message}"), f"  {refused.hint}", sep="\n", file=sys.stderr)
     return 0
 
 
@@ -112,7 +112,7 @@ def _part(way: str, tensors: Mapping[str, Stored]) -> dict[str, Any]:
         "bytes": sum(stored.nbytes for stored in tensors.values()),
         "dtypes": dict(Counter(stored.dtype for stored in tensors.values())),
         "devices": sorted({stored.device for stored in tensors.values()} - {""}),
-        "prefixes": list(names.strip(tensors).removed),
+        "prefixes": list(names.strip_prefixes(tensors).removed),
         "names": {name: [stored.dtype, list(stored.shape)] for name, stored in tensors.items()},
     }
 
@@ -135,21 +135,21 @@ def _together(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _diff(arguments: argparse.Namespace, waiting: Waiting) -> int:
-    (one, _), (other, _) = (_weights(arguments, guarded.read(path)) for path in arguments.checkpoints)
-    rows = comparing.differences(one, other, waiting)
-    waiting.done()
+    (one, _), (other, _) = (_weights(arguments, guarded.read_in_subprocess(path)) for path in arguments.checkpoints)
+    rows = comparing.list_differences(one, other, waiting)
+    waiting.clear_line()
     if arguments.json:
         data = [{"name": row.name, "what": row.what, "difference": row.difference} for row in rows]
         print(json.dumps({"tensors": [len(one), len(other)], "differences": data}, indent=1))
         return 1 if rows else 0
     for row in rows[: None if arguments.names else SHOWN]:
         far = "" if row.difference is None else f", {row.difference:.1e} of their norm apart"
-        print(printable(f"{row.name}: {row.what}{far}"))
+        print(escape_unprintable(f"{row.name}: {row.what}{far}"))
     if len(rows) > SHOWN and not arguments.names:
         print(f"... and {len(rows) - SHOWN} more (--names)")
     same = len(one.keys() & other.keys()) - sum("only in" not in row.what for row in rows)
     if not arguments.quiet:
-        print(f"{count(same, 'tensor')} equal, {count(len(rows), 'difference')}", file=sys.stderr)
+        print(f"{format_count(same, 'tensor')} equal, {format_count(len(rows), 'difference')}", file=sys.stderr)
     return 1 if rows else 0
 
 
@@ -161,19 +161,19 @@ def _strip(arguments: argparse.Namespace, waiting: Waiting) -> int:
             hint="strip writes .safetensors, which executes nothing when it is loaded (safetensors.torch.load_file).",
         )
     writing.require_target(target, arguments.force)
-    tensors, removed = _weights(arguments, guarded.read(arguments.checkpoints[0]))
-    writing.write(target, tensors, waiting)
-    waiting.done()
+    tensors, removed = _weights(arguments, guarded.read_in_subprocess(arguments.checkpoints[0]))
+    writing.write_safetensors(target, tensors, waiting)
+    waiting.clear_line()
     if arguments.json:
         print(json.dumps({"file": str(target), "tensors": len(tensors), "removed": list(removed)}))
     elif not arguments.quiet:
         said = f"without {' '.join(removed)}" if removed else "no prefix was found"
-        print(f"{printable(str(target))}: {count(len(tensors), 'tensor')}, {said}")
+        print(f"{escape_unprintable(str(target))}: {format_count(len(tensors), 'tensor')}, {said}")
     return 0
 
 
 def _weights(arguments: argparse.Namespace, contents: Contents) -> tuple[dict[str, Stored], Sequence[str]]:
     """The weights by the names that are left without prefixes, and the prefixes."""
-    part = names.weights(contents, arguments.part)[1]
-    stripped = names.strip(part, arguments.prefix)
+    part = names.find_weights(contents, arguments.part)[1]
+    stripped = names.strip_prefixes(part, arguments.prefix)
     return {name: part[was] for name, was in stripped.names.items()}, stripped.removed

@@ -32,13 +32,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchport.cli import UNDECIDED
-from torchport.compare import compare
+from torchport.compare import compare_recordings
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
 from torchport.record.recording import Recording
 from torchport.report import render_compare
-from torchport.report.html import page
-from torchport.report.sarif import sarif
+from torchport.report.html import render_page
+from torchport.report.sarif import render_sarif
 
 if TYPE_CHECKING:
     from torchport.compare.culprit import Culprit
@@ -50,7 +50,7 @@ TOLERANCE = (
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "torchport compare [options] A B  or  torchport compare [options] --model MODULE:FACTORY"
     parser.add_argument("reference", type=Path, nargs="?", metavar="A", help="recording of the original")
     parser.add_argument("port", type=Path, nargs="?", metavar="B", help="recording of the port")
@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="B2",
         help="recording of B's run once more: what it does not repeat is noise",
     )
-    parser.add_argument("--tolerance", type=relative, metavar="X", help=TOLERANCE)
+    parser.add_argument("--tolerance", type=parse_relative_tolerance, metavar="X", help=TOLERANCE)
     parser.add_argument(
         "-o", "--html", type=Path, metavar="FILE", help="store a report as one HTML file here"
     )
@@ -83,7 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="store the findings as SARIF 2.1.0 here")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     if arguments.model is not None:
         return _modules(arguments)
     if arguments.port is None or arguments.device:
@@ -93,28 +93,28 @@ def run(arguments: argparse.Namespace) -> int:
             else "two recordings are compared, or --model is given",
             hint="torchport compare A B, or torchport compare --model MODULE:FACTORY",
         )
-    reference, port = Recording.read(arguments.reference), Recording.read(arguments.port)
-    control = Recording.read(arguments.control) if arguments.control else None
+    reference, port = Recording.from_directory(arguments.reference), Recording.from_directory(arguments.port)
+    control = Recording.from_directory(arguments.control) if arguments.control else None
     judged = _judged(arguments.reference, arguments.port, arguments.again)
-    result = compare(reference, port, control=control, given=arguments.tolerance, operators=judged)
+    result = compare_recordings(reference, port, control=control, given=arguments.tolerance, operators=judged)
     if arguments.csv:
         if judged is None or judged.replay is None:
             raise TorchportError(
                 f"--csv has nothing to store: {arguments.port} has no tensors of operators",
                 hint="Record them: torchport run --record DIR --level tensor SCRIPT",
             )
-        write_atomically(arguments.csv, judged.replay.csv().encode())
+        write_atomically(arguments.csv, judged.replay.to_csv().encode())
     if arguments.tensors:
         if judged is None or judged.paired is None:
             raise TorchportError(
                 "--tensors has nothing to store: these recordings have no operators of the same processes",
                 hint="Record them: torchport run --record DIR --level tensor SCRIPT",
             )
-        write_atomically(arguments.tensors, judged.paired.csv().encode())
+        write_atomically(arguments.tensors, judged.paired.to_csv().encode())
     if arguments.sarif:
-        write_atomically(arguments.sarif, sarif(result.findings).encode())
+        write_atomically(arguments.sarif, render_sarif(result.findings).encode())
     if arguments.html:
-        write_atomically(arguments.html, page(result).encode("utf-8", "backslashreplace"))
+        write_atomically(arguments.html, render_page(result).encode("utf-8", "backslashreplace"))
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:
@@ -131,7 +131,7 @@ def _modules(arguments: argparse.Namespace) -> int:
                 hint="--json prints the table for a program.",
             )
     from torchport import vnpu
-    from torchport.compare.module_table import table
+    from torchport.compare.module_table import tabulate_modules
     from torchport.report.modules import render_modules
 
     device = arguments.device or "npu"
@@ -140,7 +140,7 @@ def _modules(arguments: argparse.Namespace) -> int:
         environment |= vnpu.environment(environment)
     else:
         environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-    rows = [dataclasses.asdict(row) for row in table(arguments.model, device, environment)]
+    rows = [dataclasses.asdict(row) for row in tabulate_modules(arguments.model, device, environment)]
     if arguments.json:
         print(json.dumps({"device": device, "modules": rows}))
     elif not arguments.quiet:
@@ -156,12 +156,12 @@ def _judged(reference: Path, port: Path, again: Path | None) -> Culprit | None:
         )
     if not any((path / FOLDER).is_dir() for path in (reference, port)):
         return None
-    from torchport.compare.culprit import culprit  # needs numpy and h5py
+    from torchport.compare.culprit import find_culprit  # needs numpy and h5py
 
-    return culprit(reference, port, again)
+    return find_culprit(reference, port, again)
 
 
-def relative(text: str) -> float:
+def parse_relative_tolerance(text: str) -> float:
     """A relative tolerance."""
     try:
         value = float(text)

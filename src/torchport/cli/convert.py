@@ -31,21 +31,21 @@ from pathlib import Path
 from torchport import audit
 from torchport.convert import Extras, convert_tree, preview_tree, undo_tree, write_tree
 from torchport.convert.audited import with_audit
-from torchport.convert.launcher import LAUNCHER, launcher, main_file
+from torchport.convert.launcher import LAUNCHER, main_file, plan_launcher
 from torchport.convert.output import Planned
-from torchport.convert.project import counted, for_people
+from torchport.convert.project import for_people, format_count
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, write_atomically
-from torchport.report import render
-from torchport.report.html import page
-from torchport.report.tables import tables
+from torchport.report import render_findings
+from torchport.report.html import render_page
+from torchport.report.tables import render_csv_tables
 from torchport.results.conversion import Summary
 from torchport.rules import Style
 from torchport.rules.custom import CustomRules
-from torchport.source.project import require
+from torchport.source.project import require_path
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="script or folder")
     parser.add_argument("mode", nargs="?", metavar="distributed", help="the same as --distributed")
     action = parser.add_mutually_exclusive_group(required=True)
@@ -98,7 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     style = Style(arguments.style)
     _arrange(arguments)
     if arguments.undo:
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_atomically(
             arguments.html,
-            page(dataclasses.replace(result, findings=_said(result, arguments))).encode(
+            render_page(dataclasses.replace(result, findings=_said(result, arguments))).encode(
                 "utf-8", "backslashreplace"
             ),
         )
@@ -143,12 +143,12 @@ def _arrange(arguments: argparse.Namespace) -> None:
     if arguments.mode not in (None, "distributed"):
         raise TorchportError(f"{arguments.mode!r} is one path too many", hint="Convert one after the other.")
     arguments.distributed = arguments.distributed or arguments.mode is not None
-    require(arguments.path)
+    require_path(arguments.path)
 
 
 def _events(path: Path) -> list[audit.Event]:
     try:
-        return audit.read(path)
+        return audit.read_events(path)
     except (OSError, ValueError) as error:
         raise TorchportError(
             f"the audit cannot be read: {error}", hint="`torchport run --audit` makes one."
@@ -161,7 +161,7 @@ def _extras(arguments: argparse.Namespace) -> Extras | None:
     if not arguments.distributed:
         if arguments.main or arguments.model:
             raise TorchportError("--main and --model belong to --distributed", hint="Add --distributed.")
-        custom = CustomRules.read(arguments.rule) if arguments.rule else None
+        custom = CustomRules.from_file(arguments.rule) if arguments.rule else None
         assume = arguments.assume_modules
         return (
             Extras(custom=custom, support=support, assume_modules=assume)
@@ -176,7 +176,7 @@ def _extras(arguments: argparse.Namespace) -> Extras | None:
         raise TorchportError(
             "--distributed needs to know the script that is started", hint="Add --main FILE."
         )
-    custom = CustomRules.read(arguments.rule) if arguments.rule else None
+    custom = CustomRules.from_file(arguments.rule) if arguments.rule else None
     main = main_file(arguments.path, arguments.main or arguments.path)
     return Extras(main, arguments.model or "model", custom, support, assume_modules=arguments.assume_modules)
 
@@ -191,13 +191,13 @@ def _write_copy(arguments: argparse.Namespace, style: Style, extras: Extras | No
     def beside(result: Result) -> dict[str, Planned]:
         more: dict[str, Planned] = {}
         if arguments.layout == "msft":
-            texts = {**tables(result), "msFmkTranspltlog.txt": _text(result, arguments)}
+            texts = {**render_csv_tables(result), "msFmkTranspltlog.txt": _text(result, arguments)}
             more = {
                 name: Planned(content=text.encode("utf-8", "backslashreplace"))
                 for name, text in texts.items()
             }
         if extras is not None and extras.main:
-            more[LAUNCHER] = launcher(extras.main)
+            more[LAUNCHER] = plan_launcher(extras.main)
         return more
 
     return convert_tree(arguments.path, folder, style, extras, force=arguments.force, beside=beside)
@@ -208,7 +208,7 @@ def _undo(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(Result("convert --undo", data={"restored": restored}).text(), end="")
     elif not arguments.quiet:
-        print(f"restored {counted(len(restored), 'file')}: {', '.join(restored)}")
+        print(f"restored {format_count(len(restored), 'file')}: {', '.join(restored)}")
     return 0
 
 
@@ -229,8 +229,8 @@ def _text(result: Result, arguments: argparse.Namespace) -> str:
     changed = result.data["changed"]
     where = f" in {arguments.output}" if arguments.output else " (nothing written)" if arguments.diff else ""
     return (
-        render(_said(result, arguments))
-        + f"{len(changed)} of {counted(summary.files, 'file')} changed{where}: "
-        + f"{counted(summary.automatic, 'safe change')}, {summary.review} to review, "
-        + f"{counted(summary.decisions, 'decision')} left, {counted(summary.blockers, 'blocker')}\n"
+        render_findings(_said(result, arguments))
+        + f"{len(changed)} of {format_count(summary.files, 'file')} changed{where}: "
+        + f"{format_count(summary.automatic, 'safe change')}, {summary.review} to review, "
+        + f"{format_count(summary.decisions, 'decision')} left, {format_count(summary.blockers, 'blocker')}\n"
     )

@@ -19,17 +19,17 @@ import sys
 from pathlib import Path
 
 from torchport.cli import UNDECIDED
-from torchport.diagnose import diagnose
+from torchport.diagnose import diagnose_logs
 from torchport.diagnose.results import LIMIT
 from torchport.findings import write_atomically
 from torchport.report import render_diagnosis
-from torchport.report.html import page
+from torchport.report.html import render_page
 
 EXIT = {"clean": 0, "cause": 1, "unknown": UNDECIDED}
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "log", metavar="FILE|-|DIR", help="a log, - for stdin, or a folder of the ranks' logs"
     )
@@ -44,12 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    result = diagnose(arguments.log, getattr(sys.stdin, "buffer", None), arguments.limit)
+def run_command(arguments: argparse.Namespace) -> int:
+    result = diagnose_logs(arguments.log, getattr(sys.stdin, "buffer", None), arguments.limit)
     if arguments.output:
         result.write(arguments.output)
     if arguments.html:
-        write_atomically(arguments.html, page(result).encode("utf-8", "backslashreplace"))
+        write_atomically(arguments.html, render_page(result).encode("utf-8", "backslashreplace"))
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:

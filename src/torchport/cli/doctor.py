@@ -21,11 +21,11 @@ import sys
 from pathlib import Path
 
 from torchport import cuda_builds
-from torchport.doctor import Check, Machine, bundle, examine
+from torchport.doctor import Check, Machine, bundle, examine_machine
 from torchport.errors import TorchportError
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport doctor`."""
     parser.add_argument("--no-probe", action="store_true", help="do not try an operator on the device")
     parser.add_argument("--build", action="store_true", help="check what compiling needs: gcc, glibc, cmake")
@@ -53,17 +53,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """Check, print, and answer 0 if nothing keeps training from running, else 1."""
     if arguments.log and not arguments.bundle:
         raise TorchportError(
             "--log goes into an archive", hint="Give --bundle FILE, or `torchport diagnose` it."
         )
     checks: list[Check] = []
-    if arguments.fix and any(map(cuda_builds.broken, cuda_builds.PACKAGES)):
+    if arguments.fix and any(map(cuda_builds.find_broken_library, cuda_builds.PACKAGES)):
         cuda_builds.mend_for_good()
     timeout = None if arguments.no_probe else arguments.timeout
-    for check in examine(Machine(), timeout, for_build=arguments.build):
+    for check in examine_machine(Machine(), timeout, for_build=arguments.build):
         checks.append(check)
         if not arguments.json:
             print(f"{_word(check)}  {check.name:<14} {check.detail}", flush=True)
@@ -83,7 +83,7 @@ def _word(check: Check) -> str:
 
 def _bundle(path: Path, checks: list[Check], logs: list[Path]) -> None:
     """Say what goes into the archive, ask where somebody can answer, and write it."""
-    files = bundle.contents(checks, logs)
+    files = bundle.collect_bundle_files(checks, logs)
     print(f"torchport doctor: {path} gets, without names, addresses and secrets:", file=sys.stderr)
     for name, data in files.items():
         print(f"  {len(data):>9,} bytes  {name}", file=sys.stderr)
@@ -92,4 +92,4 @@ def _bundle(path: Path, checks: list[Check], logs: list[Path]) -> None:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print("not written", file=sys.stderr)
             return
-    bundle.write(path, files)
+    bundle.write_bundle(path, files)

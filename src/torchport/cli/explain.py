@@ -21,35 +21,35 @@ from typing import Any
 
 from torchport.errors import TorchportError
 from torchport.knowledge import support
-from torchport.knowledge.api import Status, apis, find
-from torchport.knowledge.environment import variables
-from torchport.knowledge.errors import rows
-from torchport.knowledge.libraries import libraries
+from torchport.knowledge.api import Status, find_api, load_apis
+from torchport.knowledge.environment import load_variables
+from torchport.knowledge.errors import load_error_rows
+from torchport.knowledge.libraries import load_libraries
 from torchport.knowledge.support import How
 from torchport.report.operators import WORDS
-from torchport.rules.catalogue import Entry, catalogue
+from torchport.rules.catalogue import Entry, build_catalogue
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("word", nargs="?", metavar="CODE|API|VARIABLE|PACKAGE|ERROR", help="what to explain")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     if arguments.word is None:
-        rows = {entry.code: entry.title for entry in catalogue().values()}
+        rows = {entry.code: entry.title for entry in build_catalogue().values()}
         text = "".join(f"{code}  {title}\n" for code, title in rows.items())
         print(json.dumps(rows) if arguments.json else text, end="\n" if arguments.json else "")
         return 0
-    facts = explain(arguments.word)
+    facts = explain_word(arguments.word)
     print(json.dumps(facts, indent=1) if arguments.json else facts["text"])
     return 0
 
 
-def explain(word: str) -> dict[str, Any]:
+def explain_word(word: str) -> dict[str, Any]:
     """What is known about `word`, with a "text" for people. Raises TorchportError where nothing is."""
-    if word.upper() in catalogue():
-        return _rule(catalogue()[word.upper()])
-    if (found := find(word) or find(f"torch.{word}")) is not None:
+    if word.upper() in build_catalogue():
+        return _rule(build_catalogue()[word.upper()])
+    if (found := find_api(word) or find_api(f"torch.{word}")) is not None:
         row = found[0]
         target = "nothing" if row.status is Status.MISSING else word if row.status is Status.KEEP else row.npu
         lines = [f"{row.name}: on the NPU {target} ({row.status.value})"]
@@ -63,12 +63,12 @@ def explain(word: str) -> dict[str, Any]:
             "status": row.status,
             "text": "\n".join(lines),
         }
-    if (variable := variables().get(word)) is not None:
+    if (variable := load_variables().get(word)) is not None:
         text = f"{word}: on the NPU {variable.npu or 'nothing'}" + (
             f"\n  {variable.note}." if variable.note else ""
         )
         return {"variable": word, "npu": variable.npu, "note": variable.note, "text": text}
-    if (library := libraries().get(word.partition(".")[0].replace("-", "_"))) is not None:
+    if (library := load_libraries().get(word.partition(".")[0].replace("-", "_"))) is not None:
         lines = [f"{library.name}: {library.status.value}", f"  {library.note}"]
         only = word in library.uses
         lines += [f"  {name}: {text}" for name, text in library.uses.items() if not only or name == word]
@@ -80,7 +80,7 @@ def explain(word: str) -> dict[str, Any]:
             "note": library.note,
             "text": "\n".join(lines),
         }
-    if (error := rows().get(word)) is not None:
+    if (error := load_error_rows().get(word)) is not None:
         text = f"{word}: {error.cause}\n  fix   {error.fix}"
         text += f"\n  next  {error.next}" if error.next else ""
         return {
@@ -90,7 +90,7 @@ def explain(word: str) -> dict[str, Any]:
             "next": error.next,
             "text": f"{text}\n  as in {error.sample}\n  known from {error.source}",
         }
-    rules = [entry for entry in catalogue().values() if re.search(rf"\b{_last(word)}\b", entry.title)]
+    rules = [entry for entry in build_catalogue().values() if re.search(rf"\b{_last(word)}\b", entry.title)]
     about = [f"  {entry.code}: {entry.title}" for entry in rules if len(_last(word)) > 2]
     if (facts := _of_torch(word)) is not None:
         return {**facts, "rules": [entry.code for entry in rules], "text": "\n".join([facts["text"], *about])}
@@ -100,7 +100,7 @@ def explain(word: str) -> dict[str, Any]:
             "rules": [entry.code for entry in rules],
             "text": "\n".join([f"{word}:", *about]),
         }
-    known = [*catalogue(), *apis(), *variables(), *libraries(), *support.apis(), *rows()]
+    known = [*build_catalogue(), *load_apis(), *load_variables(), *load_libraries(), *support.list_measured_apis(), *load_error_rows()]
     close = difflib.get_close_matches(word, known, n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "`torchport explain` lists the codes."
     raise TorchportError(f"nothing is known about {word!r}", hint=hint)
@@ -113,9 +113,9 @@ def _last(word: str) -> str:
 
 def _of_torch(word: str) -> dict[str, Any] | None:
     """What torch_npu does with a function, module, optimizer or operator of torch; None for what is neither."""
-    measured = "torch {}, torch_npu {}".format(*support.versions())
+    measured = "torch {}, torch_npu {}".format(*support.read_measured_versions())
     name = word if word.startswith("torch.") else f"torch.{word}"
-    if (api := support.find(name)) is not None:
+    if (api := support.find_measured_api(name)) is not None:
         by_how = {how.value: [dtype for dtype, one in api.dtypes.items() if one is how] for how in How}
         lines = [f"{api.name}: {WORDS[api.how.value]} ({measured})"]
         lines += [f"  {WORDS[how] + ':':<18} {', '.join(dtypes)}" for how, dtypes in by_how.items() if dtypes]
@@ -127,19 +127,19 @@ def _of_torch(word: str) -> dict[str, Any] | None:
             "operators": api.operators,
             "text": "\n".join(lines),
         }
-    if (instead := support.removed().get(name)) is not None:
+    if (instead := support.load_removed_names().get(name)) is not None:
         return {
             "api": name,
             "how": "removed",
             "text": f"{name}: removed from torch\n  instead: {', '.join(instead)}",
         }
-    operator = support.judge(word)
+    operator = support.judge_operator(word)
     if operator.how is not How.UNKNOWN and "::" not in operator.name:
         lines = [f"aten::{operator.name}: {WORDS[operator.how.value]} ({measured})"]
         lines += [f"  not taken: {', '.join(sorted(operator.refused))}"] if operator.refused else []
         refused = sorted(operator.refused)
         return {"operator": operator.name, "how": operator.how, "refused": refused, "text": "\n".join(lines)}
-    if support.exists(name):
+    if support.has_public_name(name):
         text = f"{name}: exists in {measured}; what it calls on the NPU was not measured"
         return {"api": name, "how": How.UNKNOWN, "text": text}
     return None

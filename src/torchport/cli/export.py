@@ -25,12 +25,12 @@ from torchport.checkpoints.writing import require_target
 from torchport.errors import TorchportError
 from torchport.export import atc, driver
 from torchport.export.job import NEWEST, Job, parse_input, with_dynamic
-from torchport.report.wording import count, printable
+from torchport.report.wording import escape_unprintable, format_count
 
 SOC = "Ascend910B1"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport export`."""
     parser.add_argument("checkpoint", type=Path, metavar="CKPT", help="as for `torchport checkpoint`")
     parser.add_argument(
@@ -93,7 +93,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """Export, check, print; 0 where the check holds, else 1."""
     job, target = _job(arguments), arguments.check or arguments.output
     if (arguments.check is None) == (arguments.output is None):
@@ -107,16 +107,16 @@ def run(arguments: argparse.Namespace) -> int:
         require_target(arguments.om, arguments.force)
     waiting = Waiting(sys.stderr, arguments.quiet)
     try:
-        done = driver.export(
+        done = driver.export_checkpoint(
             arguments.checkpoint, arguments.part, job, target, waiting, existing=arguments.check is not None
         )
     finally:
-        waiting.done()
+        waiting.clear_line()
     holds = all(row["ok"] for row in done["rows"])
-    words = atc.command(
+    words = atc.build_atc_command(
         target, arguments.om or target.with_suffix(""), job.inputs, arguments.soc, arguments.precision
     )
-    taken = atc.judged(done["operators"], done["opset"], arguments.cann) if "operators" in done else None
+    taken = atc.judge_operators(done["operators"], done["opset"], arguments.cann) if "operators" in done else None
     if arguments.json:
         print(
             json.dumps(done | {"holds": holds, "file": str(target), "atc": words, "taken": taken}, indent=1)
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return 1
     if arguments.om is not None:
-        atc.run(words)
+        atc.run_atc(words)
     return 0
 
 
@@ -171,26 +171,26 @@ def _print(
 ) -> None:
     loaded = done["loaded"]
     stripped = f", without {' '.join(loaded['removed'])}" if loaded["removed"] else ""
-    print(printable(f"weights    {loaded['loaded']} tensors of {done['part'] or 'the checkpoint'}{stripped}"))
+    print(escape_unprintable(f"weights    {loaded['loaded']} tensors of {done['part'] or 'the checkpoint'}{stripped}"))
     for what in ("missing", "unexpected"):
         if loaded[what]:
-            print(printable(f"           {what}, as allowed: {', '.join(loaded[what][:5])}"))
+            print(escape_unprintable(f"           {what}, as allowed: {', '.join(loaded[what][:5])}"))
     if "exporter" in done:
-        print(f"exporter   {done['exporter']}, opset {done['opset']}, {count(done['nodes'], 'node')}")
+        print(f"exporter   {done['exporter']}, opset {done['opset']}, {format_count(done['nodes'], 'node')}")
         for name, why in done["refused"].items():
-            print(printable(f"           {name} was not taken: {why}"))
+            print(escape_unprintable(f"           {name} was not taken: {why}"))
     print("check      onnxruntime against PyTorch, relative to the largest output")
     for row in done["rows"]:
         shapes = f", shape {row['shapes'][1]} for {row['shapes'][0]}" if "shapes" in row else ""
         print(
-            printable(
+            escape_unprintable(
                 f"           {row['sizes']:<24} {row['output']:<16} {row['relative']:.1e}  "
                 f"{'holds' if row['ok'] else 'DOES NOT HOLD'}{shapes}"
             )
         )
     if taken is not None:
         _print_taken(taken)
-    print(printable(f"atc        {shlex.join(words)}"))
+    print(escape_unprintable(f"atc        {shlex.join(words)}"))
     print(f"           for {soc}; it makes a .om, which runs on hardware alone")
 
 
@@ -203,8 +203,8 @@ def _print_taken(taken: dict[str, Any]) -> None:
             f"ATC        takes opsets {first} to {last}, not {taken['opset']}: export with one of these (--opset)"
         )
     for name, why in taken["refused"].items():
-        print(printable(f"           {name}: not taken: {why}"))
+        print(escape_unprintable(f"           {name}: not taken: {why}"))
     for name, why in taken["unknown"].items():
-        print(printable(f"           {name}: not known: {why}"))
+        print(escape_unprintable(f"           {name}: not known: {why}"))
     if taken["opset_taken"] and not taken["refused"] and not taken["unknown"]:
         print("ATC        has a parser for every operator in this opset")

@@ -34,10 +34,10 @@ import sys
 from pathlib import Path
 
 from torchport.cli import UNDECIDED
-from torchport.cli.compare import TOLERANCE, relative
+from torchport.cli.compare import TOLERANCE, parse_relative_tolerance
 from torchport.errors import TorchportError
 from torchport.launch import Launch, add_target, launch_of
-from torchport.port import STEPS, Plan, port
+from torchport.port import STEPS, Plan, run_port
 from torchport.port.plan import REPORT
 from torchport.port.progress import Progress
 from torchport.report.port import render_port
@@ -46,7 +46,7 @@ PASSES_ARGUMENTS = True
 EXIT = {"holds": 0, "does not hold": 1, "undecided": UNDECIDED}
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument(
         "--out",
@@ -86,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=STEPS[0],
         help="first step to do; earlier ones are kept",
     )
-    parser.add_argument("--tolerance", type=relative, metavar="X", help=TOLERANCE)
+    parser.add_argument("--tolerance", type=parse_relative_tolerance, metavar="X", help=TOLERANCE)
     parser.add_argument(
         "--no-control",
         action="store_true",
@@ -100,7 +100,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="overwrite a converted tree that was edited")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     if arguments.reference is not None and arguments.steps is not None:
         raise TorchportError(
             "--steps cannot be given with --reference: the port does as many steps as the recording has",
@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         operators=not arguments.no_operators,
         tolerance=arguments.tolerance,
     )
-    result = port(plan, Progress(sys.stderr, STEPS, arguments.quiet))
+    result = run_port(plan, Progress(sys.stderr, STEPS, arguments.quiet))
     if arguments.json:
         print(result.text(), end="")
     elif not arguments.quiet:

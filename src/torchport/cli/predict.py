@@ -27,10 +27,10 @@ import time
 from pathlib import Path
 
 from torchport import startup, vnpu
-from torchport.errors import TorchportError, naming
+from torchport.errors import TorchportError, name_path_in_errors
 from torchport.findings import write_atomically
 from torchport.launch import add_target, launch_of
-from torchport.predict import Plan, predict
+from torchport.predict import Plan, predict_plan
 from torchport.record.operators.wanted import size_of
 from torchport.report import render_prediction
 from torchport.vnpu import chips
@@ -39,7 +39,7 @@ PASSES_ARGUMENTS = True
 PATIENCE = 2.0  # seconds without a word
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport predict`."""
     add_target(parser)
     parser.add_argument("--soc", metavar="NAME", help=f"the chip (default: VNPU_SOC or {chips.DEFAULT})")
@@ -68,15 +68,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """Predict, print, and answer 0 where it fits, else 1."""
-    soc, _ = chips.selected({**os.environ, "VNPU_SOC": arguments.soc} if arguments.soc else None)
+    soc, _ = chips.select_chip({**os.environ, "VNPU_SOC": arguments.soc} if arguments.soc else None)
     if vnpu.detect({**os.environ, "TORCHPORT_BACKEND": "vnpu"}).kind is not vnpu.Kind.VNPU:
         raise TorchportError(
             "the virtual NPU is not built, which runs the script", hint="`make setup` builds it."
         )
     if arguments.html is not None:
-        with naming(arguments.html):
+        with name_path_in_errors(arguments.html):
             arguments.html.resolve().parent.stat()
             if arguments.html.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(arguments.html))
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     several = launch_of(arguments, nproc=arguments.nproc) if (arguments.nproc or 1) > 1 else None
     environment = {**os.environ, **dict(launch.variables), "TORCHPORT_BACKEND": "vnpu", "VNPU_SOC": soc}
     environment.update(vnpu.environment(environment))
-    environment["PYTHONPATH"] = startup.started(environment.get("PYTHONPATH", ""))
+    environment["PYTHONPATH"] = startup.prepend_start_folder(environment.get("PYTHONPATH", ""))
     environment["TORCHPORT_AUTO"] = "0" if arguments.as_is else "1"
     environment["TORCHPORT_SUMMARY"] = "0"
     plan = Plan(launch, environment, soc, arguments.steps, arguments.limit, arguments.host_memory)
@@ -94,16 +94,16 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet and time.monotonic() - began > PATIENCE:
             print(f"torchport predict: {text}", file=sys.stderr)
 
-    found = predict(plan, several, tries=not arguments.no_tries, say=say)
+    found = predict_plan(plan, several, tries=not arguments.no_tries, say=say)
     if arguments.json:
         json.dump(found.to_json(), sys.stdout)
         print()
     else:
         print(render_prediction(found))
     if arguments.html is not None:  # last: where it cannot be written, what was found is not lost
-        from torchport.report.html.prediction import page
+        from torchport.report.html.prediction import render_prediction_page
 
-        write_atomically(arguments.html, page(found).encode())
+        write_atomically(arguments.html, render_prediction_page(found).encode())
     return 0 if found.fits else 1
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.errors import TorchportError
-from torchport.report.wording import count
+from torchport.report.wording import format_count
 
 ACTIONS = ("show", "text", "extract", "overflow", "import")
 NEEDS = {
@@ -42,7 +42,7 @@ TAKES = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport record`."""
     parser.add_argument("action", choices=ACTIONS, help="what to do; see above")
     parser.add_argument(
@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="a folder that is new or empty")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """Do what `arguments.action` names."""
     action = arguments.action
     for name in ("step", "rank", "op", "output"):
@@ -69,21 +69,21 @@ def run(arguments: argparse.Namespace) -> int:
     from torchport.record.operators import cases, dumps, listing
 
     if action == "import":
-        made = dumps.convert(arguments.recording, arguments.output)
-        print(f"torchport record: {count(made, 'operator')} in {arguments.output}", file=sys.stderr)
+        made = dumps.convert_dumps(arguments.recording, arguments.output)
+        print(f"torchport record: {format_count(made, 'operator')} in {arguments.output}", file=sys.stderr)
         return 0
     if action == "overflow":
         return _overflow(arguments)
     rank = arguments.rank or 0
     if action == "extract":
-        case = cases.extract(arguments.recording, arguments.step, rank, arguments.op, arguments.output)
+        case = cases.extract_call(arguments.recording, arguments.step, rank, arguments.op, arguments.output)
         _say(arguments, case, [f"{case['name']} of step {arguments.step} is in {arguments.output}"])
         return 0
     if arguments.step is None:
-        shown = listing.overview(arguments.recording)
+        shown = listing.build_overview(arguments.recording)
         _say(arguments, shown, listing.overview_lines(shown))
         return 2 if shown["damaged"] else 0
-    calls = listing.calls(arguments.recording, arguments.step, rank)
+    calls = listing.read_calls(arguments.recording, arguments.step, rank)
     if arguments.json:
         print(json.dumps(list(calls)))
         return 0
@@ -94,11 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _overflow(arguments: argparse.Namespace) -> int:
-    from torchport.record.operators.listing import opened
-    from torchport.record.operators.overflow import overflows
+    from torchport.record.operators.listing import open_recording
+    from torchport.record.operators.overflow import find_overflows
 
-    recorded = opened(arguments.recording)
-    found = list(overflows(recorded, None if arguments.step is None else [arguments.step]))
+    recorded = open_recording(arguments.recording)
+    found = list(find_overflows(recorded, None if arguments.step is None else [arguments.step]))
     flags = [event["step"] for event in recorded.recording.of_kind("overflowed")]
     lines = [one.sentence for one in found]
     lines += [

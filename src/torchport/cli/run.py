@@ -51,7 +51,7 @@ LEVELS = ("statistics", "tensor", "module", "none")
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument(
         "--audit", type=Path, metavar="FILE", help="write what was done to each call, as JSON lines"
@@ -121,7 +121,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     if arguments.json:
         raise TorchportError(
             "--json has nothing to print: stdout is the script's own",
@@ -159,10 +159,10 @@ def _record(arguments: argparse.Namespace, launch: Launch) -> int:
     operators = _operators(arguments)
     environment = _on_npu(arguments, launch) if on == "npu" else _original(arguments, launch, on)
     plan = Plan(launch, arguments.record.absolute(), Path.cwd(), steps=arguments.steps)
-    ended = in_place.record(plan, on, environment, operators, force=arguments.force)
+    ended = in_place.record_in_place(plan, on, environment, operators, force=arguments.force)
     if not arguments.quiet:
-        print(f"torchport run: {in_place.summary(arguments.record)}", file=sys.stderr)
-    return tee.leave(ended.status)
+        print(f"torchport run: {in_place.summarize_recording(arguments.record)}", file=sys.stderr)
+    return tee.propagate_status(ended.status)
 
 
 def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:
@@ -177,7 +177,7 @@ def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:
                     hint="Leave one of them out.",
                 )
         return None
-    wanted = Wanted.read(
+    wanted = Wanted.from_words(
         arguments.level or LEVELS[0], arguments.filter or (), arguments.max_bytes, arguments.on_full or "stop",
         arguments.keep_last,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:
         if not arguments.quiet:
             print("torchport run: operators are not recorded: h5py is not installed", file=sys.stderr)
         return None
-    return wanted.plain()
+    return wanted.to_dict()
 
 
 def _on_npu(arguments: argparse.Namespace, launch: Launch) -> dict[str, str]:
@@ -218,10 +218,10 @@ def _original(arguments: argparse.Namespace, launch: Launch, on: str) -> dict[st
     if on == "cpu":
         from torchport.record import reference
 
-        environment = reference.environment(environment, launch.processes or 1)
+        environment = reference.make_reference_environment(environment, launch.processes or 1)
     return {
         **environment,
-        "PYTHONPATH": startup.started(environment.get("PYTHONPATH", "")),
+        "PYTHONPATH": startup.prepend_start_folder(environment.get("PYTHONPATH", "")),
         "TORCHPORT_AUTO": "0",
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # no NPU is wanted
     }
@@ -266,7 +266,7 @@ def _checking(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]:
-    always = {"TORCHPORT_FAILURES": "1", "PYTHONPATH": startup.started(python_path)}
+    always = {"TORCHPORT_FAILURES": "1", "PYTHONPATH": startup.prepend_start_folder(python_path)}
     if not arguments.quiet:
         always["TORCHPORT_DIAGNOSE"] = "1"
     if arguments.as_is:

@@ -27,7 +27,7 @@ from torchport.vnpu.variables import VARIABLES
 CHECKS = ("code and page", "code", "definition", "page", "incomplete", "unknown")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport vnpu`."""
     parser.add_argument("action", choices=list(ACTIONS), help="what to do; see above")
     parser.add_argument(
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--tier", type=int, help="only this tier (1 = needed by common models)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_command(arguments: argparse.Namespace) -> int:
     """Do what `arguments.action` names."""
     ACTIONS[arguments.action](arguments)
     return 0
@@ -50,15 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _info(arguments: argparse.Namespace) -> None:
     backend = vnpu.detect()
-    name, chip = chips.selected()
-    version = cann.selected()
+    name, chip = chips.select_chip()
+    version = cann.select_version()
     libraries = backend.libraries
     operators = dict(Counter(str(row["status"]) for row in _operators()))
     data = {
         "backend": str(backend.kind),
         "reason": backend.reason,
         "libraries": None if libraries is None else str(libraries),
-        "enabled": persistence.enabled(),
+        "enabled": persistence.is_enabled(),
         "chip": {"name": name, **chip},
         "cann": version,
         "operators": operators,
@@ -76,7 +76,7 @@ def _info(arguments: argparse.Namespace) -> None:
         f"bfloat16 {'yes' if chip['bf16'] else 'no'}, results out of range "
         f"{'become inf and nan' if chip['inf_nan'] else 'saturate'}"
     )
-    belongs = "the one of this torch_npu" if version == cann.default() else "chosen by VNPU_CANN"
+    belongs = "the one of this torch_npu" if version == cann.read_default_version() else "chosen by VNPU_CANN"
     print(f"CANN       {version}, {belongs}")
     counts = ", ".join(f"{count} {status}" for status, count in sorted(operators.items()))
     print(f"operators  {counts or 'unknown: not built'}")

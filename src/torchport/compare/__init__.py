@@ -3,7 +3,7 @@
 Pure functions from recordings to findings; torch is not needed.
 """
 
-from torchport.compare.judge import Forced, compare
+from torchport.compare.judge import Forced, compare_recordings
 from torchport.compare.verdict import Verdict, Word
 
-__all__ = ["Forced", "Verdict", "Word", "compare"]
+__all__ = ["Forced", "Verdict", "Word", "compare_recordings"]

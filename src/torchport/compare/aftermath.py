@@ -16,7 +16,7 @@ class Aftermath:
         self._seen = _sights(step)
         self._named = _first_by_name(later) if later is not None else {}
 
-    def of(self, call: Call, written: Tensor) -> Tensor | None:
+    def find_value_after(self, call: Call, written: Tensor) -> Tensor | None:
         """What `written`, an input of `call`, held after it; None where nobody saw it."""
         place = _place(written)
         rows = self._seen.get(place, [])

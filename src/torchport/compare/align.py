@@ -33,17 +33,17 @@ ALIKE = frozenset({
 })  # fmt: skip
 
 
-def short(call: Call) -> str:
+def strip_namespace(call: Call) -> str:
     """The operator's name without its namespace."""
     return call.name.partition("::")[2]
 
 
-def significant(calls: Sequence[Call], *, alike: bool) -> list[Call]:
+def select_significant_forward(calls: Sequence[Call], *, alike: bool) -> list[Call]:
     """The forward calls that compute something; with `alike` only those that all devices call alike."""
     return [
         call for call in calls
-        if call.phase == "forward" and short(call) not in MOVES and not call.name.startswith(("module::", "c10d::"))
-        and (not alike or short(call) in ALIKE)
+        if call.phase == "forward" and strip_namespace(call) not in MOVES and not call.name.startswith(("module::", "c10d::"))
+        and (not alike or strip_namespace(call) in ALIKE)
     ]  # fmt: skip
 
 
@@ -51,19 +51,19 @@ def significant_of(calls: Sequence[Call]) -> list[Call]:
     """The calls of any one pass that compute something."""
     return [
         call for call in calls
-        if short(call) not in MOVES and not call.name.startswith(("module::", "c10d::"))
+        if strip_namespace(call) not in MOVES and not call.name.startswith(("module::", "c10d::"))
     ]  # fmt: skip
 
 
 Anchors = tuple[Mapping[int, int], Mapping[int, int]]
 
 
-def anchors(one: Sequence[Call], other: Sequence[Call]) -> Anchors:
+def match_sequence_numbers(one: Sequence[Call], other: Sequence[Call]) -> Anchors:
     """By autograd's sequence number of each side, the number of the pair of forward calls that it belongs to: the same
     number on both sides for gradients of the same call. `one` and `other` are all calls of a step."""
     forward = [[call for call in significant_of(calls) if call.phase == "forward"] for calls in (one, other)]
     found: tuple[dict[int, int], dict[int, int]] = ({}, {})
-    for number, pair in enumerate(matched(*forward)):
+    for number, pair in enumerate(match_calls(*forward)):
         if pair[0] is None or pair[1] is None:
             continue
         for known, call in zip(found, pair, strict=True):
@@ -72,7 +72,7 @@ def anchors(one: Sequence[Call], other: Sequence[Call]) -> Anchors:
     return found
 
 
-def matched(
+def match_calls(
     one: Sequence[Call], other: Sequence[Call], *, of: Anchors = ({}, {})
 ) -> Iterator[tuple[Call | None, Call | None]]:
     """Pairs in order; None beside a call that the other recording does not have. With `of` gradients of different

@@ -15,7 +15,7 @@ from torchport.record.operators.reading import Call, Operators, ProcessOperators
 HINT = "Record both with the same number of processes, or both with --level tensor."
 
 
-def rebuilt(reference: Operators, port: Operators) -> list[Cause]:
+def compare_global_batches(reference: Operators, port: Operators) -> list[Cause]:
     """What differs in the global batches of two recordings with other numbers of processes, in the first step of both.
 
     Raises TorchportError where a batch cannot be rebuilt: its tensors were not kept, or it has another size.

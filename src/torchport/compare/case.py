@@ -16,7 +16,7 @@ from torchport.errors import TorchportError
 from torchport.findings import write_atomically
 from torchport.record import oracles
 from torchport.record.operators import layout
-from torchport.record.operators.cases import CALL, extract
+from torchport.record.operators.cases import CALL, extract_call
 
 TEST = "test_case.py"
 SEED = 0
@@ -27,7 +27,7 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 def of_call(recording: Path, step: int, rank: int, word: str, out: Path) -> dict[str, Any]:
     """Write the case of a recorded call (`name:index`) to the folder `out`; gives what call.json has. Raises as
     `extract` does."""
-    described = extract(recording, step, rank, word, out)
+    described = extract_call(recording, step, rank, word, out)
     devices = {one["device"] for kind in ("inputs", "outputs") for one in described[kind] if one is not None}
     on_npu = any(str(device).startswith("npu") for device in devices)
     computes = described["about"].get("computes") or {}
@@ -66,7 +66,7 @@ def of_spec(spec: Mapping[str, Any], out: Path) -> dict[str, Any]:
 
 
 def _finish(described: dict[str, Any], out: Path, *, on_npu: bool, hardware: bool) -> dict[str, Any]:
-    found = oracles.reference(described["name"], on_npu=on_npu, tanh=False)
+    found = oracles.find_reference(described["name"], on_npu=on_npu, tanh=False)
     reference = "" if found is None else f"{found.__module__}:{found.__name__}"
     described |= {"reference": reference, "multiple": MULTIPLE, "declares": hardware}
     write_atomically(out / CALL, json.dumps(described, indent=1).encode())

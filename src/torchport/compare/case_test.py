@@ -43,7 +43,7 @@ WIDE = {
 SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 
 
-def stored(kind: str, place: int) -> Any:
+def load_tensor(kind: str, place: int) -> Any:
     """A tensor of the case with its dtype and strides; None for one that was undefined, or not kept."""
     about = CASE[kind if kind == "written" else f"{kind}s"][place]
     path = FOLDER / f"{kind}{place}.npy"
@@ -58,11 +58,11 @@ def stored(kind: str, place: int) -> Any:
     return torch.empty_strided(about["shape"], about["stride"], dtype=dtype).copy_(value)
 
 
-def inputs(device: str, *, wide: bool = False, grad: bool = False) -> list[Any]:
+def load_inputs(device: str, *, wide: bool = False, grad: bool = False) -> list[Any]:
     """What the call was given; `wide` in float64, `grad` followed by autograd."""
     made = []
     for place in range(len(CASE["inputs"])):
-        one = stored("input", place)
+        one = load_tensor("input", place)
         if one is not None:
             one = one.to(WIDE.get(one.dtype, one.dtype) if wide else one.dtype).to(device)
             one = one.requires_grad_() if grad and one.is_floating_point() else one
@@ -70,10 +70,10 @@ def inputs(device: str, *, wide: bool = False, grad: bool = False) -> list[Any]:
     return made
 
 
-def word(value: Any, given: Sequence[Any], device: str) -> Any:
+def decode_argument(value: Any, given: Sequence[Any], device: str) -> Any:
     """An argument as torch takes it."""
     if isinstance(value, list):
-        return [word(one, given, device) for one in value]
+        return [decode_argument(one, given, device) for one in value]
     if not isinstance(value, dict):
         return value
     ((kind, what),) = value.items()
@@ -85,12 +85,12 @@ def word(value: Any, given: Sequence[Any], device: str) -> Any:
         return torch.device(device)
     if kind == "generator":
         return None
-    return complex(*(word(one, given, device) for one in what)) if kind == "complex" else float(what)
+    return complex(*(decode_argument(one, given, device) for one in what)) if kind == "complex" else float(what)
 
 
-def results(given: Sequence[Any], device: str, *, wide: bool = False) -> list[Any]:
+def run_operator(given: Sequence[Any], device: str, *, wide: bool = False) -> list[Any]:
     """What the call gives, flat, then what it writes and gives back in no result."""
-    args = [word(one, given, device) for one in CASE["arguments"]]
+    args = [decode_argument(one, given, device) for one in CASE["arguments"]]
     if wide:
         args = tree_map(lambda one: WIDE.get(one, one) if isinstance(one, torch.dtype) else one, args)
     if CASE["reference"] and device == "cpu":
@@ -112,7 +112,7 @@ def results(given: Sequence[Any], device: str, *, wide: bool = False) -> list[An
     return [*flat, *(one for one in written if not any(one is known for known in flat))]
 
 
-def floating(values: Sequence[Any]) -> dict[int, Any]:
+def select_floating(values: Sequence[Any]) -> dict[int, Any]:
     """Those that have numbers, on the host, by their places."""
     return {
         place: one.detach().cpu()
@@ -121,11 +121,11 @@ def floating(values: Sequence[Any]) -> dict[int, Any]:
     }
 
 
-def rms(value: Any) -> float:
+def compute_rms(value: Any) -> float:
     return float(value.abs().square().mean().sqrt()) if value.numel() else 0.0
 
 
-def judge(made: dict[int, Any], cpu: dict[int, Any], exact: dict[int, Any], what: str) -> None:
+def assert_within_rounding(made: dict[int, Any], cpu: dict[int, Any], exact: dict[int, Any], what: str) -> None:
     """Fails where one is further from float64 than rounding explains."""
     places = sorted(made.keys() & cpu.keys() & exact.keys())
     if not places:
@@ -138,8 +138,8 @@ def judge(made: dict[int, Any], cpu: dict[int, Any], exact: dict[int, Any], what
         )
         finite = torch.isfinite(right) & torch.isfinite(own)
         assert bool(torch.isfinite(got)[finite].all()), f"{said} has no number where there are numbers"
-        off, mine = (rms((one.to(right.dtype) - right)[finite]) for one in (got, own))
-        size = rms(right[finite])
+        off, mine = (compute_rms((one.to(right.dtype) - right)[finite]) for one in (got, own))
+        size = compute_rms(right[finite])
         about = torch.finfo(got.dtype)
         least = max(mine, 0.1 * about.eps * size, about.tiny * about.eps)
         declared = BOUND.get(str(got.dtype).removeprefix("torch."), 0.125) * size if CASE["declares"] else 0.0
@@ -148,41 +148,41 @@ def judge(made: dict[int, Any], cpu: dict[int, Any], exact: dict[int, Any], what
         )
 
 
-def host(*, wide: bool) -> dict[int, Any]:
-    return floating(results(inputs("cpu", wide=wide), "cpu", wide=wide))
+def run_on_cpu(*, wide: bool) -> dict[int, Any]:
+    return select_floating(run_operator(load_inputs("cpu", wide=wide), "cpu", wide=wide))
 
 
 def test_recorded() -> None:
     """What the recording says that it gave."""
     count = len(CASE["outputs"])
-    made = {place: stored("output", place) for place in range(count)}
-    made |= {count + place: stored("written", place) for place in range(len(CASE["written"]))}
+    made = {place: load_tensor("output", place) for place in range(count)}
+    made |= {count + place: load_tensor("written", place) for place in range(len(CASE["written"]))}
     given = [made[place] for place in range(len(made))]
-    judge(floating(given), host(wide=False), host(wide=True), "recorded result")
+    assert_within_rounding(select_floating(given), run_on_cpu(wide=False), run_on_cpu(wide=True), "recorded result")
 
 
 def test_forward() -> None:
     """What the device gives."""
-    judge(floating(results(inputs(DEVICE), DEVICE)), host(wide=False), host(wide=True), "result")
+    assert_within_rounding(select_floating(run_operator(load_inputs(DEVICE), DEVICE)), run_on_cpu(wide=False), run_on_cpu(wide=True), "result")
 
 
-def gradients(device: str, *, wide: bool = False) -> dict[int, Any]:
-    given = inputs(device, wide=wide, grad=True)
+def compute_gradients(device: str, *, wide: bool = False) -> dict[int, Any]:
+    given = load_inputs(device, wide=wide, grad=True)
     followed = [
-        one for one in results(given, device, wide=wide) if isinstance(one, torch.Tensor) and one.grad_fn
+        one for one in run_operator(given, device, wide=wide) if isinstance(one, torch.Tensor) and one.grad_fn
     ]
     leaves = [one for one in given if isinstance(one, torch.Tensor) and one.requires_grad]
     if not followed or not leaves:
         pytest.skip("autograd does not follow this operator")
     seed = torch.randn(followed[0].shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return floating(torch.autograd.grad(followed[:1], leaves, [seed.to(followed[0])], allow_unused=True))
+    return select_floating(torch.autograd.grad(followed[:1], leaves, [seed.to(followed[0])], allow_unused=True))
 
 
 @pytest.mark.skipif(CASE["phase"] != "forward", reason="it is no forward call")
 def test_backward() -> None:
     """The gradients by what it is given."""
     try:
-        cpu, exact = gradients("cpu"), gradients("cpu", wide=True)
+        cpu, exact = compute_gradients("cpu"), compute_gradients("cpu", wide=True)
     except RuntimeError as error:
         pytest.skip(f"the CPU has no gradient of it: {error}"[:200])
-    judge(gradients(DEVICE), cpu, exact, "gradient")
+    assert_within_rounding(compute_gradients(DEVICE), cpu, exact, "gradient")

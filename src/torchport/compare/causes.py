@@ -69,7 +69,7 @@ VIRTUAL_GAP = re.compile(
 )
 
 
-def cause(text: str) -> tuple[str, str]:
+def explain_failure(text: str) -> tuple[str, str]:
     """The cause and the remedy for the last words `text` of a run; empty where they say nothing known."""
     for row in ORIGINAL:
         match = re.search(row.pattern, text)

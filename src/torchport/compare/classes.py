@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torchport.compare.align import matched, short, significant
+from torchport.compare.align import match_calls, select_significant_forward, strip_namespace
 from torchport.compare.pairs import Phase
-from torchport.compare.tensors import ROUNDING, distance
+from torchport.compare.tensors import ROUNDING, measure_distance
 from torchport.record.operators.reading import Call, Operators, Step, Tensor
 from torchport.record.recording import Recording
 
@@ -46,7 +46,7 @@ class Side:
     device: str
 
     @classmethod
-    def of(cls, step: Step) -> Side:
+    def from_step(cls, step: Step) -> Side:
         """All of its calls; the device is that of most results."""
         calls = list(step.calls())
         devices = Counter(
@@ -55,7 +55,7 @@ class Side:
         return cls(calls, devices.most_common(1)[0][0] if devices else "")
 
 
-def causes(reference: Operators, port: Operators, rank: int = 0, *, other_ranks: bool = False) -> list[Cause]:
+def find_causes(reference: Operators, port: Operators, rank: int = 0, *, other_ranks: bool = False) -> list[Cause]:
     """What differs in the first step of both, in the order in which it comes about. With `other_ranks` each rank has a
     part of the batch that is not the other's: data, draws and collectives are not compared then."""
     one, other = reference.rank(rank), port.rank(rank)
@@ -65,7 +65,7 @@ def causes(reference: Operators, port: Operators, rank: int = 0, *, other_ranks:
     found: list[Cause] = []
     for number in steps[:2]:
         with one.step(number) as first, other.step(number) as second:
-            sides = Side.of(first), Side.of(second)
+            sides = Side.from_step(first), Side.from_step(second)
             looks: tuple[Callable[[int, Side, Side], Iterator[Cause]], ...] = (
                 (_arguments, functools.partial(_operators, inside=True), _updates) if other_ranks
                 else (_data, _arguments, _operators, _draws, _collectives, _updates)
@@ -99,7 +99,7 @@ def _weights(number: int, one: Side, other: Side) -> Iterator[Cause]:
     sides = [{tensor.name: tensor for _, tensor in _inputs(side) if tensor.name} for side in (one, other)]
     apart = {
         name: by for name, tensor in sides[0].items()
-        if name in sides[1] and (by := distance(tensor, sides[1][name])) > ROUNDING
+        if name in sides[1] and (by := measure_distance(tensor, sides[1][name])) > ROUNDING
     }  # fmt: skip
     if apart:
         names = sorted(apart, key=lambda name: -apart[name])
@@ -111,11 +111,11 @@ def _weights(number: int, one: Side, other: Side) -> Iterator[Cause]:
 
 def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
     given = [
-        [(call, tensor) for call, tensor in external(side) if tensor.elements > 1] for side in (one, other)
+        [(call, tensor) for call, tensor in find_external_tensors(side) if tensor.elements > 1] for side in (one, other)
     ]
     for (_, first), (call, second) in zip(*given, strict=False):
         if (first.shape, first.dtype) == (second.shape, second.dtype) and (
-            by := distance(first, second)
+            by := measure_distance(first, second)
         ) > ROUNDING:
             yield Cause(
                 DATA, f"the model is given other data in step {number}: {second.dtype} {list(second.shape)}",
@@ -124,7 +124,7 @@ def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
             return
 
 
-def external(side: Side) -> Iterator[tuple[Call, Tensor]]:
+def find_external_tensors(side: Side) -> Iterator[tuple[Call, Tensor]]:
     """What comes from the host or out of a draw beside the model, in the order of its use."""
     for call, tensor in _inputs(side):
         if call.phase == "forward" and not tensor.name:
@@ -135,13 +135,13 @@ def external(side: Side) -> Iterator[tuple[Call, Tensor]]:
 
 
 def _draws_numbers(call: Call) -> bool:
-    return any(word in short(call) for word in DRAWS) and "backward" not in call.name
+    return any(word in strip_namespace(call) for word in DRAWS) and "backward" not in call.name
 
 
 def _arguments(number: int, one: Side, other: Side) -> Iterator[Cause]:
-    forward = [significant(side.calls, alike=False) for side in (one, other)]
+    forward = [select_significant_forward(side.calls, alike=False) for side in (one, other)]
     updates = [[call for call in side.calls if call.phase == "optimizer"] for side in (one, other)]
-    for first, second in (*matched(*forward), *matched(*updates)):
+    for first, second in (*match_calls(*forward), *match_calls(*updates)):
         if first is None or second is None or first.overload != second.overload:
             continue
         shapes = [[t.shape for t in call.inputs if t is not None] for call in (first, second)]
@@ -181,7 +181,7 @@ def _numbers_by_name(calls: Sequence[Call]) -> dict[str, set[float]]:
     """By operator, whether it writes in place or takes a list or not, the fractions that it is given."""
     found: dict[str, set[float]] = {}
     for call in calls:
-        name = short(call).removeprefix("_foreach_").removesuffix("_")
+        name = strip_namespace(call).removeprefix("_foreach_").removesuffix("_")
         found.setdefault(name, set()).update(_fractions(call.arguments))
     return found
 
@@ -219,11 +219,11 @@ def _operators(number: int, one: Side, other: Side, *, inside: bool = False) -> 
     """`inside`: of modules only, without what averages gradients beside the model."""
     alike = one.device != other.device
     calls = [
-        [call for call in significant(side.calls, alike=alike) if call.module or not inside]
+        [call for call in select_significant_forward(side.calls, alike=alike) if call.module or not inside]
         for side in (one, other)
     ]
     forms: Phase | None = None  # asked only where something is missing
-    for first, second in matched(*calls):
+    for first, second in match_calls(*calls):
         call = first or second
         if call is not None and (first is None or second is None) and not _draws_numbers(call):
             forms = forms or Phase(number, "forward", one.calls, other.calls)
@@ -239,11 +239,11 @@ def _operators(number: int, one: Side, other: Side, *, inside: bool = False) -> 
 
 def _draws(number: int, one: Side, other: Side) -> Iterator[Cause]:
     drawn = [[call for call in side.calls if call.module and _draws_numbers(call)] for side in (one, other)]
-    if [short(call) for call in drawn[0]] != [short(call) for call in drawn[1]]:
+    if [strip_namespace(call) for call in drawn[0]] != [strip_namespace(call) for call in drawn[1]]:
         return
     for first, second in zip(*drawn, strict=True):
         masks = [call.outputs[-1] if call.outputs else None for call in (first, second)]
-        if masks[0] is not None and masks[1] is not None and distance(masks[0], masks[1]) > ROUNDING:
+        if masks[0] is not None and masks[1] is not None and measure_distance(masks[0], masks[1]) > ROUNDING:
             yield Cause(
                 RANDOM, f"{second.name} in {second.module} draws other numbers in step {number}",
                 number, second.module, second.source,

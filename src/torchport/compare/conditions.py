@@ -40,7 +40,7 @@ def reference_conditions(reference: Recording) -> Iterator[Finding]:
                 "Give a longer --timeout, or arguments for a shorter run.",
                 location=_place(reference),
             )
-    elif failed(reference):
+    elif has_failed(reference):
         yield _failed_reference(reference)
 
 
@@ -64,7 +64,7 @@ def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
                 location=_place(port),
             )
         return
-    gap = causes.virtual_gap(_words(port)) if failed(port) else ""
+    gap = causes.virtual_gap(_words(port)) if has_failed(port) else ""
     if gap:
         yield open_finding(
             "TP343",
@@ -75,16 +75,16 @@ def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
         )
     elif port.status == -signal.SIGKILL:
         yield _too_small("the port")
-    elif failed(port) and not _same_end(reference, port):
-        yield error(
+    elif has_failed(port) and not _same_end(reference, port):
+        yield error_finding(
             "TP310",
             f"the port ended with {ended_how(port)} {_reached(port)}{_cause(port)}",
             _remedy(port),
             location=_error_place(port),
             stderr=port.last_messages,
         )
-    elif not (failed(port) or failed(reference) or reference.stopped) and port.status != reference.status:
-        yield error(
+    elif not (has_failed(port) or has_failed(reference) or reference.stopped) and port.status != reference.status:
+        yield error_finding(
             "TP310", f"the port ends with {ended_how(port)}, the original with {ended_how(reference)}"
         )
 
@@ -92,7 +92,7 @@ def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
 def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
     """Whether there are steps, as many on both sides, in as many ranks."""
     if not reference.steps:
-        if not failed(reference) and not reference.stopped:
+        if not has_failed(reference) and not reference.stopped:
             status = f" (exit status {reference.status})" if reference.status else ""
             yield open_finding(
                 "TP340",
@@ -102,16 +102,16 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
                 stderr=reference.last_messages,
             )
         return
-    if len(reference.trained) != len(port.trained) and not failed(port):
-        yield error(
+    if len(reference.trained) != len(port.trained) and not has_failed(port):
+        yield error_finding(
             "TP303", f"the original trains in {_processes(reference)}, the port in {_processes(port)}",
             "Look for conditions on the number of devices.",
         )  # fmt: skip
         return
-    if failed(port) or port.stopped in (TIMEOUT, MEMORY) or failed(reference):
+    if has_failed(port) or port.stopped in (TIMEOUT, MEMORY) or has_failed(reference):
         return  # it is plain why they are fewer
     if port.steps != reference.steps and not (reference.stopped == TIMEOUT and port.steps > reference.steps):
-        yield error(
+        yield error_finding(
             "TP303",
             f"the original does {reference.steps} steps, the port {port.steps}",
             "Look for conditions on the device, early stops, and files that the script continues from.",
@@ -121,9 +121,9 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
 def use_of_npu(reference: Recording, port: Recording) -> Iterator[Finding]:
     """Whether the port ran on the NPU in every step; nothing of one that failed before it came to train."""
     for theirs, process in zip(reference.trained, port.trained, strict=False):
-        if failed(port) and process.step_kind != theirs.step_kind:
+        if has_failed(port) and process.step_kind != theirs.step_kind:
             continue
-        used = evidence(process)
+        used = collect_evidence(process)
         if used.steps_with is not None and used.steps_with < len(process.steps):
             without = len(process.steps) - used.steps_with
             where = "" if process.rank is None else f" of rank {process.rank}"
@@ -132,7 +132,7 @@ def use_of_npu(reference: Recording, port: Recording) -> Iterator[Finding]:
             yield _unused("loss, gradients and parameters are on the CPU", used)
 
 
-def evidence(process: Process) -> Evidence:
+def collect_evidence(process: Process) -> Evidence:
     """What shows where a process computed: operators launched in all, in how many of its steps (None where nothing
     counts them), and the devices of loss, parameters, gradients and outputs."""
     losses, updates, called = process.of_kind("loss"), process.of_kind("step"), process.of_kind("call")
@@ -180,7 +180,7 @@ def _on_host(used: Evidence) -> bool:
 
 
 def _unused(detail: str, used: Evidence) -> Finding:
-    return error(
+    return error_finding(
         "TP345",
         f"the port did not use the NPU: {detail}",
         "Look for a device that is chosen in a module which was not converted, or by an argument (--device).",
@@ -198,7 +198,7 @@ def replicas_equal(port: Recording) -> Iterator[Finding]:
     for values in ends.values():
         if len(values) > 1:
             first, second, *_ = sorted(values.values())
-            yield error(
+            yield error_finding(
                 "TP346",
                 f"the replicas differ at the end: the parameters of rank {second[0]} are not those of rank {first[0]}",
                 "Gradients are not reduced over all ranks, or something changes parameters in one rank only.",
@@ -206,7 +206,7 @@ def replicas_equal(port: Recording) -> Iterator[Finding]:
             return
 
 
-def failed(recording: Recording) -> bool:
+def has_failed(recording: Recording) -> bool:
     """Whether a run ended by an exception or a signal; a status that the script asked for is its own affair."""
     if recording.stopped:
         return False
@@ -242,7 +242,7 @@ def _our_bug(recording: Recording) -> Iterator[Finding]:
 
 
 def _failed_reference(reference: Recording) -> Finding:
-    why, remedy = causes.cause(_words(reference))
+    why, remedy = causes.explain_failure(_words(reference))
     detail = f": {why}" if why else ""
     text = (
         f"the original fails here {_reached(reference)}{detail} ({ended_how(reference)}{_cause(reference)})"
@@ -276,7 +276,7 @@ def _same_end(reference: Recording, port: Recording) -> bool:
     theirs, ours = (
         [event["error"].partition(":")[0] for event in one.of_kind("error")] for one in (reference, port)
     )
-    return failed(reference) and reference.status == port.status and theirs == ours
+    return has_failed(reference) and reference.status == port.status and theirs == ours
 
 
 def _cause(recording: Recording) -> str:
@@ -322,7 +322,7 @@ def open_finding(
     return Finding(code, Severity.WARNING, Safety.REPORT, location, message, hint, evidence)
 
 
-def error(
+def error_finding(
     code: str, message: str, hint: str = "", *, location: Location | None = None, **evidence: Any
 ) -> Finding:
     """A finding that speaks against the port."""

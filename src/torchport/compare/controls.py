@@ -43,11 +43,11 @@ class Fault:
     parameter: int | None
 
     @classmethod
-    def of(cls, event: Mapping[str, Any]) -> Fault:
+    def from_event(cls, event: Mapping[str, Any]) -> Fault:
         """The fault of an event `fault`."""
         return cls(*(event[field.name] for field in dataclasses.fields(cls)))
 
-    def touched(self, found: Mapping[Key, Series]) -> Iterator[tuple[Key, int]]:
+    def find_touched_steps(self, found: Mapping[Key, Series]) -> Iterator[tuple[Key, int]]:
         """The series, and the steps of them, whose numbers the fault makes."""
         kind = {"change": CHANGE, "gradient": GRADIENT}.get(self.what)
         for key, one in found.items():
@@ -62,12 +62,12 @@ class Fault:
                 yield key, self.step
 
 
-def faults(control: Process) -> list[Fault]:
+def read_faults(control: Process) -> list[Fault]:
     """What the control run did wrong, in order."""
-    return [Fault.of(event) for event in control.of_kind("fault")]
+    return [Fault.from_event(event) for event in control.of_kind("fault")]
 
 
-def table(
+def tabulate_faults(
     reference: dict[Key, Series],
     control: dict[Key, Series],
     made: Iterable[Fault],
@@ -92,7 +92,7 @@ def table(
     return rows
 
 
-def findings(rows: Iterable[ControlRow]) -> Iterator[Finding]:
+def report_unnoticed_faults(rows: Iterable[ControlRow]) -> Iterator[Finding]:
     """What went unnoticed leaves the question open."""
     for row in rows:
         if row.possible and not row.noticed:
@@ -106,7 +106,7 @@ def findings(rows: Iterable[ControlRow]) -> Iterator[Finding]:
             )
 
 
-def smallest(rows: Iterable[ControlRow]) -> str:
+def describe_noticed_changes(rows: Iterable[ControlRow]) -> str:
     """The smallest changes that were noticed, as a part of a sentence; "" where none was."""
     words = [row.words + (f" ({row.where})" if row.where else "") for row in rows if row.noticed]
     if not words:
@@ -122,10 +122,10 @@ def _noticed(
     worst: Mapping[Key, float],
 ) -> list[Noticed]:
     found: list[Noticed] = []
-    for key, step in fault.touched(reference):
+    for key, step in fault.find_touched_steps(reference):
         if key not in control:
             continue
-        pair = yardstick.pair(key, reference[key], control[key])
+        pair = yardstick.compare_series(key, reference[key], control[key])
         for place, (error, allowed) in enumerate(zip(pair.errors, pair.allowed, strict=True)):
             if reference[key].at[place] == step:
                 bound = min(allowed, _closer(fault, key, error, pair.noise, place, yardstick, worst))
@@ -150,14 +150,14 @@ def _closer(
     if share is None or key not in worst or not noise or place >= len(noise):
         return math.inf
     seen = abs(error - share) <= max(2 * noise[place], share / 2)
-    bound = max(CLOSER * worst[key], yardstick.floor(key[0]))
+    bound = max(CLOSER * worst[key], yardstick.get_floor(key[0]))
     return bound if seen and share > bound else math.inf
 
 
 def _where(fault: Fault, reference: Mapping[Key, Series]) -> str:
     if fault.parameter is None:
         return ""
-    touched = [reference[key].name for key, _ in fault.touched(reference)]
+    touched = [reference[key].name for key, _ in fault.find_touched_steps(reference)]
     return touched[0] if touched else ""
 
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchport.compare.batches import rebuilt
-from torchport.compare.classes import Cause, causes
-from torchport.compare.pairs import Paired, paired
-from torchport.compare.repeated import Unsteady, unsteady
-from torchport.compare.replay import JUDGED, UNKNOWN, Replay, Row, has_tensors, replay
+from torchport.compare.batches import compare_global_batches
+from torchport.compare.classes import Cause, find_causes
+from torchport.compare.pairs import Paired, pair_results
+from torchport.compare.repeated import Unsteady, find_unsteady_calls
+from torchport.compare.replay import JUDGED, UNKNOWN, Replay, Row, has_tensors, replay_recording
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Location, Safety, Severity
-from torchport.record.operators.overflow import Overflow, overflows
+from torchport.record.operators.overflow import Overflow, find_overflows
 from torchport.record.operators.reading import Operators
 
 WRONG, DIFFERENT, CONFIGURED, UNJUDGED = "TP357", "TP358", "TP359", "TP360"
@@ -77,7 +77,7 @@ class Culprit:
     def _kind(self, row: Row) -> str:
         """The class; what a second run does not repeat is no error that can be found again."""
         noise = [one.by for one in self.unsteady if (one.step, one.call) == (row.step, row.call)]
-        return NONDETERMINISM if noise and row.error <= STEADY * max(noise) else kind(row)
+        return NONDETERMINISM if noise and row.error <= STEADY * max(noise) else classify_error(row)
 
     def _case(self, row: Row) -> str:
         """The command that makes a test of that call."""
@@ -210,7 +210,7 @@ class Culprit:
         return dataclasses.asdict(row) | {"apart": apart}
 
 
-def culprit(
+def find_culprit(
     reference: Path, port: Path, again: Path | None = None, steps: Sequence[int] | None = None
 ) -> Culprit | None:
     """Judge the operators of two recordings; None where neither has any. `again` is a recording of the port's run once
@@ -232,37 +232,37 @@ def culprit(
     rank = other.processes[0].rank or 0
     _of_one_script(one, other, rank)
     counts = len(one.processes[0].steps), len(other.processes[0].steps)
-    replayed = replay(port, rank=rank, steps=steps) if has_tensors(other) else None
-    around = rebuilt(one, other) if other_ranks else []
-    around += causes(one, other, rank, other_ranks=other_ranks)
+    replayed = replay_recording(port, rank=rank, steps=steps) if has_tensors(other) else None
+    around = compare_global_batches(one, other) if other_ranks else []
+    around += find_causes(one, other, rank, other_ranks=other_ranks)
     return Culprit(
         around,
         replayed,
         counts,
         # Each of other ranks computes another part of the batch.
-        None if other_ranks else paired(one, other, rank),
+        None if other_ranks else pair_results(one, other, rank),
         _overflows(one, other),
-        [] if again is None else unsteady(other, Operators.read(again), rank),
+        [] if again is None else find_unsteady_calls(other, Operators.read(again), rank),
         port,
     )
 
 
-def alone(port: Path) -> Culprit | None:
+def find_port_culprit(port: Path) -> Culprit | None:
     """Judge the operators of one recording, beside a reference that has none: what they compute, not what they are
     given. None where it has no tensors of any. Raises TorchportError as `replay` does."""
     recorded = Operators.read(port)
     if not any(process.steps for process in recorded.processes) or not has_tensors(recorded):
         return None
     first = recorded.processes[0]
-    spoilt = [one for one in overflows(recorded) if not one.handled]
-    return Culprit([], replay(port, rank=first.rank or 0), (0, len(first.steps)), None, spoilt, port=port)
+    spoilt = [one for one in find_overflows(recorded) if not one.handled]
+    return Culprit([], replay_recording(port, rank=first.rank or 0), (0, len(first.steps)), None, spoilt, port=port)
 
 
 def _overflows(reference: Operators, port: Operators) -> list[Overflow]:
     """What the port's numbers run into and the reference's do not, but for what a GradScaler takes care of."""
-    theirs = {(one.step, one.operator, one.module) for one in overflows(reference)}
+    theirs = {(one.step, one.operator, one.module) for one in find_overflows(reference)}
     return [
-        one for one in overflows(port)
+        one for one in find_overflows(port)
         if not one.handled and (one.step, one.operator, one.module) not in theirs
     ]  # fmt: skip
 
@@ -285,7 +285,7 @@ def _some(names: set[str]) -> str:
     return ", ".join(sorted(names)[:3])
 
 
-def kind(row: Row) -> str:
+def classify_error(row: Row) -> str:
     """The class of a wrong operator."""
     if row.spoilt and any(word in row.spoilt for word in ("NaN", "infinite", "saturated")):
         return OVERFLOW

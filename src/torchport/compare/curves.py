@@ -48,12 +48,12 @@ class Curve:
     windows: list[Window]
 
     @classmethod
-    def of(cls, name: str, what: str, pair: Pair, bounds: Statistical) -> Curve:
+    def from_pair(cls, name: str, what: str, pair: Pair, bounds: Statistical) -> Curve:
         """Compare the two series of `pair`."""
         reference, port = pair.reference.numbers, pair.port.numbers
         ends = (first_not_finite(reference), first_not_finite(port))
         steps = min([len(pair.errors), *(end for end in ends if end is not None)])
-        spans = windows(reference[:steps], port[:steps], bounds)
+        spans = compare_windows(reference[:steps], port[:steps], bounds)
         return cls(name, what, pair, reference, port, steps, spans)
 
     @property
@@ -85,7 +85,7 @@ class Curve:
         )
 
 
-def windows(reference: Sequence[float], port: Sequence[float], bounds: Statistical) -> list[Window]:
+def compare_windows(reference: Sequence[float], port: Sequence[float], bounds: Statistical) -> list[Window]:
     """The common steps of two finite curves in windows of equal length; none where there are too few
     steps."""
     count = min(len(reference), len(port))

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from torchport.compare import curves
-from torchport.compare.conditions import error, open_finding
+from torchport.compare.conditions import error_finding, open_finding
 from torchport.compare.curves import Curve
 from torchport.compare.quantities import Compared
-from torchport.compare.quantities import differences as quantity_differences
+from torchport.compare.quantities import find_quantity_differences as quantity_differences
 from torchport.compare.series import LOSS, OUTPUT
 from torchport.compare.tolerance import LEAST_STEPS, ROUNDING, STATISTICAL
 from torchport.findings import Finding, Safety, Severity
@@ -25,11 +25,11 @@ TOO_FEW = (
 def curves_of(both: Sequence[Compared]) -> Iterator[Curve]:
     """The losses (or outputs) of all processes, place by place."""
     for one in both:
-        for pair in one.of(LOSS, OUTPUT):
-            yield Curve.of(one.prefix + pair.reference.name, pair.key[0], pair, STATISTICAL)
+        for pair in one.select_pairs(LOSS, OUTPUT):
+            yield Curve.from_pair(one.prefix + pair.reference.name, pair.key[0], pair, STATISTICAL)
 
 
-def differences(
+def find_differences(
     pairs: Sequence[Curve],
     both: Sequence[Compared],
     apart: Sequence[Compared],
@@ -46,7 +46,7 @@ def differences(
         judged += 1
         if method != STATISTICALLY:
             found += _step_findings(curve, alone=len(pairs) == 1)
-        if not all(map(math.isfinite, curve.allowed)) or method == STATISTICALLY or amplified(curve):
+        if not all(map(math.isfinite, curve.allowed)) or method == STATISTICALLY or can_be_amplified_rounding(curve):
             found += [(finding.evidence["step"], finding) for finding in _window_finding(curve)]
     if method != STATISTICALLY:
         found += quantity_differences(both)
@@ -66,13 +66,13 @@ def _step_findings(curve: Curve, *, alone: bool = False) -> Iterator[tuple[int, 
     if step is None or not math.isfinite(curve.errors[step]):  # what is not finite is said by itself
         return
     bound = curve.allowed[step]
-    if amplified(curve):
+    if can_be_amplified_rounding(curve):
         yield step, _amplified_finding(curve, step, bound)
     else:
         yield step, _step_finding(curve, step, bound, alone)
 
 
-def amplified(curve: Curve) -> bool:
+def can_be_amplified_rounding(curve: Curve) -> bool:
     """Whether training may have made the difference out of rounding: in a step of which no control run tells."""
     step = curve.pair.first
     if step is None or step < len(curve.noise or ()) or not math.isfinite(curve.errors[step]):
@@ -101,7 +101,7 @@ def _chaotic_finding(step: int) -> Finding:
 
 
 def _step_finding(curve: Curve, step: int, bound: float, alone: bool) -> Finding:
-    return error(
+    return error_finding(
         "TP301",
         f"the {curve.what} at {curve.name} differs from step {step} on: {curve.port[step]:.6g} against "
         f"{curve.reference[step]:.6g}, {curve.errors[step]:.1e} relative where {bound:.2g} is allowed",
@@ -125,7 +125,7 @@ def _divergence_hint(errors: list[float], step: int, alone: bool) -> str:
 def _window_finding(curve: Curve) -> Iterator[Finding]:
     for span in curve.windows:
         if not span.holds:
-            yield error(
+            yield error_finding(
                 "TP301",
                 f"the mean {curve.what} at {curve.name} of steps {span.start} to {span.end - 1} differs: "
                 f"{span.port:.4g} against {span.reference:.4g}, where chance explains {span.allowed:.2g}",
@@ -139,7 +139,7 @@ def _not_finite(curve: Curve) -> Iterator[Finding]:
     ours, theirs = curves.first_not_finite(curve.port), curves.first_not_finite(curve.reference)
     if ours is not None and (theirs is None or ours < theirs):
         value = "NaN" if math.isnan(curve.port[ours]) else "infinite"
-        yield error(
+        yield error_finding(
             "TP302",
             f"the port's {curve.what} at {curve.name} is {value} at step {ours}; the original's is not",
             step=ours,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchport.compare import causes
-from torchport.compare.conditions import error, open_finding
+from torchport.compare.conditions import error_finding, open_finding
 from torchport.findings import Finding, Severity
 from torchport.record.recording import Recording
 from torchport.results.comparison import Draw
@@ -47,9 +47,9 @@ def drawn_conditions(port: Recording) -> Iterator[Finding]:
                 code, f"the virtual NPU lacks what {words} {where} needs to draw by itself: {text}"
             )
         elif code == "TP353":
-            yield error(code, f"by itself the NPU cannot draw {words} {where}: {text}", _INSTEAD)
+            yield error_finding(code, f"by itself the NPU cannot draw {words} {where}: {text}", _INSTEAD)
         else:
-            found = error(code, f"by itself the NPU draws {words} {where} otherwise: {text}", _INSTEAD)
+            found = error_finding(code, f"by itself the NPU draws {words} {where} otherwise: {text}", _INSTEAD)
             # torch_npu's own way with a layer is nothing that a port can be blamed for; people have to know it.
             layer = events[0]["operator"].removeprefix("aten::").startswith(LAYERS)
             yield dataclasses.replace(found, severity=Severity.WARNING) if layer else found
@@ -58,7 +58,7 @@ def drawn_conditions(port: Recording) -> Iterator[Finding]:
 _INSTEAD = "Both runs were given the same numbers, so losses do not show it; without torchport the port draws its own."
 
 
-def rows(port: Recording) -> list[Draw]:
+def list_own_draws(port: Recording) -> list[Draw]:
     """Each draw of the device's own, with the reason why it does not hold ("" if it does)."""
     found = []
     for event in port.of_kind("drawn"):

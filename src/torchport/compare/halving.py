@@ -47,7 +47,7 @@ class Found:
         return WORDS[self.outcome].format(name=next(iter(self.names), ""), count=len(self.names))
 
 
-def distance(reference: Mapping[str, Sequence[float]], run: Mapping[str, Sequence[float]]) -> float:
+def measure_loss_distance(reference: Mapping[str, Sequence[float]], run: Mapping[str, Sequence[float]]) -> float:
     """The largest relative difference of the losses at the places that both have; infinite for a loss that is no number
     on one side only, or where a place of the reference, or one of its steps, is missing."""
     worst = 0.0
@@ -64,7 +64,7 @@ def distance(reference: Mapping[str, Sequence[float]], run: Mapping[str, Sequenc
     return worst
 
 
-def search(names: Sequence[str], away: float, run: Callable[[Sequence[str]], float]) -> Found:
+def halve_candidates(names: Sequence[str], away: float, run: Callable[[Sequence[str]], float]) -> Found:
     """Halve `names` until one is left. `away` is how far the loss is with none of them on the CPU, `run` gives how far
     it is with some.
 

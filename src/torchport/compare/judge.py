@@ -9,9 +9,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from torchport.compare import conditions, controls, drawn, layers, quantities, settings
-from torchport.compare.conditions import error
+from torchport.compare.conditions import error_finding
 from torchport.compare.curves import Curve
-from torchport.compare.differences import MIXED, STATISTICALLY, STEPWISE, amplified, curves_of, differences
+from torchport.compare.differences import (
+    MIXED,
+    STATISTICALLY,
+    STEPWISE,
+    can_be_amplified_rounding,
+    curves_of,
+    find_differences,
+)
 from torchport.compare.metrics import compare_metrics
 from torchport.compare.quantities import Compared
 from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT
@@ -52,7 +59,7 @@ class Forced:
     bytes: int = 0
 
 
-def compare(
+def compare_recordings(
     reference: Recording,
     port: Recording,
     *,
@@ -75,7 +82,7 @@ def compare(
     """
     tolerance = _tolerance(reference)
     chance = _chance(reference, port)
-    both = quantities.compared(reference, port, control, longer, tolerance, given=given)
+    both = quantities.compare_quantities(reference, port, control, longer, tolerance, given=given)
     apart = _forced(forced, tolerance, given)
     judged = apart or both
     pairs = list(curves_of(both))
@@ -84,10 +91,10 @@ def compare(
     metrics = compare_metrics(
         reference.output,
         port.output,
-        *_printed(pairs, tolerance, ended_apart=bool(chance) or not stepwise or any(map(amplified, pairs))),
+        *_printed(pairs, tolerance, ended_apart=bool(chance) or not stepwise or any(map(can_be_amplified_rounding, pairs))),
     )
     chaotic = _chaotic(both)
-    ended_well = not conditions.failed(port) and not port.stopped
+    ended_well = not conditions.has_failed(port) and not port.stopped
     table = _controls(judged, chance)
     findings = [
         *(operators.findings if operators else ()),
@@ -104,15 +111,15 @@ def compare(
         *drawn.drawn_conditions(port),
         *_weights(port),
         *(_information(reason, tolerance) for reason in chance),
-        *differences(pairs, both, apart, method, chaotic),
+        *find_differences(pairs, both, apart, method, chaotic),
         *_other_sites(reference, port),
         *(_metric_finding(row) for row in metrics if not row.holds and ended_well),
-        *(controls.findings(table.rows) if reference.steps and port.steps else ()),
+        *(controls.report_unnoticed_faults(table.rows) if reference.steps and port.steps else ()),
     ]
     number = min(reference.steps, port.steps)
     kind = reference.trained[0].step_kind if reference.trained else OPTIMIZER
     grounds = _grounds(number, kind, method, tolerance, given, chaotic, apart, table)
-    verdict = Verdict.of(findings, grounds)
+    verdict = Verdict.from_findings(findings, grounds)
     data = Comparison(
         verdict=str(verdict.word),
         reason=verdict.reason,
@@ -126,16 +133,16 @@ def compare(
         seconds=Seconds(_median_seconds(reference), _median_seconds(port)),
         curves=tuple(curve.row() for curve in pairs),
         errors=tuple(_by_step(pairs)),
-        quantities=() if chance else tuple(quantities.rows(judged)),
+        quantities=() if chance else tuple(quantities.summarize_quantities(judged)),
         culprit=operators.to_json() if operators else None,
-        layers=() if chance else tuple(layers.rows(both)),
-        first=() if chance else tuple(quantities.first([*both, *apart])),
+        layers=() if chance else tuple(layers.list_layer_norms(both)),
+        first=() if chance else tuple(quantities.list_first_differences([*both, *apart])),
         controls=table,
         yardstick=_yardstick(judged, control, longer, chaotic),
         forced=ForcedSteps(forced.port.steps, forced.bytes) if forced and apart else None,
-        draws=tuple(drawn.rows(port)),
+        draws=tuple(drawn.list_own_draws(port)),
         metrics=tuple(metrics),
-        evidence=tuple(conditions.evidence(process) for process in port.trained),
+        evidence=tuple(conditions.collect_evidence(process) for process in port.trained),
     )
     return Result("compare", tuple(findings), data)
 
@@ -144,14 +151,14 @@ def _forced(forced: Forced | None, tolerance: Tolerance, given: float | None) ->
     """The quantities of the runs in which each step starts from the original's state."""
     if forced is None:
         return []
-    return quantities.compared(
+    return quantities.compare_quantities(
         forced.reference, forced.port, forced.control, None, tolerance, forced=True, given=given
     )
 
 
 def _chaotic(both: Sequence[Compared]) -> int | None:
     """The step from which on rounding alone takes the original another way."""
-    found = [one.yardstick.chaotic(one.reference.series) for one in both]
+    found = [one.yardstick.find_chaotic_step(one.reference.series) for one in both]
     return min((step for step in found if step is not None), default=None)
 
 
@@ -182,7 +189,7 @@ def _grounds(
         )
     words.append(
         f"would have noticed {seen}"
-        if (seen := controls.smallest(table.rows))
+        if (seen := controls.describe_noticed_changes(table.rows))
         else f"power not measured: {table.why}"
     )
     return "; ".join(words)
@@ -201,10 +208,10 @@ def _controls(judged: Sequence[Compared], chance: list[str]) -> Controls:
         return Controls(False, "no fault was put into the control run")
     kind = one.reference.process.step_kind
     worst = {pair.key: max(pair.errors) for pair in one.pairs if pair.errors}
-    rows = controls.table(
+    rows = controls.tabulate_faults(
         one.reference.series, one.control.series, one.faults, one.yardstick, worst, kind, chance=bool(chance)
     )
-    seen = controls.smallest(rows)
+    seen = controls.describe_noticed_changes(rows)
     return Controls(True, "", tuple(rows), f"this comparison noticed {seen}" * bool(seen))
 
 
@@ -222,9 +229,9 @@ def _yardstick(
     return Yardstick(
         steps=(longer or control).steps,
         noise="one unit in the last place of the weights and of what modules give, one thread",
-        spread={kind: measured.last(kind) for kind in (LOSS, OUTPUT, GRADIENT, CHANGE)},
+        spread={kind: measured.compute_final_spread(kind) for kind in (LOSS, OUTPUT, GRADIENT, CHANGE)},
         chaotic=chaotic,
-        declared=tuple(roundoff.rows(formats[0])) if formats else (),
+        declared=tuple(roundoff.describe_formats(formats[0])) if formats else (),
     )
 
 
@@ -240,13 +247,13 @@ def _printed(
 
 def _other_sites(reference: Recording, port: Recording) -> Iterator[Finding]:
     """Call sites that one of the runs did not come by."""
-    if conditions.failed(reference) or conditions.failed(port) or port.stopped in ("timeout", "memory"):
+    if conditions.has_failed(reference) or conditions.has_failed(port) or port.stopped in ("timeout", "memory"):
         return
     for theirs, ours in zip(reference.trained, port.trained, strict=False):
         for who, here, there in (("the original", theirs, ours), ("the port", ours, theirs)):
-            for site in here.curves():
-                if site not in there.curves() and here.steps and there.steps:
-                    yield error(
+            for site in here.collect_curves():
+                if site not in there.collect_curves() and here.steps and there.steps:
+                    yield error_finding(
                         "TP303",
                         f"only {who} comes by {site}, where {_what(here)} is computed",
                         "Look for branches on the device.",
@@ -274,7 +281,7 @@ def _chance(reference: Recording, port: Recording) -> list[str]:
         ]
         for recording in (reference, port)
     ]
-    if seeds[0] != seeds[1] and not conditions.failed(port):
+    if seeds[0] != seeds[1] and not conditions.has_failed(port):
         reasons.append("the script seeds its generators differently in each run")
     return reasons
 
@@ -308,8 +315,8 @@ def _metric_finding(row: MetricRow) -> Finding:
     unit = " %" if row.percent else ""
     if row.total != row.port_total:
         ours, theirs = (f"{total or 'no'} samples" for total in (row.port_total, row.total))
-        return error("TP306", f"the last {row.name} is one of {ours}, the original's of {theirs}")
-    return error(
+        return error_finding("TP306", f"the last {row.name} is one of {ours}, the original's of {theirs}")
+    return error_finding(
         "TP306",
         f"the last {row.name} differs: {row.port:g}{unit} against {row.reference:g}{unit}, "
         f"where {row.allowed:.2g} is allowed",

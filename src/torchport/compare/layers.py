@@ -15,7 +15,7 @@ MOST = 60  # layers, those that have drifted furthest
 POINTS = 200  # of a curve
 
 
-def rows(both: Sequence[Compared]) -> list[LayerRow]:
+def list_layer_norms(both: Sequence[Compared]) -> list[LayerRow]:
     """For each layer and quantity the norms of both runs at `at` (steps), and `drift`: the largest relative difference,
     with the step where it is. The layers that have drifted furthest come first."""
     found = [row for one in both for row in _layers(one)]
@@ -29,7 +29,7 @@ def rows(both: Sequence[Compared]) -> list[LayerRow]:
 
 def _layers(one: Compared) -> Iterator[LayerRow]:
     groups: dict[tuple[str, str], list[Pair]] = {}
-    for pair in one.of(GRADIENT, CHANGE):
+    for pair in one.select_pairs(GRADIENT, CHANGE):
         if not pair.key[1].endswith(", all"):
             layer = one.prefix + (pair.reference.name.rpartition(".")[0] or pair.reference.name)
             groups.setdefault((layer, pair.key[0]), []).append(pair)

@@ -18,7 +18,7 @@ from typing import Any
 
 from torchport.compare import scores
 from torchport.compare.module_table import ModuleRow
-from torchport.compare.precision import declared
+from torchport.compare.precision import get_declared_error
 from torchport.compare.scores import Score
 from torchport.patches import Patches
 from torchport.record import gelu, roundoff
@@ -49,12 +49,12 @@ def main() -> int:
 
         from torchport import vnpu
 
-        settings = {**roundoff.settings(torch), "virtual": vnpu.launches() is not None}
-        gelu.install(torch, "CPU", patches, lambda note: None)  # as an NPU computes it
+        settings = {**roundoff.read_npu_formats(torch), "virtual": vnpu.launches() is not None}
+        gelu.replace_gelu_kernels(torch, "CPU", patches, lambda note: None)  # as an NPU computes it
     try:
         model, given = _made(torch, factory)
         for mode in MODES:
-            for row in Table(torch, device, settings, mode).rows(model, given):
+            for row in Table(torch, device, settings, mode).judge_modules(model, given):
                 plain = dataclasses.asdict(row)
                 out.write(json.dumps({name: _number(value) for name, value in plain.items()}) + "\n")
     except _NothingError as error:
@@ -90,7 +90,7 @@ class Table:
         self._hooks: dict[int, Any] = {}
         self._rows: list[ModuleRow] = []
 
-    def rows(self, model: Any, given: tuple[Any, ...]) -> Iterator[ModuleRow]:
+    def judge_modules(self, model: Any, given: tuple[Any, ...]) -> Iterator[ModuleRow]:
         """A row for each module that runs."""
         torch = self._torch
         own = copy.deepcopy(model).train(self._mode == TRAIN)
@@ -149,11 +149,11 @@ class Table:
             if name not in made or name not in cpu:
                 continue
             dtype = str(made[name].dtype).removeprefix("torch.")
-            limit, _ = declared(_family(module), dtype, self._device, self._settings)
-            score = scores.score(torch, made[name], cpu[name], right, limit)
+            limit, _ = get_declared_error(_family(module), dtype, self._device, self._settings)
+            score = scores.score_result(torch, made[name], cpu[name], right, limit)
             if score.wrong and not score.spoilt:
                 noisy = noisy or self._run(module, args, kwargs, torch.float64, "cpu", scores.NOISE)
-                score = scores.conditioned(score, right, noisy[name], dtype)
+                score = scores.adjust_for_conditioning(score, right, noisy[name], dtype)
             found.append((name, score))
         if not found:
             return dataclasses.replace(about, why="it gives no floating-point numbers")

@@ -39,7 +39,7 @@ class ModuleRow:
     """The module in it that is wrong, where one is: nothing is said of this one then."""
 
 
-def table(
+def tabulate_modules(
     factory: str, device: str, environment: Mapping[str, str], folder: Path | None = None
 ) -> Sequence[ModuleRow]:
     """The rows of the model that `factory` ("package:function") makes, on `device` ("npu"), in the order in which they

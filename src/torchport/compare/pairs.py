@@ -15,8 +15,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torchport.compare.align import anchors, matched, significant_of
-from torchport.compare.tensors import Metrics, distance, metrics
+from torchport.compare.align import match_calls, match_sequence_numbers, significant_of
+from torchport.compare.tensors import Metrics, compute_metrics, measure_distance
 from torchport.record.operators import layout
 from torchport.record.operators.reading import Call, Operators, Tensor
 
@@ -69,7 +69,7 @@ class Paired:
     calls: tuple[int, int]
     same: int
 
-    def csv(self) -> str:
+    def to_csv(self) -> str:
         """A line for each result."""
         names = [
             "step",
@@ -109,7 +109,7 @@ class Paired:
         }  # fmt: skip
 
 
-def paired(
+def pair_results(
     reference: Operators, port: Operators, rank: int = 0, steps: Sequence[int] | None = None
 ) -> Paired:
     """Compare the results of `steps` (by default the first that both have)."""
@@ -144,8 +144,8 @@ class Phase:
         self.pairs: list[Pair] = []
         self.regions: list[Region] = []
         open_: tuple[list[Call], list[Call]] = ([], [])
-        known = anchors(first, second) if phase == BACKWARD else ({}, {})
-        for a, b in matched(*counted, of=known):
+        known = match_sequence_numbers(first, second) if phase == BACKWARD else ({}, {})
+        for a, b in match_calls(*counted, of=known):
             if a is not None and b is not None:
                 self._close(open_, a, b)
                 open_ = ([], [])
@@ -165,13 +165,13 @@ class Phase:
 
     def _pair(self, one: Tensor, other: Tensor, call: Call, place: int, region: str = "") -> Pair:
         found: Metrics | None = None
-        how, euclidean = STATISTICS, distance(one, other) if one.shape == other.shape else 1.0
+        how, euclidean = STATISTICS, measure_distance(one, other) if one.shape == other.shape else 1.0
         if one.shape != other.shape:
             how = SHAPES
         elif one.has_content and other.has_content:
             how = TENSORS
             # Of equal ones too: a single pass over what is there.
-            found = metrics(one.values(), other.values(), other.dtype)
+            found = compute_metrics(one.values(), other.values(), other.dtype)
             euclidean = found.euclidean
         return Pair(
             self._number, self._phase, call.module, call.name, place, call.index, how, euclidean, found, call.source,

@@ -32,12 +32,12 @@ FAMILIES = {
 _FAMILY = {name: kind for kind, names in FAMILIES.items() for name in names}
 
 
-def family(operator: str) -> str | None:
+def find_family(operator: str) -> str | None:
     """Which of FAMILIES an operator ("aten::mm") is of; None: its precision is that of its dtype."""
     return _FAMILY.get(operator.partition("::")[2].removesuffix("_"))
 
 
-def declared(operator: str, dtype: str, device: str, settings: Mapping[str, Any]) -> tuple[float, str]:
+def get_declared_error(operator: str, dtype: str, device: str, settings: Mapping[str, Any]) -> tuple[float, str]:
     """The relative error that a device declares, and the format that it is of.
 
     `dtype` and `device` are those of the result, `settings` what the event `device` of the recording has.
@@ -45,6 +45,6 @@ def declared(operator: str, dtype: str, device: str, settings: Mapping[str, Any]
     dtype = OF_COMPLEX.get(dtype, dtype)
     if device.partition(":")[0] == "cpu" or settings.get("virtual"):
         return HALF_ULP.get(dtype, COARSEST), dtype
-    kind = family(operator)
+    kind = find_family(operator)
     used = settings.get(kind, dtype) if kind and dtype == FLOAT32 else dtype
     return NPU.get(used, COARSEST), used

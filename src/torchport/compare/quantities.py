@@ -6,9 +6,19 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-from torchport.compare.conditions import error
-from torchport.compare.controls import Fault, faults
-from torchport.compare.series import CHANGE, GRADIENT, INPUTS, LOSS, OUTPUT, UPLOAD, Key, Series, series
+from torchport.compare.conditions import error_finding
+from torchport.compare.controls import Fault, read_faults
+from torchport.compare.series import (
+    CHANGE,
+    GRADIENT,
+    INPUTS,
+    LOSS,
+    OUTPUT,
+    UPLOAD,
+    Key,
+    Series,
+    collect_series,
+)
 from torchport.compare.tolerance import Tolerance
 from torchport.compare.yardstick import Pair, Yardstick
 from torchport.findings import Finding
@@ -42,7 +52,7 @@ class Side:
     @classmethod
     def all_of(cls, recording: Recording | None) -> list[Side]:
         """The processes of a run, by rank."""
-        return [] if recording is None else [cls(one, series(one)) for one in recording.trained]
+        return [] if recording is None else [cls(one, collect_series(one)) for one in recording.trained]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,12 +67,12 @@ class Compared:
     pairs: list[Pair]
     faults: list[Fault]
 
-    def of(self, *kinds: str) -> list[Pair]:
+    def select_pairs(self, *kinds: str) -> list[Pair]:
         """The quantities of these kinds."""
         return [pair for pair in self.pairs if pair.key[0] in kinds]
 
 
-def compared(
+def compare_quantities(
     reference: Recording,
     port: Recording,
     control: Recording | None,
@@ -78,15 +88,15 @@ def compared(
     found = []
     for rank, (theirs, ours) in enumerate(zip(Side.all_of(reference), Side.all_of(port), strict=False)):
         beside = controls[rank] if rank < len(controls) else None
-        made = faults(beside.process) if beside is not None else []
+        made = read_faults(beside.process) if beside is not None else []
         if rank < len(longers):
             yardstick = Yardstick(tolerance, theirs.series, longers[rank].series, given=given)
         else:
-            spoilt = [place for fault in made for place in fault.touched(theirs.series)]
+            spoilt = [place for fault in made for place in fault.find_touched_steps(theirs.series)]
             noise = None if beside is None else beside.series
             yardstick = Yardstick(tolerance, theirs.series, noise, spoilt, forced=forced, given=given)
         pairs = [
-            yardstick.pair(key, *_alike(one, ours.series[key]))
+            yardstick.compare_series(key, *_alike(one, ours.series[key]))
             for key, one in theirs.series.items()
             if key in ours.series and (key[0] != UPLOAD or len(one.values) == len(ours.series[key].values))
         ]
@@ -105,14 +115,14 @@ def _alike(reference: Series, port: Series) -> tuple[Series, Series]:
     if reference.kind != UPLOAD:
         return reference, port
     both = [place for place, value in enumerate(port.values) if value is not None]
-    return reference.part(both), port.part(both)
+    return reference.select_places(both), port.select_places(both)
 
 
-def differences(both: Sequence[Compared]) -> Iterator[tuple[int, Finding]]:
+def find_quantity_differences(both: Sequence[Compared]) -> Iterator[tuple[int, Finding]]:
     """What the quantities other than losses say: for each kind and process the first that differs, and its step."""
     for one in both:
         for kind in (UPLOAD, INPUTS, GRADIENT, CHANGE):
-            differing = [(pair, place) for pair in one.of(kind) if (place := pair.first) is not None]
+            differing = [(pair, place) for pair in one.select_pairs(kind) if (place := pair.first) is not None]
             if not differing:
                 continue
             pair, place = min(differing, key=lambda found: found[0].reference.at[found[1]])
@@ -120,7 +130,7 @@ def differences(both: Sequence[Compared]) -> Iterator[tuple[int, Finding]]:
             also = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
             yield (
                 step,
-                error(
+                error_finding(
                     "TP354",
                     f"the {_WHAT[kind]} {one.prefix}{pair.reference.name}{also} differs from step {step} on: "
                     f"{_values(pair, place)}",
@@ -138,10 +148,10 @@ def _values(pair: Pair, place: int) -> str:
     return f"{ours:.6g} against {theirs:.6g}, {pair.errors[place]:.1e} relative where {bound:.1e} is allowed"
 
 
-def rows(both: Sequence[Compared]) -> Iterator[Quantity]:
+def summarize_quantities(both: Sequence[Compared]) -> Iterator[Quantity]:
     """What was compared: for each kind of quantity how many values, and the worst against its bound."""
     for kind in ORDER:
-        pairs = [(one, pair) for one in both for pair in one.of(kind)]
+        pairs = [(one, pair) for one in both for pair in one.select_pairs(kind)]
         judged = [
             (error_, bound, one, pair, place)
             for one, pair in pairs
@@ -163,7 +173,7 @@ def rows(both: Sequence[Compared]) -> Iterator[Quantity]:
         )
 
 
-def first(both: Sequence[Compared]) -> list[Difference]:
+def list_first_differences(both: Sequence[Compared]) -> list[Difference]:
     """Where the runs part: the first difference of each quantity, the earliest step first."""
     found: list[Difference] = []
     for one in both:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from torchport.compare.align import matched
-from torchport.compare.tensors import distance
+from torchport.compare.align import match_calls
+from torchport.compare.tensors import measure_distance
 from torchport.errors import TorchportError
 from torchport.record.operators.reading import Call, Operators, Tensor
 
@@ -27,7 +27,7 @@ class Unsteady:
     by: float
 
 
-def unsteady(port: Operators, again: Operators, rank: int = 0) -> list[Unsteady]:
+def find_unsteady_calls(port: Operators, again: Operators, rank: int = 0) -> list[Unsteady]:
     """The calls of `port` that `again`, a second recording of the same run, does not repeat bit by bit.
 
     Raises TorchportError where the two have no step in common, or no checksum says which inputs were the same.
@@ -42,7 +42,7 @@ def unsteady(port: Operators, again: Operators, rank: int = 0) -> list[Unsteady]
     compared = 0
     for number in both:
         with one.step(number) as first, other.step(number) as second:
-            for a, b in matched(list(first.calls()), list(second.calls())):
+            for a, b in match_calls(list(first.calls()), list(second.calls())):
                 if a is None or b is None or not _same_inputs(a, b):
                     continue
                 compared += 1
@@ -78,6 +78,6 @@ def _apart(number: int, a: Call, b: Call) -> Iterator[Unsteady]:
     for one, other in zip((*a.outputs, *a.written), (*b.outputs, *b.written), strict=False):
         sums = _sum(one), _sum(other)
         if one is not None and other is not None and None not in sums and sums[0] != sums[1]:
-            worst = max(worst, distance(one, other), 2.0**-60)
+            worst = max(worst, measure_distance(one, other), 2.0**-60)
     if worst:
         yield Unsteady(number, a.index, a.name, a.module, a.source, worst)

@@ -89,7 +89,7 @@ class Replay:
         all_ = sum(row.bytes for row in self.rows if row.kind in (JUDGED, UNKNOWN))
         return judged / all_ if all_ else 1.0
 
-    def csv(self) -> str:
+    def to_csv(self) -> str:
         """A line for each call."""
         text = io.StringIO()
         names = [field.name for field in dataclasses.fields(Row)]
@@ -117,7 +117,7 @@ def has_tensors(recorded: Operators) -> bool:
     return False
 
 
-def replay(path: str | Path, *, rank: int = 0, steps: Iterable[int] | None = None) -> Replay:
+def replay_recording(path: str | Path, *, rank: int = 0, steps: Iterable[int] | None = None) -> Replay:
     """Judge the calls of a recording's `steps` (its first ENOUGH by default) in the process of `rank`.
 
     Raises TorchportError where torch is missing, there are no such steps, or they were recorded without tensors.

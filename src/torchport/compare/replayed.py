@@ -14,14 +14,14 @@ from typing import Any
 
 from torchport.compare import scores
 from torchport.compare.aftermath import Aftermath
-from torchport.compare.precision import declared
+from torchport.compare.precision import get_declared_error
 from torchport.compare.scores import Score
 from torchport.errors import TorchportError
 from torchport.record import oracles
 from torchport.record.operators import layout
 from torchport.record.operators.mode import UNWRITTEN
 from torchport.record.operators.reading import Call, Operators, Step, Tensor
-from torchport.record.operators.rebuilt import Rebuilt, UnknownCallError, values
+from torchport.record.operators.rebuilt import Rebuilt, UnknownCallError, materialize_tensor
 
 JUDGED, VIEW, RANDOM, MEMORY, UNKNOWN = "judged", "view", "random", "memory", "not judged"
 # They give memory that nobody has written, or numbers to the host.
@@ -48,7 +48,7 @@ def main() -> int:
 
     torch.set_grad_enabled(False)
     try:
-        for row in rows(torch, job):
+        for row in replay_steps(torch, job):
             out.write(json.dumps(row) + "\n")
     except TorchportError as error:
         out.write(json.dumps({"error": error.message, "hint": error.hint}) + "\n")
@@ -56,7 +56,7 @@ def main() -> int:
     return 0
 
 
-def rows(torch: Any, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def replay_steps(torch: Any, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A row for each call of the job's steps."""
     process = Operators.read(job["recording"]).rank(job["rank"])
     replayer = Replayer(torch, job["settings"], tanh=job["tanh"])
@@ -64,7 +64,7 @@ def rows(torch: Any, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         later = process.step(number + 1) if number + 1 in process.files else None
         with process.step(number) as step:
             try:
-                yield from replayer.step(number, step, later)
+                yield from replayer.judge_step(number, step, later)
             finally:
                 if later is not None:
                     later.close()
@@ -78,15 +78,15 @@ class Replayer:
         self._settings = settings
         self._tanh = tanh
 
-    def step(self, number: int, step: Step, later: Step | None) -> Iterator[dict[str, Any]]:
+    def judge_step(self, number: int, step: Step, later: Step | None) -> Iterator[dict[str, Any]]:
         """A row for each call of a step that has results."""
         aftermath = Aftermath(step, later)
         for call in step.calls():
             if call.name.startswith("module::"):
                 continue
-            yield {"step": number, **_named(call), **self.call(call, aftermath)}
+            yield {"step": number, **_named(call), **self.judge_call(call, aftermath)}
 
-    def call(self, call: Call, aftermath: Aftermath) -> dict[str, Any]:
+    def judge_call(self, call: Call, aftermath: Aftermath) -> dict[str, Any]:
         """What is found of one call."""
         if call.name in NO_RESULT:
             return {"kind": MEMORY}
@@ -111,7 +111,7 @@ class Replayer:
         recorded = self._recorded(call, aftermath)
         size = _bytes(recorded)
         on_npu = any(one is not None and one.device.startswith("npu") for one in (*call.inputs, *recorded))
-        reference = oracles.reference(call.name, on_npu=on_npu, tanh=self._tanh)
+        reference = oracles.find_reference(call.name, on_npu=on_npu, tanh=self._tanh)
         if reference is None and any(word in short for word in RANDOM_WORDS):
             return {"kind": RANDOM, "bytes": size}
         shown = [one for one in recorded if one is not None]
@@ -132,24 +132,24 @@ class Replayer:
             if one is None or not one.has_content or place >= len(cpu) or cpu[place] is None:
                 missing += 0 if one is None or not one.elements else _size(one)
                 continue
-            got = values(self.torch, one, wide=False)
+            got = materialize_tensor(self.torch, one, wide=False)
             if _same(self.torch, got, cpu[place]):
                 found.append(Score(1.0, 0.0, 0.0, 0.0, 0.0))
                 continue
             if not (got.is_floating_point() or got.is_complex()):
                 if short not in WHICH:
-                    found.append(scores.exact(self.torch, got, cpu[place]))
+                    found.append(scores.score_exact(self.torch, got, cpu[place]))
                 continue
             if wide is None:
                 wide = self._computed(call, recorded, reference, wide=True)
-            limit, _ = declared(call.name, one.dtype, one.device, self._settings)
-            score = scores.score(self.torch, got, cpu[place], wide[place], limit)
+            limit, _ = get_declared_error(call.name, one.dtype, one.device, self._settings)
+            score = scores.score_result(self.torch, got, cpu[place], wide[place], limit)
             if score.wrong and not score.spoilt:
                 if noisy is None:
                     noisy = self._computed(call, recorded, reference, wide=True, noise=scores.NOISE)
-                score = scores.conditioned(score, wide[place], noisy[place], one.dtype)
+                score = scores.adjust_for_conditioning(score, wide[place], noisy[place], one.dtype)
             found.append(score)
-            lost = lost or (scores.lost(self.torch, got) if score.wrong else "")
+            lost = lost or (scores.find_narrower_dtype(self.torch, got) if score.wrong else "")
         if any(score.wrong for score in found) and self._of_chance(call, recorded, reference, cpu):
             raise UnknownCallError("it reads memory that nobody has written")
         return {**self._row(found, size, missing, _is_view(call, recorded)), "lost": lost}
@@ -182,7 +182,7 @@ class Replayer:
         for one in _written(self.torch, call):
             place = one.storage, one.offset
             if place not in shown:
-                found.append(after.get(place) or aftermath.of(call, one))
+                found.append(after.get(place) or aftermath.find_value_after(call, one))
         return found
 
     def _computed(
@@ -198,14 +198,14 @@ class Replayer:
             names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             if "made" in names:
                 extra["made"] = [
-                    None if one is None or not one.has_content else values(torch, one, wide=False)
+                    None if one is None or not one.has_content else materialize_tensor(torch, one, wide=False)
                     for one in recorded
                 ]
             if "results" in names:
                 extra["results"] = call.results
             found = list(reference(torch, *rebuilt.args, **extra))
             # One for each result of the schema; of those that are undefined nothing was recorded.
-            return placed(torch, call, found) if len(found) == len(_flat(call.results)) else found
+            return order_results(torch, call, found) if len(found) == len(_flat(call.results)) else found
         operator = _operator(torch, call)
         positional, named = [], {}
         for argument, value in zip(operator._schema.arguments, rebuilt.args, strict=True):
@@ -217,10 +217,10 @@ class Replayer:
         results = operator(*positional, **named)
         shown = {(one.storage, one.offset) for one in call.outputs if one is not None}
         written = [one for one in _written(torch, call) if (one.storage, one.offset) not in shown]
-        return [*placed(torch, call, results), *(rebuilt.tensor(one) for one in written)]
+        return [*order_results(torch, call, results), *(rebuilt.rebuild_tensor(one) for one in written)]
 
 
-def placed(torch: Any, call: Call, results: Any) -> list[Any]:
+def order_results(torch: Any, call: Call, results: Any) -> list[Any]:
     """What an operator gave, in the order of the call's outputs: an undefined result is one of them, or none."""
     made: list[Any] = [None] * len(call.outputs)
     for word, value in zip(_flat(call.results), _flat(results), strict=False):

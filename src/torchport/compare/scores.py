@@ -40,7 +40,7 @@ class Score:
         return bool(self.spoilt) or self.error > self.bound or self.of_one > 1
 
 
-def exact(torch: Any, recorded: Any, cpu: Any) -> Score:
+def score_exact(torch: Any, recorded: Any, cpu: Any) -> Score:
     """Of a result that has no rounding: integers, truth values, moved numbers."""
     same = recorded.shape == cpu.shape and bool(torch.equal(recorded, cpu))
     if same:
@@ -51,7 +51,7 @@ def exact(torch: Any, recorded: Any, cpu: Any) -> Score:
     return Score(math.inf, share, 0.0, 0.0, math.inf, f"{share:.2%} of the elements differ")
 
 
-def score(torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float) -> Score:
+def score_result(torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float) -> Score:
     """`recorded` and `cpu` have the operator's dtype (`cpu` None: it can be computed wide alone), `wide` is float64."""
     if recorded.shape != wide.shape:
         return _misshapen(recorded, wide, declared)
@@ -81,7 +81,7 @@ def score(torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float) -> Sc
     )  # fmt: skip
 
 
-def conditioned(score: Score, wide: Any, noisy: Any, dtype: str) -> Score:
+def adjust_for_conditioning(score: Score, wide: Any, noisy: Any, dtype: str) -> Score:
     """What half a unit in the last place of the inputs makes of the result is explained by rounding too: `noisy` is
     `wide` of inputs that are off by NOISE."""
     size = float(wide.abs().square().mean().sqrt())
@@ -97,7 +97,7 @@ def conditioned(score: Score, wide: Any, noisy: Any, dtype: str) -> Score:
     )
 
 
-def lost(torch: Any, recorded: Any) -> str:
+def find_narrower_dtype(torch: Any, recorded: Any) -> str:
     """The narrower dtype that all numbers of a result fit in; "" where they have its own precision."""
     if recorded.dtype not in (torch.float32, torch.float64) or recorded.numel() < FEW:
         return ""

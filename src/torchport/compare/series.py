@@ -40,7 +40,7 @@ class Series:
         self.values.append(None if value is None else float(value))
         self.least.append(least)
 
-    def part(self, places: Sequence[int]) -> Series:
+    def select_places(self, places: Sequence[int]) -> Series:
         """The series with the values at these places alone."""
         return Series(
             self.kind,
@@ -56,7 +56,7 @@ class Series:
         return [math.nan if value is None else value for value in self.values]
 
 
-def series(process: Process) -> dict[Key, Series]:
+def collect_series(process: Process) -> dict[Key, Series]:
     """All series of a process, in the order in which they began."""
     found: dict[Key, Series] = {}
     names: dict[int, list[str]] = {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from torchport.compare.conditions import error
+from torchport.compare.conditions import error_finding
 from torchport.findings import Finding
 from torchport.record.recording import Process, Recording
 
@@ -24,7 +24,7 @@ def settings_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
                 break
             difference = _other_setting(*(_at(table, key) for table in tables))
             if difference:
-                yield error(
+                yield error_finding(
                     "TP350",
                     f"the optimizer's {difference} (optimizer {key[0]}, step {key[1]})",
                     "Look for a setting, a schedule or an option that is chosen by the device.",
@@ -74,7 +74,7 @@ def parameters_equal(reference: Recording, port: Recording) -> Iterator[Finding]
             if key[0] < 0 or key[1] >= last:
                 continue
             if before.get(key) != after.get(key):
-                yield error(
+                yield error_finding(
                     "TP355",
                     f"optimizer {key[0]} has {_counted(after.get(key))} from step {key[1]} on, the original's "
                     f"{_counted(before.get(key))}",
@@ -99,7 +99,7 @@ def precision_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
     for theirs, ours in zip(reference.trained, port.trained, strict=False):
         before, after = _dtypes(theirs), _dtypes(ours)
         if before != after:
-            yield error(
+            yield error_finding(
                 "TP355",
                 f"the port computes {_in(after)}, the original {_in(before)}",
                 "Look for autocast, half() and dtypes that are chosen by the device.",
@@ -108,7 +108,7 @@ def precision_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
         regions, others = _regions(theirs), _regions(ours)
         for who, here, there in (("the port", others, regions), ("the original", regions, others)):
             for site, enabled, dtype in sorted(here - there):
-                yield error(
+                yield error_finding(
                     "TP355",
                     f"only {who} has autocast {f'to {dtype}' if enabled else 'switched off'} at {site}",
                     "Look for a precision that is chosen by the device.",
@@ -135,7 +135,7 @@ def scales_equal(reference: Recording, port: Recording, control: Recording | Non
     for rank, (theirs, ours) in enumerate(zip(reference.trained, port.trained, strict=False)):
         before, after = _updates(theirs), _updates(ours)
         if bool(before) != bool(after) and theirs.steps and ours.steps:
-            yield error(
+            yield error_finding(
                 "TP355",
                 f"only {'the original' if before else 'the port'} scales the loss",
                 "Look for a GradScaler that the device switches off.",
@@ -146,7 +146,7 @@ def scales_equal(reference: Recording, port: Recording, control: Recording | Non
             if number < len(moved) and moved[number] != one:
                 break
             if one != other:
-                yield error(
+                yield error_finding(
                     "TP355",
                     f"at update {number} of the GradScaler the port's scale is {other[0]:g}{_skipping(other[1])}, the "
                     f"original's {one[0]:g}{_skipping(one[1])}",

@@ -36,14 +36,14 @@ class Metrics:
     not_finite: int
 
 
-def metrics(one: Any, other: Any, dtype: str) -> Metrics:
+def compute_metrics(one: Any, other: Any, dtype: str) -> Metrics:
     """Of two arrays of one shape; `dtype` is that of `other` as torch names it. Looks at BLOCK elements at a time, so
     that what it needs beside the two arrays is small and stays in the processor's cache."""
     a, b = (_flat(array) for array in (one, other))
     whole = _Sums()
     for start in range(0, a.size, BLOCK):
         whole.add(a[start : start + BLOCK], b[start : start + BLOCK])
-    return whole.metrics(dtype)
+    return whole.to_metrics(dtype)
 
 
 def _flat(array: Any) -> Any:
@@ -106,7 +106,7 @@ class _Sums:
             (numpy.maximum(*made).view(numpy.uint64) - numpy.minimum(*made).view(numpy.uint64)).max()
         )
 
-    def metrics(self, dtype: str) -> Metrics:
+    def to_metrics(self, dtype: str) -> Metrics:
         if not self.count:
             return Metrics(0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, self.spoilt)
         bits = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}.get(dtype, self.bits)
@@ -119,7 +119,7 @@ class _Sums:
         )  # fmt: skip
 
 
-def distance(one: Tensor, other: Tensor) -> float:
+def measure_distance(one: Tensor, other: Tensor) -> float:
     """The Euclidean distance relative to `one`; 1 for other shapes, and for integers that differ. By statistics where
     the content was not kept: then no more than how far norms and means are apart."""
     if one.shape != other.shape:

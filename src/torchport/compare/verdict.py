@@ -37,7 +37,7 @@ class Verdict:
     decide: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, findings: Iterable[Finding], grounds: str) -> Verdict:
+    def from_findings(cls, findings: Iterable[Finding], grounds: str) -> Verdict:
         """The verdict on what was found; `grounds` is what it rests on where nothing was."""
         findings = list(findings)
         broken = [finding for finding in findings if finding.code in NO_REFERENCE]

@@ -42,7 +42,7 @@ class Pair:
         return next((place for place, (error, bound) in enumerate(both) if not error <= bound), None)
 
 
-def errors(reference: Series, other: Series) -> list[float]:
+def compute_relative_errors(reference: Series, other: Series) -> list[float]:
     """|other - reference| relative to the reference, for the places that both have."""
     found = []
     for theirs, ours, least in zip(reference.values, other.values, reference.least, strict=False):
@@ -87,9 +87,9 @@ class Yardstick:
                     self.spreads[key] = self._spread(key, theirs, control[key])
         self._pools = {group: list(_medians(rows)) for group, rows in _grouped(self.spreads)}
 
-    def pair(self, key: Key, reference: Series, port: Series) -> Pair:
+    def compare_series(self, key: Key, reference: Series, port: Series) -> Pair:
         """The quantity `key` of both runs, with its bounds."""
-        found = errors(reference, port)
+        found = compute_relative_errors(reference, port)
         spread = self.spreads.get(key)
         pool = self._pools.get(key[:2], []) if key[0] in (GRADIENT, "change") else []
         noise = None
@@ -108,11 +108,11 @@ class Yardstick:
         """Whether there is a control run that says anything."""
         return bool(self.spreads)
 
-    def floor(self, kind: str) -> float:
+    def get_floor(self, kind: str) -> float:
         """What is allowed to a quantity of this kind whatever the control run shows."""
         return self._tolerance.floors[kind]
 
-    def chaotic(self, reference: dict[Key, Series]) -> int | None:
+    def find_chaotic_step(self, reference: dict[Key, Series]) -> int | None:
         """The step at which the control run's loss is too far from the original's for steps to be compared."""
         found = []
         for key, spread in self.spreads.items():
@@ -122,14 +122,14 @@ class Yardstick:
                     found.append(reference[key].at[place])
         return min(found, default=None)
 
-    def last(self, kind: str) -> float | None:
+    def compute_final_spread(self, kind: str) -> float | None:
         """The spread that quantities of this kind have at the end of the control run: the median of them."""
         ends = [spread[-1] for key, spread in self.spreads.items() if key[0] == kind and spread]
         finite = [end for end in ends if math.isfinite(end)]
         return statistics.median(finite) if finite else None
 
     def _spread(self, key: Key, reference: Series, control: Series) -> list[float]:
-        moved = errors(reference, control)
+        moved = compute_relative_errors(reference, control)
         clean = [
             0.0 if (key, at) in self._spoilt else error
             for at, error in zip(reference.at, moved, strict=False)

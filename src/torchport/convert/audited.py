@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchport.audit import Event, Kind
-from torchport.convert.project import summary
+from torchport.convert.project import summarize_findings
 from torchport.findings import Finding, Location, Result, Safety, Severity
 from torchport.source.project import display_name
 from torchport.source.settings import settings_of
@@ -37,7 +37,7 @@ def with_audit(result: Result, events: Iterable[Event], root: Path) -> Result:
         if finding.code not in settings.ignore
     ]
     findings = (*result.findings, *found)
-    data = {**result.data, "summary": summary(findings, result.data["summary"].files)}
+    data = {**result.data, "summary": summarize_findings(findings, result.data["summary"].files)}
     return dataclasses.replace(result, findings=findings, data=data)
 
 

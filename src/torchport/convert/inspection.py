@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from torchport.findings import Finding, Location, Safety, Severity
-from torchport.rules import Rule, Style, rules
+from torchport.rules import Rule, Style, list_rules
 from torchport.rules.files import TextFile, file_rules
-from torchport.rules.npu_branches import covers, cuda_branches
+from torchport.rules.npu_branches import cuda_branches, is_in_ranges
 from torchport.rules.torch_npu_import import may_be_started
 from torchport.rules.unexplained import RULE as _UNEXPLAINED_RULE
 from torchport.source.definitions import Definitions
@@ -55,7 +55,7 @@ def inspect_source(
         return ()
     try:
         if kind is Kind.PYTHON:
-            return _in_order(_inspect(parsed(path, data, project), style, ignore))
+            return _in_order(_inspect(parse_module(path, data, project), style, ignore))
         if kind is Kind.NOTEBOOK:
             return _in_order(_inspect_notebook(path, data, style, project, ignore))
         return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style, ignore)))
@@ -73,7 +73,7 @@ class _Parsed(threading.local):
 _last = _Parsed()
 
 
-def parsed(path: str, data: bytes, project: Definitions | None = None) -> Module:
+def parse_module(path: str, data: bytes, project: Definitions | None = None) -> Module:
     """The parsed file, which is kept until the next one. Raises as Module does."""
     key = (path, data, id(project))
     if _last.module is None or _last.key != key:
@@ -88,7 +88,7 @@ def _may_concern(data: bytes, kind: Kind) -> bool:
     if words is None:
         return True
     small = data.lower()
-    code = rules() if kind in (Kind.PYTHON, Kind.NOTEBOOK) else ()
+    code = list_rules() if kind in (Kind.PYTHON, Kind.NOTEBOOK) else ()
     return any(word in small for word in words) or any(rule.mentions(data) for rule in code)
 
 
@@ -96,14 +96,14 @@ def _may_concern(data: bytes, kind: Kind) -> bool:
 def _words(kind: Kind) -> tuple[bytes, ...] | None:
     """The words of all rules for this kind of file; None if one of them is asked about every file."""
     if kind is Kind.PYTHON:
-        asked = [rule.words for rule in rules()]
+        asked = [rule.words for rule in list_rules()]
     elif (
         kind is Kind.NOTEBOOK
     ):  # a package that is installed in it alone, by a line for the shell, is not enough
         of_lines = [
             rule.words for rule in file_rules() if Kind.SHELL in rule.kinds and rule.words is not None
         ]
-        asked = [*(rule.words for rule in rules()), *of_lines]
+        asked = [*(rule.words for rule in list_rules()), *of_lines]
     else:
         asked = [rule.words for rule in file_rules() if kind in rule.kinds]
     if None in asked:
@@ -117,7 +117,7 @@ def _unparsed(path: str, error: SourceError | RecursionError | MemoryError) -> F
     return about_file("TP901", path, "the code is nested too deeply to be analysed")
 
 
-def unreadable(data: bytes, path: str) -> tuple[Finding, ...]:
+def report_unreadable(data: bytes, path: str) -> tuple[Finding, ...]:
     """The finding on a Python file that cannot be parsed, whether or not it names CUDA; nothing for another file."""
     if kind_of(path) not in (None, Kind.PYTHON) or len(data) > LARGEST:
         return ()
@@ -139,20 +139,20 @@ def inspect_with(
     if len(data) > LARGEST:
         return ()
     try:
-        module = parsed(path, data, project)
+        module = parse_module(path, data, project)
         found = [finding for finding in check(module) if not _is_ignored(module, finding, ignore)]
         return _in_order(_without_overlaps(found))
     except (SourceError, RecursionError, MemoryError):
         return ()
     except Exception as error:  # as for one rule: a finding, not the end
-        return (bug(path, f"a stage of the conversion failed: {type(error).__name__}: {error}"),)
+        return (make_bug_finding(path, f"a stage of the conversion failed: {type(error).__name__}: {error}"),)
 
 
 def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Finding]:
     found: list[Finding] = []
     ignored: list[Finding] = []
     beside = cuda_branches(module)
-    for rule in rules():
+    for rule in list_rules():
         if rule.after is not None and not _has_written(found, rule.after) and not rule.alone(module):
             continue
         for finding in _run(rule, module, style):
@@ -192,7 +192,7 @@ def _unless_beside_npu(module: Module, finding: Finding, beside: list[tuple[int,
     if not beside or where is None or finding.code == "TP903":
         return finding
     column = len(module.text.lines[where.line - 1][: where.column - 1].encode())
-    if not covers(beside, module.text.offset(where.line, column)):
+    if not is_in_ranges(beside, module.text.position_to_offset(where.line, column)):
         return finding
     message = "this stays as it is: the NPU has a branch of its own beside it"
     return dataclasses.replace(finding, severity=Severity.INFO, safety=Safety.REPORT, message=message, fix=())
@@ -212,13 +212,13 @@ def _inspect_notebook(
     in_shell = list(_without_overlaps(_inspect_text(shell, style, ignore)))
     for text, found in ((module.text, _inspect(module, style, ignore)), (shell.text, in_shell)):
         for finding in found:
-            edits = [notebook.edit(edit) for edit in finding.fix]
+            edits = [notebook.to_file_edit(edit) for edit in finding.fix]
             fix = tuple(edit for edit in edits if edit is not None)
             where = finding.location
             if where is not None:
                 column = len(text.lines[where.line - 1][: where.column - 1].encode())
-                start = notebook.place(text.offset(where.line, column))
-                where = file.location(start, start)
+                start = notebook.to_file_offset(text.position_to_offset(where.line, column))
+                where = file.to_location(start, start)
             whole = len(fix) == len(edits)
             safety = finding.safety if whole else Safety.REPORT
             yield dataclasses.replace(finding, location=where, fix=fix if whole else (), safety=safety)
@@ -242,10 +242,10 @@ def _run(rule: Rule, module: Module, style: Style) -> list[Finding]:
         raise
     except Exception as error:  # one rule's bug must not hide what the others have to say
         message = f"rule {rule.code} failed: {type(error).__name__}: {error}"
-        return [bug(module.text.path, message)]
+        return [make_bug_finding(module.text.path, message)]
 
 
-def bug(path: str, message: str) -> Finding:
+def make_bug_finding(path: str, message: str) -> Finding:
     """The finding for a mistake of ours: the file is left alone."""
     hint = "This is a bug in torchport; the file is left as it is. Please report it with the file."
     return Finding("TP903", Severity.ERROR, Safety.REPORT, Location(path, 1, 1, 1, 1), message, hint)

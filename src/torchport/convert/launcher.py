@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchport.convert.output import Planned
 from torchport.errors import TorchportError
-from torchport.source.project import display_name, files, is_python
+from torchport.source.project import display_name, is_python, iter_files
 
 LAUNCHER = "run_distributed_npu.sh"
 _TEXT = """\
@@ -57,14 +57,14 @@ def main_file(project: Path, main: Path) -> str:
         path = candidate.resolve()
         if is_python(path) and path.is_file() and (path == root or root in path.parents):
             return display_name(path, root)
-    known = [display_name(path, project) for path in files(project) if is_python(path)]
+    known = [display_name(path, project) for path in iter_files(project) if is_python(path)]
     raise TorchportError(
         f"{main} is no Python file of {project}",
         hint=f"--main is one of {', '.join(known[:8])}" + (" ..." if len(known) > 8 else "") if known else "",
     )
 
 
-def launcher(main: str) -> Planned:
+def plan_launcher(main: str) -> Planned:
     """The executable launcher for the script `main`, to be written into a converted project as `LAUNCHER`."""
     text = _TEXT.format(launcher=LAUNCHER, main=shlex.quote(f"./{main}"))
     return Planned(content=text.encode("utf-8", "surrogateescape"), mode=0o755)

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from torchport.errors import TorchportError, naming
+from torchport.errors import TorchportError, name_path_in_errors
 from torchport.findings import Result, copy_file, hash_bytes, write_atomically
 from torchport.source.project import PRIVATE
 
@@ -35,7 +35,7 @@ class Planned:
     mode: int | None = None
 
     def fingerprint(self) -> str:
-        return hash_bytes(self.content) if self.source is None else fingerprint(self.source)
+        return hash_bytes(self.content) if self.source is None else fingerprint_file(self.source)
 
     def kept_mode(self, target: Path) -> Planned:
         """The same with the mode of the file `target` that it is to replace, where it has none of its own."""
@@ -49,13 +49,13 @@ class Planned:
         if self.source is None:
             write_atomically(target, self.content, self.mode)
         elif self.source.is_symlink():
-            with naming(target):
+            with name_path_in_errors(target):
                 os.symlink(os.readlink(self.source), target)
         else:
             copy_file(self.source, target)
 
 
-def fingerprint(path: Path) -> str:
+def fingerprint_file(path: Path) -> str:
     """What tells whether a file or link was changed; empty where there is none. Raises OSError."""
     if path.is_symlink():
         return f"link to {os.readlink(path)}"
@@ -93,7 +93,7 @@ def write_output(out: Path, plan: Mapping[str, Planned], result: Result, *, forc
                 raise
         Result("convert", data={"written": coming}).write(private / WRITING)
         for name in plan:
-            with naming(out / name):
+            with name_path_in_errors(out / name):
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(aside / name, out / name)
         result.write(private / RESULT)
@@ -104,16 +104,16 @@ def write_output(out: Path, plan: Mapping[str, Planned], result: Result, *, forc
     shutil.rmtree(aside)
 
 
-def edited(out: Path) -> list[str]:
+def list_edited_files(out: Path) -> list[str]:
     """The files of the output folder `out` that somebody has edited or deleted since a conversion wrote them."""
-    return [name for name, was in _noted(out / PRIVATE / WRITTEN).items() if fingerprint(out / name) != was]
+    return [name for name, was in _noted(out / PRIVATE / WRITTEN).items() if fingerprint_file(out / name) != was]
 
 
 def _refuse_edited(out: Path, coming: Mapping[str, str]) -> None:
     finished, begun = _noted(out / PRIVATE / WRITTEN), _noted(out / PRIVATE / WRITING)
     lost = []
     for name, new in coming.items():
-        now = fingerprint(out / name)
+        now = fingerprint_file(out / name)
         if now in {new, finished.get(name, ""), begun.get(name, "")} - {""}:
             continue
         if now:

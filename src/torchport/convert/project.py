@@ -10,11 +10,11 @@ from pathlib import Path
 from torchport.findings import Finding, Safety, Severity
 from torchport.results.conversion import Summary
 from torchport.source.kinds import kind_of
-from torchport.source.project import display_name, files, is_foreign, is_python
+from torchport.source.project import display_name, is_foreign, is_python, iter_files
 from torchport.source.settings import Settings
 
 
-def sources(root: Path, settings: Settings, apart_from: Path | None = None) -> list[tuple[Path, str]]:
+def list_convertible_files(root: Path, settings: Settings, apart_from: Path | None = None) -> list[tuple[Path, str]]:
     """Path and name in findings of every file at or below `root` that can be converted.
 
     Environments inside the project, links, whose target is converted where it is, and what the settings exclude are
@@ -22,7 +22,7 @@ def sources(root: Path, settings: Settings, apart_from: Path | None = None) -> l
     """
     return [
         (path, display_name(path, root))
-        for path in files(root, apart_from=apart_from)
+        for path in iter_files(root, apart_from=apart_from)
         if not is_foreign(path, root)
         and not settings.leaves_out(path)
         and (path == root or not path.is_symlink())
@@ -35,7 +35,7 @@ def sources(root: Path, settings: Settings, apart_from: Path | None = None) -> l
 _HOURS = {"review": (0.05, 0.1), "decisions": (0.2, 0.5), "blockers": (2.0, 16.0)}
 
 
-def summary(findings: Iterable[Finding], file_count: int) -> Summary:
+def summarize_findings(findings: Iterable[Finding], file_count: int) -> Summary:
     """Counts for people and for the next step, and an estimate of the work that is left."""
     found = list(findings)
     left = {
@@ -95,11 +95,11 @@ def _others(same: list[Finding]) -> str:
     """In how many places beside the first the same is said, as an addition to what it says."""
     files = len({one.location.path for one in same if one.location is not None}) - 1
     if files > 0:
-        return f" (and in {counted(files, 'more file')})"
-    return f" (and at {counted(len(same) - 1, 'more place')})" if len(same) > 1 else ""
+        return f" (and in {format_count(files, 'more file')})"
+    return f" (and at {format_count(len(same) - 1, 'more place')})" if len(same) > 1 else ""
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """ "1 file", "2 files"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 

@@ -9,10 +9,10 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from torchport.convert.inspection import parsed
+from torchport.convert.inspection import parse_module
 from torchport.findings import Finding, Severity
 from torchport.rules.files import LONGEST_LINE
-from torchport.rules.unexplained import mentions
+from torchport.rules.unexplained import find_mentions
 from torchport.source.defined import CUDA, PLAIN, says_cuda
 from torchport.source.definitions import Definitions
 from torchport.source.kinds import Kind, is_comment, kind_of
@@ -63,7 +63,7 @@ class Mention:
     proof: str = ""
 
 
-def residue(
+def find_residue(
     output: bytes, path: str, left: Iterable[Finding], project: Definitions | None = None
 ) -> tuple[Mention, ...]:
     """Every mention of CUDA in a converted file, of a line too long to be read the first; `left` are its findings."""
@@ -114,7 +114,7 @@ def _proved(found: list[Mention], path: str, output: bytes, project: Definitions
     try:
         proofs = {
             word: one.proof
-            for one in mentions(parsed(path, output, project))
+            for one in find_mentions(parse_module(path, output, project))
             for word in re.split(r"\W+", one.word)
             if one.proof and says_cuda(word)
         }

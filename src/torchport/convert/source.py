@@ -8,11 +8,11 @@ import tomllib
 import warnings
 from collections.abc import Iterable
 
-from torchport.convert.inspection import bug, inspect_source
+from torchport.convert.inspection import inspect_source, make_bug_finding
 from torchport.findings import Edit, Finding, Safety
 from torchport.rules import Style
 from torchport.source.definitions import Definitions
-from torchport.source.edits import inverse, splice
+from torchport.source.edits import invert_edits, splice
 from torchport.source.kinds import Kind, kind_of
 
 
@@ -43,7 +43,7 @@ def convert_source(
     Nothing is raised, whatever the bytes are.
     """
     findings = inspect_source(data, path, style, project, ignore)
-    edits = applied(findings)
+    edits = collect_edits(findings)
     if not edits:
         return Conversion(data, findings, left=findings)
     problem = ""
@@ -55,18 +55,18 @@ def convert_source(
         problem = str(error)
     if problem:
         left = tuple(dataclasses.replace(finding, fix=(), safety=Safety.REPORT) for finding in findings)
-        return Conversion(data, (bug(path, problem), *left), left=left)
+        return Conversion(data, (make_bug_finding(path, problem), *left), left=left)
     return Conversion(output, findings, edits, again)
 
 
-def applied(findings: Iterable[Finding]) -> tuple[Edit, ...]:
+def collect_edits(findings: Iterable[Finding]) -> tuple[Edit, ...]:
     """The edits that are made without asking."""
     return tuple(edit for finding in findings if finding.safety is not Safety.REPORT for edit in finding.fix)
 
 
 def problem_of(data: bytes, output: bytes, edits: tuple[Edit, ...], path: str) -> str:
     """What is wrong with the output; empty if nothing is."""
-    if splice(output, inverse(data, edits)) != data:
+    if splice(output, invert_edits(data, edits)) != data:
         return "the conversion cannot be taken back to the original"
     if (broken := _load_error(output, path)) and not _load_error(data, path):
         return f"the converted file cannot be read any more: {broken}"

@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
-from torchport.convert.inspection import bug, inspect_with
-from torchport.convert.source import Conversion, applied, problem_of
+from torchport.convert.inspection import inspect_with, make_bug_finding
+from torchport.convert.source import Conversion, collect_edits, problem_of
 from torchport.findings import Edit, Finding, Location, Safety, Severity
 from torchport.rules import Style, stops, torch_support
 from torchport.rules.custom import CustomRules
@@ -15,7 +15,7 @@ from torchport.rules.distribute import distribution_rules, loader
 from torchport.rules.distribute.program import Program
 from torchport.rules.distribute.script import LOADERS, Script
 from torchport.source.definitions import Definitions
-from torchport.source.edits import compose, origin, splice
+from torchport.source.edits import compose_edits, find_origin_offset, splice
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.module import Module
 from torchport.source.text import SourceText
@@ -41,16 +41,16 @@ class Extras:
     asked_for: bool = False
     assume_modules: bool = False
 
-    def stages(self, path: str, data: bytes) -> Iterator[Callable[[Module], Iterable[Finding]]]:
+    def iter_stages(self, path: str, data: bytes) -> Iterator[Callable[[Module], Iterable[Finding]]]:
         """What looks at the file, in order; each sees what the one before has written."""
         if self.custom is not None:
-            yield self.custom.check
+            yield self.custom.check_module
         if self.support and torch_support.NAMES_TORCH.search(data):
-            yield torch_support.check
+            yield torch_support.check_module
         elif torch_support.NAMES_TORCH.search(data) and torch_support.refused_words().search(data):
-            yield torch_support.refused
+            yield torch_support.check_refused_names
         if stops.may_stop(data):
-            yield stops.check
+            yield stops.check_module
         if path == self.main:
             yield self._distribute
         elif self.main:
@@ -63,7 +63,7 @@ class Extras:
             if program is None or not program.beside or rule not in Program.RULES:
                 yield from rule.check(script, Style.NPU)
         if program is not None:
-            yield from program.findings(module.text.path, Style.NPU)
+            yield from program.check_loaders(module.text.path, Style.NPU)
 
     def _loaders_elsewhere(self, module: Module) -> Iterator[Finding]:
         """A file beside the main one: what it makes is followed where a function makes it for the main file."""
@@ -71,7 +71,7 @@ class Extras:
         outside = module.project.outside
         if not script.loaders:
             return
-        main = outside.file(self.main, module) if outside is not None and self.custom is None else None
+        main = outside.load_module(self.main, module) if outside is not None and self.custom is None else None
         if main is not None:
             program = Program(Script(self.main, main.text.data, self.model, module.project))
             if any(
@@ -79,10 +79,10 @@ class Extras:
                 for one in program.beside
                 if one.text.path == module.text.path
             ):
-                yield from program.findings(module.text.path, Style.NPU)
+                yield from program.check_loaders(module.text.path, Style.NPU)
                 return
         for call in script.loaders:
-            yield loader.RULE.finding(
+            yield loader.RULE.make_finding(
                 module, call, f"{LOADERS[0]} outside of the main file: whether it is trained on is not proven",
                 hint="If it is, give it a DistributedSampler in place of shuffle=True, and call its set_epoch(epoch).",
                 safety=Safety.REPORT, severity=Severity.WARNING,
@@ -99,9 +99,9 @@ def convert_in_stages(
     """
     done = Conversion(data, ())
     if (kind_of(path) or Kind.PYTHON) is Kind.PYTHON:
-        for stage in extras.stages(path, data):
+        for stage in extras.iter_stages(path, data):
             findings = inspect_with(done.output, path, stage, project, extras.ignore)
-            done = _then(data, path, done, findings, applied(findings))
+            done = _then(data, path, done, findings, collect_edits(findings))
     final = last(done.output)
     own = {
         finding.code for finding in done.findings if finding.severity is not Severity.INFO and not finding.fix
@@ -121,7 +121,7 @@ def _then(
     if not edits and not done.edits:
         return dataclasses.replace(done, findings=_in_order(done.findings, findings))
     try:
-        combined = compose(data, done.edits, edits) if edits else done.edits
+        combined = compose_edits(data, done.edits, edits) if edits else done.edits
         output = splice(done.output, edits)
         problem = problem_of(data, output, combined, path)
         if not problem and splice(data, combined) != output:
@@ -130,7 +130,7 @@ def _then(
         problem = str(error)
     if problem:
         left = tuple(dataclasses.replace(finding, fix=(), safety=Safety.REPORT) for finding in findings)
-        return Conversion(done.output, (*done.findings, bug(path, problem), *left), done.edits)
+        return Conversion(done.output, (*done.findings, make_bug_finding(path, problem), *left), done.edits)
     placed = [_place(data, path, done, finding) for finding in findings]
     here = [finding for finding in placed if finding is not None]
     return Conversion(output, _in_order(done.findings, here), combined)
@@ -156,16 +156,16 @@ def _place(data: bytes, path: str, done: Conversion, finding: Finding) -> Findin
 
     def place(line: int, column: int) -> int:
         text = after.lines[line - 1][: column - 1] if line <= len(after.lines) else ""
-        return origin(
-            data, done.edits, after.offset(min(line, len(after.lines)), 0) + len(text.encode(after.encoding))
+        return find_origin_offset(
+            data, done.edits, after.position_to_offset(min(line, len(after.lines)), 0) + len(text.encode(after.encoding))
         )
 
     where = finding.location
     start, end = place(where.line, where.column), place(where.end_line, where.end_column)
     fix = tuple(
-        Edit(one, max(one, origin(data, done.edits, edit.end)), edit.replacement)
+        Edit(one, max(one, find_origin_offset(data, done.edits, edit.end)), edit.replacement)
         for edit in finding.fix
-        for one in [origin(data, done.edits, edit.start)]
+        for one in [find_origin_offset(data, done.edits, edit.start)]
     )
     if (
         finding.fix
@@ -176,5 +176,5 @@ def _place(data: bytes, path: str, done: Conversion, finding: Finding) -> Findin
         return None
     if finding.fix and start >= end and finding.safety is Safety.SAFE:
         return None
-    location: Location = before.location(start, max(start, end))
+    location: Location = before.to_location(start, max(start, end))
     return dataclasses.replace(finding, location=location, fix=fix)

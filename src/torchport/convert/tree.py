@@ -10,14 +10,14 @@ from typing import Any
 
 from torchport.convert.diff import unified_diff
 from torchport.convert.output import Planned, write_output
-from torchport.convert.project import sources, summary
+from torchport.convert.project import list_convertible_files, summarize_findings
 from torchport.convert.residue import Meaning
 from torchport.convert.stages import Extras
 from torchport.convert.workers import Converted, convert_files
 from torchport.errors import TorchportError
 from torchport.findings import Result
 from torchport.rules import Style
-from torchport.source.project import PRIVATE, display_name, files, require
+from torchport.source.project import PRIVATE, display_name, iter_files, require_path
 from torchport.source.settings import settings_of
 
 
@@ -29,7 +29,7 @@ def result_of(root: Path, style: Style, converted: list[Converted], **more: Any)
     data = {
         "root": str(root),
         "style": style.value,
-        "summary": summary(findings, len(converted)),
+        "summary": summarize_findings(findings, len(converted)),
         "changed": [one.name for one in changed],
         "residue": _residue(converted),
         "diff": diff.decode("utf-8", "surrogateescape"),
@@ -66,12 +66,12 @@ def convert_project(
         extras = extras or Extras()
         ignore = extras.ignore | settings.ignore
         extras = dataclasses.replace(extras, ignore=ignore, asked_for=root.is_file())
-    return list(convert_files(sources(root, settings, apart_from), style, extras))
+    return list(convert_files(list_convertible_files(root, settings, apart_from), style, extras))
 
 
 def preview_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
     """What converting would do: the findings, and the diff as `data["diff"]`; nothing is written."""
-    require(source)
+    require_path(source)
     return result_of(source, style, convert_project(source, style, extras))
 
 
@@ -92,13 +92,13 @@ def convert_tree(
     Raises TorchportError where `source` does not exist, `out` is `source` or holds something else, or a file that
     would be overwritten was edited, deleted or made by somebody else; nothing is written then.
     """
-    require(source)
+    require_path(source)
     _check_out(source, out)
     plan: dict[str, Planned] = {}
     try:
         converted = {one.path: one for one in convert_project(source, style, extras, apart_from=out)}
         result = result_of(source, style, list(converted.values()), out=str(out))
-        for path in files(source, apart_from=out):
+        for path in iter_files(source, apart_from=out):
             one = converted.get(path)
             if one is not None and one.changed:
                 plan[display_name(path, source)] = Planned(

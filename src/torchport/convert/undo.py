@@ -14,13 +14,13 @@ from torchport.convert.tree import convert_project, result_of
 from torchport.errors import TorchportError
 from torchport.findings import Edit, Result, hash_bytes, write_atomically
 from torchport.rules import Style
-from torchport.source.edits import inverse, splice
-from torchport.source.project import PRIVATE, require
+from torchport.source.edits import invert_edits, splice
+from torchport.source.project import PRIVATE, require_path
 
 
 def write_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
     """Convert the file or folder `source` in place. Raises TorchportError where it cannot be written."""
-    require(source)
+    require_path(source)
     converted = convert_project(source, style, extras)
     back = {
         one.name: {
@@ -28,7 +28,7 @@ def write_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = N
             "after": hash_bytes(one.output),
             "edits": [
                 [edit.start, edit.end, edit.replacement.decode("latin-1")]
-                for edit in inverse(one.data, one.edits)
+                for edit in invert_edits(one.data, one.edits)
             ],
         }
         for one in converted
@@ -69,7 +69,7 @@ def undo_tree(source: Path) -> list[str]:
 
     All or nothing: raises TorchportError where there is nothing to take back, or where a file was changed since.
     """
-    require(source)
+    require_path(source)
     folder = _folder(source)
     number = _last(folder)
     if number == 0:

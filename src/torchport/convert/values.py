@@ -12,12 +12,12 @@ import functools
 import re
 from collections.abc import Hashable, Iterable, Mapping
 
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.rules import device_string, nccl_backend
 from torchport.rules.roles import Proof, Roles
 from torchport.source.definitions import Definitions, Known
 from torchport.source.equivalence import Equivalence
-from torchport.source.links import Key, aliases, links, stars
+from torchport.source.links import Key, find_links, find_reexports, find_star_imports
 from torchport.source.module import Module
 
 # Files in which a value may begin: those that spell out a device or a backend.
@@ -48,15 +48,15 @@ class Survey:
     names: frozenset[str] = frozenset()
 
 
-def survey(path: str, data: bytes, project: Definitions) -> Survey:
+def survey_source(path: str, data: bytes, project: Definitions) -> Survey:
     """Look at one Python file; a file that cannot be parsed knows nothing."""
     try:
         module = Module(path, data, project)
         keys: dict[Hashable, set[Key]] = {}
-        for value, key in links(module):
+        for value, key in find_links(module):
             keys.setdefault(module.flow.find(value), set()).add(key)
-        roles = [Roles(module, role(name)) for name in _ROLES]
-        literals = [*device_string.literals(module), *nccl_backend.literals(module)]
+        roles = [Roles(module, load_role(name)) for name in _ROLES]
+        literals = [*device_string.find_device_literals(module), *nccl_backend.find_backend_literals(module)]
         spelled = {module.flow.find(node) for node, _ in literals}
         fixed = {module.flow.find(node) for node, edit in literals if edit is None}
         groups = []
@@ -70,8 +70,8 @@ def survey(path: str, data: bytes, project: Definitions) -> Survey:
     return Survey(
         path,
         tuple(groups),
-        aliases(module),
-        tuple(stars(module)),
+        find_reexports(module),
+        tuple(find_star_imports(module)),
         names,
     )
 
@@ -105,7 +105,7 @@ class Joined:
                 for root in {self._same.find(self._canonical(key)) for key in group.keys}:
                     self._known[root] = _with(self._known.get(root, Known((0, 0), False)), group)
 
-    def of(self, path: str) -> dict[Key, Known]:
+    def find_known_values(self, path: str) -> dict[Key, Known]:
         """What the other files know of the values of one file, by their keys there."""
         found = {}
         for group in self._surveys[path].groups if path in self._surveys else ():
@@ -119,7 +119,7 @@ class Joined:
                     found[key] = Known((device, backend), fixed)
         return found
 
-    def open(self) -> set[Key]:
+    def find_spelled_keys(self) -> set[Key]:
         """The keys of values that are spelled out somewhere: other files that know one of them matter."""
         groups = [
             (one, group, {self._same.find(self._canonical(key)) for key in group.keys})
@@ -173,7 +173,7 @@ def _with(known: Known, group: Group) -> Known:
     return Known((max(device, more[0]), max(backend, more[1])), known.fixed or group.fixed)
 
 
-def readers(keys: Iterable[Key], importers: Mapping[str, set[str]]) -> dict[str, set[str]]:
+def find_readers(keys: Iterable[Key], importers: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """For each file that may know one of the keys the words by which it would name it.
 
     `importers` are the files that import a file. What a key says of its own file, that file knows.

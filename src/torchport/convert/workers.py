@@ -26,16 +26,16 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from torchport.convert.inspection import LARGEST, about_file, bug, unreadable
-from torchport.convert.residue import Mention, residue
+from torchport.convert.inspection import LARGEST, about_file, make_bug_finding, report_unreadable
+from torchport.convert.residue import Mention, find_residue
 from torchport.convert.source import convert_source
 from torchport.convert.stages import Extras, convert_in_stages
-from torchport.convert.values import SPELLS, Joined, Survey, readers, survey
+from torchport.convert.values import SPELLS, Joined, Survey, find_readers, survey_source
 from torchport.findings import Edit, Finding, hash_bytes
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.rules import Style
-from torchport.source.defined import defined
-from torchport.source.definitions import Definitions, Known, definitions, provided
+from torchport.source.defined import find_defined_names
+from torchport.source.definitions import Definitions, Known, collect_definitions, find_provided_modules
 from torchport.source.imports import Imports
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.links import Key
@@ -87,13 +87,13 @@ def convert_file(
         data, name, extras, project, lambda data: convert_source(data, name, style, project, extras.ignore)
     )
     if extras.asked_for and not conversion.findings:
-        conversion = dataclasses.replace(conversion, findings=unreadable(data, name))
+        conversion = dataclasses.replace(conversion, findings=report_unreadable(data, name))
     done = Converted(
         path,
         name,
         hash_bytes(data),
         conversion.findings,
-        residue=residue(conversion.output, name, conversion.left, project) if len(data) <= LARGEST else (),
+        residue=find_residue(conversion.output, name, conversion.left, project) if len(data) <= LARGEST else (),
     )
     if conversion.output == data:
         return done
@@ -159,7 +159,7 @@ def _values(
         for one in pool(chosen, survey_one, lambda path, name, finding: Survey(name)):
             done[one.path] = one
         joined = Joined(done.values())
-        asked = readers(joined.open(), project.importers)
+        asked = find_readers(joined.find_spelled_keys(), project.importers)
         options = _plain(asked.pop("", set()))
         waiting = {
             name
@@ -168,7 +168,7 @@ def _values(
         }
         if not waiting:
             break
-    return {name: known for name in done if (known := joined.of(name))}
+    return {name: known for name in done if (known := joined.find_known_values(name))}
 
 
 def _plain(options: set[str]) -> set[bytes]:
@@ -176,7 +176,7 @@ def _plain(options: set[str]) -> set[bytes]:
     return {
         name.encode()
         for name in options
-        if not any(role(kind).names.match(name) for kind in ("device", "backend"))
+        if not any(load_role(kind).names.match(name) for kind in ("device", "backend"))
     }
 
 
@@ -199,7 +199,7 @@ def _content(path: Path) -> bytes:
 
 def survey_file(path: Path, name: str, project: Definitions) -> Survey:
     """Look at one file; one that cannot be read knows nothing."""
-    return survey(name, _content(path), project)
+    return survey_source(name, _content(path), project)
 
 
 def _spread(
@@ -238,12 +238,12 @@ def _project(files: Sequence[tuple[Path, str]], *, assume_modules: bool) -> Defi
     found, imports = _definitions(files, root.name)
     return dataclasses.replace(
         found,
-        leading=imports.leading(),
-        targets=imports.imported(),
-        modules=imports.parts(),
-        importers=imports.importers(),
-        defined=defined(_with_names(files)),
-        outside=Outside(root, imports.tops()),
+        leading=imports.find_cuda_importers(),
+        targets=imports.list_imported_files(),
+        modules=imports.collect_name_parts(),
+        importers=imports.find_importers(),
+        defined=find_defined_names(_with_names(files)),
+        outside=Outside(root, imports.map_top_folders()),
         assume_modules=assume_modules,
     )
 
@@ -257,11 +257,11 @@ def _definitions(files: Sequence[tuple[Path, str]], folder: str) -> tuple[Defini
                 with contextlib.suppress(OSError):  # converting it will say why it cannot be read
                     if path.stat().st_size <= LARGEST:
                         data = _read(path)
-                        imports.add(name, data)
+                        imports.add_file(name, data)
                         yield data
 
-    own = provided((name for _, name in files if kind_of(name) is Kind.PYTHON), folder)
-    return definitions(python(), own), imports
+    own = find_provided_modules((name for _, name in files if kind_of(name) is Kind.PYTHON), folder)
+    return collect_definitions(python(), own), imports
 
 
 def _with_names(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, bytes]]:
@@ -276,7 +276,7 @@ def _with_names(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, bytes]
 def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]]) -> None:
     index = next(waiting, None)
     if index is not None:
-        worker.start(index, files[index])
+        worker.assign_file(index, files[index])
 
 
 def _collect(
@@ -294,17 +294,17 @@ def _collect(
         if worker.index is None:
             continue
         path, name = files[worker.index]
-        outcome = worker.answer()
+        outcome = worker.poll_answer()
         if outcome is None and worker.is_late():
             hint = "Split the file, or convert it by hand."
             outcome = lost(
                 path, name, about_file("TP904", name, f"it took more than {worker.seconds:g} s", hint)
             )
-        elif outcome is None and not worker.alive():
-            outcome = lost(path, name, bug(name, "the process that converted the file died"))
+        elif outcome is None and not worker.is_alive():
+            outcome = lost(path, name, make_bug_finding(name, "the process that converted the file died"))
         if outcome is not None:
             done[worker.index] = outcome
-            worker.rest()
+            worker.become_idle()
             _give(worker, waiting, files)
 
 
@@ -319,7 +319,7 @@ class _Worker:
         self.index: int | None = None
         self.limit = 0.0
 
-    def start(self, index: int, file: tuple[Path, str]) -> None:
+    def assign_file(self, index: int, file: tuple[Path, str]) -> None:
         if self._process is None:
             # A copy of this process starts in milliseconds, but only a process without threads may be copied.
             alone = threading.active_count() == 1
@@ -337,7 +337,7 @@ class _Worker:
         self.index, self.limit = index, time.monotonic() + _PATIENCE * self.seconds
         self.pipe.send(file)
 
-    def answer(self) -> Any:
+    def poll_answer(self) -> Any:
         """What the task answered; None while there is none."""
         try:
             if not self.pipe.poll():
@@ -352,13 +352,13 @@ class _Worker:
             return True
         return self._process is not None and self._process.exitcode == -signal.SIGXCPU
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process is not None and self._process.is_alive()
 
-    def rest(self) -> None:
+    def become_idle(self) -> None:
         """Be free for the next file; a process that was lost or is too late is ended."""
         self.index = None
-        if time.monotonic() > self.limit or not self.alive():
+        if time.monotonic() > self.limit or not self.is_alive():
             self.stop()
 
     def stop(self) -> None:

@@ -6,6 +6,6 @@ written, `judging` which of them came first, and `results` says it as findings; 
 fails. Nothing of the user's is imported or run, and neither torch nor numpy is needed.
 """
 
-from torchport.diagnose.results import diagnose, diagnose_text
+from torchport.diagnose.results import diagnose_logs, diagnose_text
 
-__all__ = ["diagnose", "diagnose_text"]
+__all__ = ["diagnose_logs", "diagnose_text"]

@@ -27,7 +27,7 @@ class Judgement:
     why: str
 
 
-def judge(events: Iterable[Event]) -> Judgement | None:
+def judge_events(events: Iterable[Event]) -> Judgement | None:
     """The judgement on all events of all logs; None where none of them tells of a failure."""
     heads = [_head(group) for group in _together(events)]
     if not heads:

@@ -10,8 +10,8 @@ from typing import BinaryIO
 from torchport.diagnose import moments
 from torchport.diagnose.matching import TEXT, Matcher
 from torchport.diagnose.raised import Raised
-from torchport.diagnose.reading import blocks
-from torchport.knowledge.errors import Role, Row, rows
+from torchport.diagnose.reading import read_blocks
+from torchport.knowledge.errors import Role, Row, load_error_rows
 
 EXCEPTION = "script.exception"
 BELONGS = 12  # lines behind an exception in which its message may go on, as torch_npu's do
@@ -46,7 +46,7 @@ class Log:
     limited: bool = False
 
 
-def scan(stream: BinaryIO, name: str, limit: int) -> Log:
+def scan_log(stream: BinaryIO, name: str, limit: int) -> Log:
     """Read `stream` to its end, or `limit` bytes of it; Ctrl-C ends it too.
 
     Raises OSError, and reading.NotTextError for what is no text.
@@ -56,26 +56,26 @@ def scan(stream: BinaryIO, name: str, limit: int) -> Log:
     own = moments.rank_of_file(PurePath(name))
     exceptions: list[tuple[int, Event]] = []
     try:
-        for block in blocks(stream, limit):
+        for block in read_blocks(stream, limit):
             digest.update(block)
             log.bytes += len(block)
             log.limited = log.bytes >= limit
             first, lines = matcher.lines + 1, block.split(b"\n")
-            for hit in matcher.hits(block, lines):
+            for hit in matcher.find_hits(block, lines):
                 if hit.row.name != EXCEPTION:
-                    moment = moments.near(lines, hit.line - first)
+                    moment = moments.find_line_time(lines, hit.line - first)
                     log.events.append(
-                        Event(hit.row, name, hit.line, hit.text, moment, moments.rank(hit.text) or own)
+                        Event(hit.row, name, hit.line, hit.text, moment, moments.parse_rank(hit.text) or own)
                     )
-            for head, number, text, place in raised.lines(lines, first):
+            for head, number, text, place in raised.find_exceptions(lines, first):
                 line = text[:TEXT].decode("utf-8", "replace")
                 start = lines[max(head - first, 0)].decode("utf-8", "replace")
-                moment = moments.near(lines, number - first)
+                moment = moments.find_line_time(lines, number - first)
                 exceptions.append(
                     (
                         head,
                         Event(
-                            rows()[EXCEPTION], name, number, line, moment, moments.rank(start) or own, place
+                            load_error_rows()[EXCEPTION], name, number, line, moment, moments.parse_rank(start) or own, place
                         ),
                     )
                 )

@@ -12,8 +12,8 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
-from torchport.diagnose.quoting import is_source, unquoted
-from torchport.knowledge.errors import Row, rows
+from torchport.diagnose.quoting import is_source, remove_quoted_text
+from torchport.knowledge.errors import Row, load_error_rows
 
 KEPT = 40  # lines of one row in one file; of more, only the number
 TEXT = 400  # characters of a line that are kept
@@ -52,7 +52,7 @@ class Matcher:
         self.lines = 0
         self._before = b""
 
-    def hits(self, block: bytes, lines: Sequence[bytes]) -> Iterator[Hit]:
+    def find_hits(self, block: bytes, lines: Sequence[bytes]) -> Iterator[Hit]:
         """The lines of a block of whole lines, which are `lines`, that rows speak of, in order."""
         shapes = block.translate(None, _DIGITS).split(b"\n")
         wanted = _wanted(set(shapes))
@@ -69,7 +69,7 @@ class Matcher:
 
     def _of_line(self, line: bytes, number: int, words: tuple[_Word, ...]) -> Iterator[Hit]:
         text = line.decode("utf-8", "replace").rstrip("\r")
-        said = unquoted(text)
+        said = remove_quoted_text(text)
         seen: set[str] = set()
         for word in words:
             if word.text not in said:
@@ -128,7 +128,7 @@ def _whole(shape: bytes) -> Sequence[bytes]:
 @functools.cache
 def _words() -> tuple[_Word, ...]:
     by_word: dict[str, list[Row]] = {}
-    for row in rows().values():
+    for row in load_error_rows().values():
         for word in row.words:
             by_word.setdefault(word, []).append(row)
     return tuple(

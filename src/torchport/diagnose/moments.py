@@ -21,7 +21,7 @@ _OF_FOLDER = re.compile(r"(\d{1,6})")
 BEFORE, AFTER = 20, 3  # lines around one without a time in which one is looked for
 
 
-def when(line: str) -> float | None:
+def parse_time(line: str) -> float | None:
     """The seconds of the first time in the line, from the beginning of its year; None without one.
 
     Logs of one run lie in one year, and half of the formats do not say which.
@@ -38,17 +38,17 @@ def when(line: str) -> float | None:
     return days * 86400.0 + int(first["h"]) * 3600 + int(first["m"]) * 60 + int(first["s"]) + fraction
 
 
-def near(lines: Sequence[bytes], index: int) -> float | None:
+def find_line_time(lines: Sequence[bytes], index: int) -> float | None:
     """When the line at `index` was written: by its own time, else the next one's or that of one before."""
     after = range(index, min(index + 1 + AFTER, len(lines)))
     before = range(index - 1, max(index - 1 - BEFORE, -1), -1)
     for at in (*after, *before):
-        if (moment := when(lines[at][:400].decode("utf-8", "replace"))) is not None:
+        if (moment := parse_time(lines[at][:400].decode("utf-8", "replace"))) is not None:
             return moment
     return None
 
 
-def rank(line: str) -> str:
+def parse_rank(line: str) -> str:
     """The rank that a line names as its own; "" for none."""
     match = _RANK.search(line[:400])
     return next(filter(None, match.groups())) if match else ""

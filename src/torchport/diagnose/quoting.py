@@ -29,7 +29,7 @@ def kind_of(path: PurePath) -> str:
     return _KIND_OF.get(path.suffix.lower(), "")
 
 
-def unquoted(line: str) -> str:
+def remove_quoted_text(line: str) -> str:
     """The line without what it only quotes; "" for a row of a Markdown table and for pytest's of a test that passed."""
     words = line.strip()
     if (words[:1] == words[-1:] == "|" and words.count("|") > 2) or ("::" in line and _PASSED.search(line)):

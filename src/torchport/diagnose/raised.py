@@ -17,7 +17,7 @@ class Raised:
     def __init__(self) -> None:
         self._open: list[_Traceback] = []
 
-    def lines(self, lines: Sequence[bytes], first: int) -> Iterator[tuple[int, int, bytes, str]]:
+    def find_exceptions(self, lines: Sequence[bytes], first: int) -> Iterator[tuple[int, int, bytes, str]]:
         """Line number of the head, line number and text of the exception, and FILE:LINE of the user's ("" for none).
 
         `first` is the number of `lines[0]`.
@@ -32,7 +32,7 @@ class Raised:
                 self._open.append(_Traceback(number, prefix))
                 continue
             for one in self._open:
-                if (text := one.ends(line, number)) is not None:
+                if (text := one.feed_line(line, number)) is not None:
                     self._open = [other for other in self._open if other is not one]
                     if text:
                         yield one.head, number, text, one.place
@@ -45,7 +45,7 @@ class _Traceback:
         self.prefix = prefix
         self.place = ""
 
-    def ends(self, line: bytes, number: int) -> bytes | None:
+    def feed_line(self, line: bytes, number: int) -> bytes | None:
         """The exception, where this line says it; empty where there will be none; None where the traceback goes on."""
         if number - self.head > LONGEST:
             return b""

@@ -23,7 +23,7 @@ class NotTextError(Exception):
     """The file is not a text; the message says what it looks like."""
 
 
-def blocks(stream: BinaryIO, limit: int) -> Iterator[bytes]:
+def read_blocks(stream: BinaryIO, limit: int) -> Iterator[bytes]:
     """The text of `stream`, at most `limit` bytes of it, as blocks that end with a line.
 
     UTF-16 and UTF-32 come out as UTF-8; bytes of other encodings stay what they are. A pipe gives a block as soon as

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
-from torchport.diagnose.judging import Judgement, judge
-from torchport.diagnose.logs import BELONGS, Event, Log, scan
+from torchport.diagnose.judging import Judgement, judge_events
+from torchport.diagnose.logs import BELONGS, Event, Log, scan_log
 from torchport.diagnose.quoting import PYTHON, kind_of
 from torchport.diagnose.reading import NotTextError
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Location, Result, Safety, Severity
-from torchport.knowledge.errors import Role, Row, official, rows
+from torchport.knowledge.errors import Role, Row, load_error_rows, official
 
 CAUSE, FOLLOWS, HARMLESS, UNKNOWN, UNREAD = "TP801", "TP802", "TP803", "TP804", "TP805"
 LIMIT = 1 << 30  # bytes of a file: an endless pipe has an end
@@ -40,7 +40,7 @@ _ALL_LOGS = "torchport diagnose FOLDER_OF_ALL_LOGS"  # what a row asks for where
 _BLOCKING = "ASCEND_LAUNCH_BLOCKING=1 torchport run SCRIPT"  # and what is left when all have
 
 
-def diagnose(path: str, stdin: BinaryIO | None, limit: int = LIMIT) -> Result:
+def diagnose_logs(path: str, stdin: BinaryIO | None, limit: int = LIMIT) -> Result:
     """What the log `path` says: a file, a folder of the logs of all ranks, or "-" for `stdin`.
 
     At most `limit` bytes of each file are read. `data["answer"]` is "cause", "unknown" (it failed, and nothing is known
@@ -69,12 +69,12 @@ def diagnose(path: str, stdin: BinaryIO | None, limit: int = LIMIT) -> Result:
 
 def diagnose_text(text: str, name: str = "output") -> Result:
     """The same of a text, such as what a script has printed."""
-    return _result(name, [scan(io.BytesIO(text.encode("utf-8", "replace")), name, LIMIT)], [])
+    return _result(name, [scan_log(io.BytesIO(text.encode("utf-8", "replace")), name, LIMIT)], [])
 
 
 def _scanned(name: str, stream: BinaryIO, limit: int) -> Log:
     try:
-        return scan(stream, name, limit)
+        return scan_log(stream, name, limit)
     except NotTextError as error:
         raise TorchportError(
             f"{name} cannot be diagnosed: {error}",
@@ -92,7 +92,7 @@ def _folder(folder: Path, limit: int) -> Result:
             if not stat.S_ISREG(os.stat(name).st_mode):
                 continue
             with open(name, "rb", buffering=0) as stream:
-                logs.append(scan(stream, os.path.relpath(name, folder), limit))
+                logs.append(scan_log(stream, os.path.relpath(name, folder), limit))
         except (OSError, NotTextError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             text = f"{os.path.relpath(name, folder)} was not read: {why}"
@@ -109,7 +109,7 @@ def _folder(folder: Path, limit: int) -> Result:
 
 def _result(path: str, logs: Sequence[Log], unread: Iterable[Finding]) -> Result:
     events = [event for log in logs for event in log.events]
-    judgement = judge(events)
+    judgement = judge_events(events)
     found: list[Finding] = []
     answer = "clean"
     if judgement is not None:
@@ -153,7 +153,7 @@ def _official(first: Event, events: Sequence[Event]) -> str:
 
 
 def _unknown(first: Event) -> Finding:
-    near, share = nearest(first.text)
+    near, share = find_nearest_row(first.text)
     far = "" if share >= _NEAR else ", though far,"
     hint = (
         f"The nearest that is known{far} is {near.name}: {near.cause}"
@@ -221,7 +221,7 @@ def _place(event: Event) -> Location:
     return Location(event.file, event.line, 1, event.line, len(event.text) + 1)
 
 
-def nearest(text: str) -> tuple[Row | None, float]:
+def find_nearest_row(text: str) -> tuple[Row | None, float]:
     """The row whose sample has most words in common with `text`, and the share of these; None where there is none."""
     words = set(_LETTERS.findall(text.lower())) - _IN_ALL
 
@@ -229,5 +229,5 @@ def nearest(text: str) -> tuple[Row | None, float]:
         theirs = set(_LETTERS.findall(f"{row.sample} {' '.join(row.words)}".lower())) - _IN_ALL
         return len(words & theirs) / len(words | theirs) if words else 0.0
 
-    best = max((row for row in rows().values() if row.role not in (Role.NOTICE, Role.EFFECT)), key=share)
+    best = max((row for row in load_error_rows().values() if row.role not in (Role.NOTICE, Role.EFFECT)), key=share)
     return (best, share(best)) if share(best) else (None, 0.0)

@@ -23,25 +23,25 @@ from torchport.doctor import (
 )
 from torchport.doctor.check import Check, Machine
 
-__all__ = ["Check", "Machine", "examine"]
+__all__ = ["Check", "Machine", "examine_machine"]
 
 
-def examine(machine: Machine, probe_timeout: float | None, *, for_build: bool = False) -> Iterator[Check]:
+def examine_machine(machine: Machine, probe_timeout: float | None, *, for_build: bool = False) -> Iterator[Check]:
     """All checks in order of need; the trial, of at most `probe_timeout` seconds, where all it needs is there.
 
     `for_build`: also what compiling needs.
     """
-    yield from host.checks(machine)
-    if mindspore.alone():  # an environment of its own, without torch_npu, which needs other packages
-        yield from mindspore.checks(machine)
+    yield from host.list_checks(machine)
+    if mindspore.is_mindspore_only():  # an environment of its own, without torch_npu, which needs other packages
+        yield from mindspore.list_checks(machine)
         return
-    needed = [*packages.checks(machine), *devices.checks(machine)]
+    needed = [*packages.list_checks(machine), *devices.list_checks(machine)]
     yield from needed
     for subject in (cann, libraries, environment, distributed, mindspore):
         yield from subject.checks(machine)
     if for_build:
-        yield from build.checks(machine)
+        yield from build.list_checks(machine)
     if probe_timeout is not None:
-        yield from trial.packages(probe_timeout)
+        yield from trial.try_packages(probe_timeout)
         if all(check.passed for check in needed):
-            yield trial.trial(probe_timeout, machine.kind)
+            yield trial.try_device(probe_timeout, machine.kind)

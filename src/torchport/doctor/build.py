@@ -15,7 +15,7 @@ GLIBC = (2, 28)  # of the manylinux_2_28 wheels
 INSTALL = "apt-get install g++ cmake ninja-build, or yum install gcc-c++ cmake ninja-build"
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """gcc, glibc, cmake and ninja: asked for their versions, and nothing is compiled."""
     version = _version("g++")
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))

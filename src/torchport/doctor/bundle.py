@@ -37,7 +37,7 @@ _ADDRESS = re.compile(
 _HOMES = re.compile(r"/(?:home|Users)/[^/\s:'\"]+|/root(?=/|\b)")
 
 
-def contents(checks: Sequence[Check], logs: Sequence[Path] = ()) -> dict[str, bytes]:
+def collect_bundle_files(checks: Sequence[Check], logs: Sequence[Path] = ()) -> dict[str, bytes]:
     """The files of the archive by name, redacted. Raises OSError for a log that cannot be read."""
     hide = Redaction(os.environ)
     rows = [
@@ -62,7 +62,7 @@ def contents(checks: Sequence[Check], logs: Sequence[Path] = ()) -> dict[str, by
     return {hide(name): hide(text).encode() for name, text in texts.items()}
 
 
-def write(path: Path, files: Mapping[str, bytes]) -> None:
+def write_bundle(path: Path, files: Mapping[str, bytes]) -> None:
     """Write the archive (tar, gzip) at `path`; neither times nor owners are in it. Raises OSError."""
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w:gz") as archive:

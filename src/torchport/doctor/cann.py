@@ -16,7 +16,7 @@ _FILES = ("version.cfg", "version.info", "compiler/version.info", "runtime/versi
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:RC)?\d{1,4})*(?:\.\d{1,4})?", re.IGNORECASE)
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """Nothing where there is neither CANN nor driver; the virtual NPU needs none."""
     home, driver, firmware = machine.cann, _read(machine, DRIVER), _read(machine, FIRMWARE)
     version = ""
@@ -32,14 +32,14 @@ def checks(machine: Machine) -> Iterator[Check]:
                 "cann", False, f"{home} lacks {' and '.join(missing)}/: torch_npu refuses to start", fix
             )
             return
-        version = installed(home)
+        version = read_cann_version(home)
         yield Check("cann", True, f"{version or 'of unknown version'} in {home}")
         yield from _with_torch_npu(version)
     if driver:
         yield from _driver(driver, firmware, version)
 
 
-def installed(home: Path) -> str:
+def read_cann_version(home: Path) -> str:
     """The version of the CANN in a folder; "" where none of its files says it."""
     for name in _FILES:
         try:
@@ -53,12 +53,12 @@ def installed(home: Path) -> str:
 
 def _with_torch_npu(version: str) -> Iterator[Check]:
     try:
-        wheel = wheels.find("torch_npu")
+        wheel = wheels.find_wheel("torch_npu")
     except TorchportError:
         return  # said of the package
     if wheel is None or not version:
         return
-    table: Mapping[str, str] = cann.table()["torch_npu"]
+    table: Mapping[str, str] = cann.load_cann_table()["torch_npu"]
     wanted = _row(table, _numbers(wheel.version))
     if wanted and _numbers(version)[:2] < _numbers(wanted)[:2]:
         fix = f"Install CANN {wanted}, or the torch_npu of CANN {version} (COMPATIBILITY.md of torch_npu)."
@@ -74,7 +74,7 @@ def _with_torch_npu(version: str) -> Iterator[Check]:
 
 def _driver(driver: Mapping[str, str], firmware: Mapping[str, str], cann_version: str) -> Iterator[Check]:
     version = driver.get("Version") or driver.get("package_version", "unknown")
-    table: Mapping[str, str] = cann.table()["driver"]
+    table: Mapping[str, str] = cann.load_cann_table()["driver"]
     wanted = _row(table, _numbers(cann_version)) if cann_version else ""
     old = bool(wanted) and _numbers(version)[:2] < _numbers(wanted)[:2]
     detail = f"{version}, but CANN {cann_version} goes with {wanted} or later" if old else version
@@ -99,7 +99,7 @@ def _driver(driver: Mapping[str, str], firmware: Mapping[str, str], cann_version
 
 
 def _read(machine: Machine, name: str) -> dict[str, str]:
-    lines = (line.partition("=") for line in machine.text(name).splitlines() if "=" in line)
+    lines = (line.partition("=") for line in machine.read_file_text(name).splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in lines}
 
 

@@ -37,14 +37,14 @@ class Machine:
     environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(os.environ))
     root: Path = Path("/")
 
-    def path(self, name: str) -> Path:
+    def resolve_path(self, name: str) -> Path:
         """An absolute path, below `root`."""
         return self.root / name.lstrip("/")
 
-    def text(self, name: str) -> str:
+    def read_file_text(self, name: str) -> str:
         """What the file `name` says; "" where it cannot be read."""
         try:
-            return self.path(name).read_text("utf-8", "replace")
+            return self.resolve_path(name).read_text("utf-8", "replace")
         except OSError:
             return ""
 
@@ -68,6 +68,6 @@ class Machine:
         if named and Path(named) != HOME:
             return Path(named)
         for place in ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann"):
-            if self.path(place).is_dir():
-                return self.path(place)
+            if self.resolve_path(place).is_dir():
+                return self.resolve_path(place)
         return None

@@ -17,7 +17,7 @@ NODES = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 _DEVICE = re.compile(r"davinci\d+")
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """The backend, the device nodes where there is hardware, and the variable that hides devices."""
     yield _device(machine)
     yield from _nodes(machine)
@@ -34,11 +34,11 @@ def _device(machine: Machine) -> Check:
 
 
 def _nodes(machine: Machine) -> Iterator[Check]:
-    folder = machine.path("/dev")
+    folder = machine.resolve_path("/dev")
     found = sorted(name for name in os.listdir(folder) if _DEVICE.fullmatch(name)) if folder.is_dir() else []
     if not found:
         return
-    lacking = [name for name in NODES if not machine.path(name).exists()]
+    lacking = [name for name in NODES if not machine.resolve_path(name).exists()]
     if lacking:
         options = " ".join(f"--device={name}" for name in lacking)
         yield Check(

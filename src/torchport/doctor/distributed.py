@@ -14,7 +14,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 TOLD = "Start the script by torchrun or `torchport run --nproc N`, which set all four; or unset "
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """Nothing is sent: the port is bound for a moment on this machine, the address looked up."""
     given = [name for name in VARIABLES if machine.environ.get(name)]
     lacking = [name for name in VARIABLES if name not in given]
@@ -28,7 +28,7 @@ def checks(machine: Machine) -> Iterator[Check]:
         yield Check("master address", False, f"MASTER_ADDR={address} is not known here: {problem}", fix)
     word = machine.environ.get("MASTER_PORT", "")
     port = int(word) if word.isdecimal() and 0 < int(word) < 65536 else LISTEN
-    if machine.environ.get("RANK", "0") == "0" and taken(port):
+    if machine.environ.get("RANK", "0") == "0" and is_port_taken(port):
         fix = f"ss -ltnp | grep :{port} shows by whom; export MASTER_PORT={_free()}, or torchrun --standalone"
         yield Check(
             "port", not word, f"port {port} is taken{'' if word else ', torchrun takes it by default'}", fix
@@ -46,7 +46,7 @@ def _numbers(machine: Machine) -> Iterator[Check]:
         )
 
 
-def taken(port: int) -> bool:
+def is_port_taken(port: int) -> bool:
     """Whether another process listens on the port; it is not connected to."""
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -75,7 +75,7 @@ def _unknown(address: str) -> str:
 def _table(machine: Machine, name: str) -> str:
     """What is wrong with a rank table; "" where it can be read and lists servers."""
     try:
-        table = json.loads(machine.path(name).read_bytes())
+        table = json.loads(machine.resolve_path(name).read_bytes())
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except ValueError:

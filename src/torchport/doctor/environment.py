@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from torchport import vnpu
 from torchport.doctor.check import Check, Machine
-from torchport.knowledge.environment import VISIBLE, order_of, variables
+from torchport.knowledge.environment import VISIBLE, load_variables, order_of
 from torchport.vnpu.variables import VARIABLES
 
 # Whole numbers that the reader of the variable takes, from and to.
@@ -42,7 +42,7 @@ _FOLDERS = ("ASCEND_AICPU_PATH", "ASCEND_CUSTOM_OPP_PATH")
 _OURS = ("VNPU_", "TORCHPORT_")
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """One failed check per variable that is wrong; one that passes where none is."""
     subjects = (_numbers, _allocator, _of_cuda, _cann, _folders, _unknown, _slow)
     failed = [check for subject in subjects for check in subject(machine)]
@@ -71,11 +71,11 @@ def _allocator(machine: Machine) -> Iterator[Check]:
 
 def _of_cuda(machine: Machine) -> Iterator[Check]:
     """What CUDA or NCCL is told and the NPU is not; `torchport run` puts it over, plain `python` does not."""
-    for variable in variables().values():
+    for variable in load_variables().values():
         value = machine.environ.get(variable.name, "")
         if not value or variable.npu in ("", variable.name) or variable.npu in machine.environ:
             continue
-        right = variable.converted(value)
+        right = variable.convert_value(value)
         if variable.npu == VISIBLE and order_of(value) is not None:
             right = ",".join(map(str, sorted({int(number) for number in value.split(",")})))
         note = f" ({variable.note})" if variable.note else ""
@@ -97,7 +97,7 @@ def _cann(machine: Machine) -> Iterator[Check]:
             yield Check(
                 name, False, f"{name} is not set: the environment of CANN is missing or half there", source
             )
-        elif not machine.path(value).is_dir() and name == "ASCEND_OPP_PATH":
+        elif not machine.resolve_path(value).is_dir() and name == "ASCEND_OPP_PATH":
             yield Check(name, False, f"{name}={value} is no folder: there are no operators", source)
 
 
@@ -123,6 +123,6 @@ def _slow(machine: Machine) -> Iterator[Check]:
 def _folders(machine: Machine) -> Iterator[Check]:
     for name in _FOLDERS:
         for folder in filter(None, machine.environ.get(name, "").split(":")):
-            if not machine.path(folder).is_dir():
+            if not machine.resolve_path(folder).is_dir():
                 yield Check(name, False, f"{name} names {folder}, which is no folder", f"unset {name}")
                 break

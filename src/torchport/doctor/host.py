@@ -16,7 +16,7 @@ SHARED = 1 << 30  # bytes; containers are given 64 MiB, which a few batches of i
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """What there is; only shared memory can be too small."""
     yield Check("torchport", True, f"{__version__} in {Path(__file__).parents[1]}")
     yield Check("system", True, f"{_name(machine)}, {platform.machine()}, {platform.release()}")
@@ -35,29 +35,29 @@ def checks(machine: Machine) -> Iterator[Check]:
 def shared_memory(machine: Machine) -> int | None:
     """Bytes of /dev/shm; None where there is none."""
     try:
-        held = os.statvfs(machine.path("/dev/shm"))  # noqa: S108  it is asked, not written
+        held = os.statvfs(machine.resolve_path("/dev/shm"))  # noqa: S108  it is asked, not written
     except OSError:
         return None
     return held.f_frsize * held.f_blocks
 
 
 def _name(machine: Machine) -> str:
-    for line in machine.text("/etc/os-release").splitlines():
+    for line in machine.read_file_text("/etc/os-release").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip('"')
     return platform.system()
 
 
 def _processor(machine: Machine) -> str:
-    for line in machine.text("/proc/cpuinfo").splitlines():
+    for line in machine.read_file_text("/proc/cpuinfo").splitlines():
         if line.startswith(("model name", "CPU part")):
             return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
 
 
 def _memory(machine: Machine) -> str:
-    lines = dict(line.split(":", 1) for line in machine.text("/proc/meminfo").splitlines() if ":" in line)
+    lines = dict(line.split(":", 1) for line in machine.read_file_text("/proc/meminfo").splitlines() if ":" in line)
     total, free = (int(lines.get(key, "0").split()[0]) * 1024 for key in ("MemTotal", "MemAvailable"))
-    limits = [int(text) for name in _LIMITS if (text := machine.text(name).strip()).isdecimal()]
+    limits = [int(text) for name in _LIMITS if (text := machine.read_file_text(name).strip()).isdecimal()]
     limit = f", this container may use {min(limits) / GIB:.1f}" if limits and min(limits) < total else ""
     return f"{total / GIB:.1f} GiB, {free / GIB:.1f} free{limit}"

@@ -17,7 +17,7 @@ NAMES = (
 HAL = "libascend_hal.so"
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """Nothing where there is no backend: that is said of the device."""
     backend = machine.backend
     if isinstance(backend, TorchportError) or backend.kind is vnpu.Kind.NONE:
@@ -49,11 +49,11 @@ def checks(machine: Machine) -> Iterator[Check]:
 def _find(machine: Machine, name: str, backend: vnpu.Backend) -> list[Path]:
     """All files of this name in the order in which the dynamic linker would take them."""
     paths = [folder for folder in machine.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    folders = [machine.path(folder) if machine.root != Path("/") else Path(folder) for folder in paths]
+    folders = [machine.resolve_path(folder) if machine.root != Path("/") else Path(folder) for folder in paths]
     if backend.libraries is not None and (backend.kind is vnpu.Kind.VNPU or backend.libraries not in folders):
         folders.insert(0 if backend.kind is vnpu.Kind.VNPU else len(folders), backend.libraries)
     usual = "/usr/local/Ascend/driver/lib64"
-    folders += [machine.path(f"{usual}/{part}") for part in ("driver", "common", "")]
+    folders += [machine.resolve_path(f"{usual}/{part}") for part in ("driver", "common", "")]
     return list(dict.fromkeys((folder / name) for folder in folders if (folder / name).exists()))
 
 

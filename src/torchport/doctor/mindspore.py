@@ -12,24 +12,24 @@ from torchport.vnpu.mindspore import home, wheels
 ACTIVATE = 'eval "$(torchport vnpu env --mindspore)"'
 
 
-def alone() -> bool:
+def is_mindspore_only() -> bool:
     """Whether this environment is for MindSpore: it is installed, and torch_npu is not."""
-    return wheels.version("mindspore") is not None and wheels.version("torch_npu") is None
+    return wheels.find_installed_version("mindspore") is not None and wheels.find_installed_version("torch_npu") is None
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """The packages, the libraries, and the variables of a shell; nothing where MindSpore is not installed."""
-    found = wheels.version("mindspore")
+    found = wheels.find_installed_version("mindspore")
     if found is None:
         return
-    problems = {each.package: each for each in wheels.problems()}
+    problems = {each.package: each for each in wheels.find_problems()}
     for package in ("mindspore", "numpy", "torch"):
-        if package in problems and (package != "torch" or alone()):
+        if package in problems and (package != "torch" or is_mindspore_only()):
             yield Check(f"mindspore: {package}", False, problems[package].sentence, problems[package].command)
     if "mindspore" not in problems:
         yield Check("mindspore", True, found)
     try:
-        yield Check("mindspore: libraries", True, str(home.lib64()))
+        yield Check("mindspore: libraries", True, str(home.complete_lib64()))
     except TorchportError as error:
         yield Check("mindspore: libraries", False, error.message, error.hint)
     yield from _shell(machine)
@@ -41,7 +41,7 @@ def _shell(machine: Machine) -> Iterator[Check]:
         detail = "this shell does not use the virtual NPU; scripts that call torchport.vnpu.activate do"
         yield Check("mindspore: shell", False, detail, ACTIVATE, advice=True)
         return
-    for variable, wanted in (("PYTHONPATH", home.PYTHON), ("LD_LIBRARY_PATH", home.lib64())):
+    for variable, wanted in (("PYTHONPATH", home.PYTHON), ("LD_LIBRARY_PATH", home.complete_lib64())):
         if str(wanted) not in machine.environ.get(variable, "").split(":"):
             lacks = "the packages te and hccl" if variable == "PYTHONPATH" else "the virtual NPU's libraries"
             yield Check(f"mindspore: {variable}", False, f"{lacks} are not in it ({wanted})", ACTIVATE)

@@ -18,15 +18,15 @@ INSTALL = f"pip install torch=={wheels.SUPPORTED} torch-npu=={wheels.SUPPORTED}"
 NEEDED = {"numpy": "pip install 'numpy>=2'", "yaml": "pip install pyyaml"}
 
 
-def checks(machine: Machine) -> Iterator[Check]:
+def list_checks(machine: Machine) -> Iterator[Check]:
     """torch and torch_npu in the versions that go together, and what they import."""
     yield _wheel("torch", machine.kind)
     yield _wheel("torch_npu", machine.kind)
-    if installed("torch_npu"):
+    if is_package_installed("torch_npu"):
         for name, install in NEEDED.items():
-            if not installed(name):
+            if not is_package_installed(name):
                 yield Check(name, False, "not installed, and torch_npu imports it", install)
-    yield hdf5(machine)
+    yield check_hdf5(machine)
     if shadow := _shadow(machine):
         yield Check(
             "import path", False, f"{shadow} is found first when a script imports torch, and is no installed torch",
@@ -34,14 +34,14 @@ def checks(machine: Machine) -> Iterator[Check]:
         )  # fmt: skip
 
 
-def installed(name: str) -> bool:
+def is_package_installed(name: str) -> bool:
     """Whether a package of this name can be found; nothing is imported."""
     return importlib.util.find_spec(name) is not None
 
 
-def hdf5(machine: Machine) -> Check:
+def check_hdf5(machine: Machine) -> Check:
     """h5py, which brings HDF5; a dump of tensors needs it, training does not."""
-    if not installed("h5py"):
+    if not is_package_installed("h5py"):
         return Check(
             "hdf5", True, "h5py is not installed: needed for dumps of tensors only (pip install h5py)"
         )
@@ -55,7 +55,7 @@ def hdf5(machine: Machine) -> Check:
 
 def _wheel(name: str, kind: vnpu.Kind) -> Check:
     try:
-        wheel = wheels.find(name)
+        wheel = wheels.find_wheel(name)
     except TorchportError as error:
         return Check(name, False, error.message, error.hint)
     if wheel is None:
@@ -77,7 +77,7 @@ def _wheel(name: str, kind: vnpu.Kind) -> Check:
 def _other_torch(npu: str) -> str:
     """The version of torch where it is not the one of this torch_npu; releases after the third number are patches."""
     try:
-        torch = wheels.find("torch")
+        torch = wheels.find_wheel("torch")
     except TorchportError:
         return ""  # said of torch
     if torch is None:

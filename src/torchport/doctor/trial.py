@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from torchport import cuda_builds, vnpu
 from torchport.doctor.check import Check
-from torchport.doctor.packages import installed
-from torchport.vnpu.probe import ended, probe
+from torchport.doctor.packages import is_package_installed
+from torchport.vnpu.probe import probe_device, run_python
 
 # Of a build for CUDA that is imported beside a CPU build of torch.
 FOREIGN = " (a CUDA build; its CPU operators are used)"
@@ -31,16 +31,16 @@ FIXES = {
 }
 
 
-def packages(timeout: float) -> Iterator[Check]:
+def try_packages(timeout: float) -> Iterator[Check]:
     """torchvision and torchaudio where they are installed, imported as plain `python` of this environment would."""
     for name in cuda_builds.PACKAGES:
-        if installed(name):
+        if is_package_installed(name):
             yield _package(name, timeout)
 
 
-def trial(timeout: float, kind: vnpu.Kind) -> Check:
+def try_device(timeout: float, kind: vnpu.Kind) -> Check:
     """An addition on npu:0."""
-    result = probe(timeout)
+    result = probe_device(timeout)
     if result.works:
         explained = PADDING_EXPLAINED if PADDING in result.output else ""
         return Check("trial", True, f"1+1 on npu:0 of {result.count} ({result.device}){explained}")
@@ -50,9 +50,9 @@ def trial(timeout: float, kind: vnpu.Kind) -> Check:
 
 def _package(name: str, timeout: float) -> Check:
     import_it = f"import {name}; print('version', {name}.__version__)"
-    output, status = ended(["-c", import_it], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, timeout)
+    output, status = run_python(["-c", import_it], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, timeout)
     version = next((line[8:] for line in output.splitlines() if line.startswith("version ")), "")
-    foreign = cuda_builds.broken(name) is not None
+    foreign = cuda_builds.find_broken_library(name) is not None
     if status == 0:
         return Check(name, True, f"{version}{FOREIGN if foreign else ''}")
     last = output.splitlines()[-1:] or [f"exit status {status}"]

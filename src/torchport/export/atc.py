@@ -11,7 +11,7 @@ from typing import Any
 from torchport.errors import TorchportError
 from torchport.export.job import Input
 from torchport.knowledge import onnx
-from torchport.vnpu.chips import chips
+from torchport.vnpu.chips import load_chips
 
 PRECISIONS = (
     "force_fp16",
@@ -23,10 +23,10 @@ PRECISIONS = (
 BUILT_IN = {"Constant"}  # of the parser itself: it becomes a weight
 
 
-def command(model: Path, output: Path, inputs: Sequence[Input], soc: str, precision: str | None) -> list[str]:
+def build_atc_command(model: Path, output: Path, inputs: Sequence[Input], soc: str, precision: str | None) -> list[str]:
     """The words. Shapes are those that were given: an OM has fixed ones unless --dynamic_batch_size says otherwise."""
-    chip = chips().get(soc)
-    mode = precision or (onnx.precision(chip["operators"]) if chip else None)
+    chip = load_chips().get(soc)
+    mode = precision or (onnx.find_precision_mode(chip["operators"]) if chip else None)
     images = all(len(one.shape) == 4 for one in inputs)
     shapes = ";".join(f"{one.name}:{','.join(map(str, one.shape))}" for one in inputs)
     words = [
@@ -41,16 +41,16 @@ def command(model: Path, output: Path, inputs: Sequence[Input], soc: str, precis
     return [*words, f"--precision_mode={mode}"] if mode else words
 
 
-def judged(operators: Mapping[str, int], opset: int, cann: str | None) -> dict[str, Any]:
+def judge_operators(operators: Mapping[str, int], opset: int, cann: str | None) -> dict[str, Any]:
     """What is known of how ATC takes these operators in this opset: `refused` and `unknown`, each with a sentence."""
-    known, parsers = onnx.opsets(cann), onnx.parsers()
+    known, parsers = onnx.find_opsets(cann), onnx.load_parser_opsets()
     fits = None if known is None else known.first <= opset <= known.last
     refused: dict[str, str] = {}
     unknown: dict[str, str] = {}
     for name in operators:
         if name in BUILT_IN:
             continue
-        advice = onnx.replacement(name)
+        advice = onnx.find_replacement(name)
         if "::" in name:
             refused[name] = "an operator of another domain than ONNX's"
         elif name not in parsers:
@@ -77,11 +77,11 @@ def require_soc(soc: str) -> None:
     """Raise TorchportError for a name that is none of a chip's."""
     if not soc.startswith("Ascend"):
         raise TorchportError(
-            f"--soc {soc} is no name of a chip", hint=f"As aclrtGetSocName gives it: {', '.join(chips())}."
+            f"--soc {soc} is no name of a chip", hint=f"As aclrtGetSocName gives it: {', '.join(load_chips())}."
         )
 
 
-def run(words: Sequence[str]) -> None:
+def run_atc(words: Sequence[str]) -> None:
     """Run the command. Raises TorchportError where there is no atc, or it fails."""
     if shutil.which(words[0]) is None:
         raise TorchportError(

@@ -11,14 +11,14 @@ import onnxruntime
 import torch
 
 from torchport.errors import TorchportError
-from torchport.export.exporting import FinalError, Flat, sample
+from torchport.export.exporting import FinalError, Flat, make_sample
 from torchport.export.job import BATCHES, Job
 
 OTHER = 7  # the seed of inputs that nothing else is computed of
 SHIFT = 3  # other dynamic axes are tried with so much less
 
 
-def check(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
+def check_onnx_model(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
     """A row for each output and batch size: how far the two are apart, relative to the largest value of PyTorch's.
 
     Raises TorchportError for a model that cannot be run, or that PyTorch itself does not compute the same twice.
@@ -34,7 +34,7 @@ def check(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
     taken = {one.name for one in session.get_inputs()}
     rows: list[dict[str, Any]] = []
     for number, (batch, shift) in enumerate(_cases(job)):
-        given = [sample(one, batch, 1 + number, job.half, shift) for one in job.inputs]
+        given = [make_sample(one, batch, 1 + number, job.half, shift) for one in job.inputs]
         with torch.no_grad():
             wanted, again = model(*given), model(*given)
         if any(not torch.equal(a, b) and not (a != a).any() for a, b in zip(wanted, again, strict=True)):
@@ -44,7 +44,7 @@ def check(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
             )
         if number == 0:
             _require_answers(
-                model, job, wanted, [sample(one, batch, OTHER, job.half, shift) for one in job.inputs]
+                model, job, wanted, [make_sample(one, batch, OTHER, job.half, shift) for one in job.inputs]
             )
         feed = {
             one.name: tensor.numpy()

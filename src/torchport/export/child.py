@@ -40,15 +40,15 @@ def _work(job: dict[str, Any]) -> dict[str, Any]:
             hint="pip install 'torchport[export]'",
         ) from error
     plan = Job.from_json(job["job"])
-    npu_forms.install()
+    npu_forms.install_npu_forms()
     cuda_builds.mend_when_imported()
     loading.add_folder(os.getcwd())
     torch.manual_seed(0)
     _say("making the model")
-    model = loading.make(plan)
+    model = loading.make_model(plan)
     contents = from_json(Path(job["checkpoint"]), job["contents"])
     _say("loading the weights")
-    loaded = loading.fill(model, contents.parts[job["part"]], plan)
+    loaded = loading.load_weights(model, contents.parts[job["part"]], plan)
     if plan.half:
         model = model.half()
     if any(module.training for module in model.modules()):
@@ -60,17 +60,17 @@ def _work(job: dict[str, Any]) -> dict[str, Any]:
     target = Path(job["target"])
     try:
         with torch.no_grad():
-            flat(*(exporting.sample(one, None, 0, plan.half) for one in plan.inputs))
+            flat(*(exporting.make_sample(one, None, 0, plan.half) for one in plan.inputs))
     except Exception as error:
         raise TorchportError(
-            f"the model cannot be run with these inputs: {loading.place(error)}{type(error).__name__}: {error}",
+            f"the model cannot be run with these inputs: {loading.locate_error(error)}{type(error).__name__}: {error}",
             hint="See --input: sizes, types, and names of forward's parameters.",
         ) from error
     if not flat.outputs:
         raise TorchportError(f"{plan.model} gives no tensors")
     if not job["export"]:
         _say("checking with onnxruntime")
-        return made | {"rows": checking.check(target, flat, plan)}
+        return made | {"rows": checking.check_onnx_model(target, flat, plan)}
     return made | _exported(flat, plan, target)
 
 
@@ -79,14 +79,14 @@ def _exported(flat: Any, plan: Any, target: Path) -> dict[str, Any]:
     from torchport.export import checking, exporting
     from torchport.export.job import NEWEST
 
-    order, refused = exporting.candidates(flat, plan)
+    order, refused = exporting.choose_exporters(flat, plan)
     compared: dict[str, Any] | None = None
     for exporter in order:
         _say(f"exporting with {exporter}")
         try:
-            made = exporting.export(exporter, flat, plan, target)
+            made = exporting.export_onnx(exporter, flat, plan, target)
             _say("checking with onnxruntime")
-            rows = checking.check(target, flat, plan)
+            rows = checking.check_onnx_model(target, flat, plan)
         except exporting.FinalError:
             raise
         except TorchportError as error:

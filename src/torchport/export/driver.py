@@ -17,14 +17,14 @@ from typing import Any
 
 from torchport.checkpoints import guarded, names
 from torchport.checkpoints.contents import to_json
-from torchport.errors import TorchportError, naming
+from torchport.errors import TorchportError, name_path_in_errors
 from torchport.export.job import Job
 from torchport.findings import hash_bytes
 
 LOST = 2000  # characters of what a child said that has died
 
 
-def export(
+def export_checkpoint(
     checkpoint: Path,
     part: str | None,
     job: Job,
@@ -38,9 +38,9 @@ def export(
     `existing` checks a file that is there and exports nothing. Raises TorchportError and OSError; an exception, Ctrl-C
     among them, ends the child and leaves nothing.
     """
-    contents = guarded.read(checkpoint)
-    way, _ = names.weights(contents, part)
-    with naming(target):
+    contents = guarded.read_in_subprocess(checkpoint)
+    way, _ = names.find_weights(contents, part)
+    with name_path_in_errors(target):
         aside = Path(tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent))
     try:
         made = aside / "model.onnx"
@@ -58,7 +58,7 @@ def export(
         answer = _run(message, aside, progress)
         answer["part"] = way
         if not existing and all(row["ok"] for row in answer["rows"]):
-            with naming(target):
+            with name_path_in_errors(target):
                 with open(made, "rb") as stream:
                     os.fsync(stream.fileno())
                 os.replace(made, target)

@@ -13,7 +13,7 @@ import torch
 
 from torchport.errors import TorchportError
 from torchport.export.job import DYNAMO_FROM, NEWEST, Input, Job
-from torchport.export.loading import place
+from torchport.export.loading import locate_error
 from torchport.export.older_opsets import plain_for
 
 LARGEST = 2_000_000_000  # bytes of weights: a model in one file ends at 2 GiB
@@ -29,34 +29,34 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, model: Any, names: Sequence[str]) -> None:
         super().__init__()
         self.model = model
-        self.names = tuple(names) if takes(model, names) else None
+        self.names = tuple(names) if has_parameters(model, names) else None
         self.outputs: tuple[str, ...] = ()
 
     def forward(self, *given: Any) -> tuple[Any, ...]:
         made = self.model(**dict(zip(self.names, given, strict=True))) if self.names else self.model(*given)
-        found = list(leaves("", made))
+        found = list(iter_named_tensors("", made))
         self.outputs = tuple(name for name, _ in found)
         return tuple(tensor for _, tensor in found)
 
 
-def takes(model: Any, names: Sequence[str]) -> bool:
+def has_parameters(model: Any, names: Sequence[str]) -> bool:
     """Whether forward has parameters of all these names."""
     return set(names) <= set(inspect.signature(model.forward).parameters)
 
 
-def leaves(name: str, value: Any) -> Any:
+def iter_named_tensors(name: str, value: Any) -> Any:
     """The tensors in an output, each with a name from its keys and places."""
     if isinstance(value, torch.Tensor):
         yield name or "output", value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from leaves(f"{name}_{key}" if name else str(key), item)
+            yield from iter_named_tensors(f"{name}_{key}" if name else str(key), item)
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
-            yield from leaves(f"{name or 'output'}_{number}" if len(value) > 1 else name, item)
+            yield from iter_named_tensors(f"{name or 'output'}_{number}" if len(value) > 1 else name, item)
 
 
-def sample(one: Input, batch: int | None, seed: int, half: bool, shift: int = 0) -> Any:
+def make_sample(one: Input, batch: int | None, seed: int, half: bool, shift: int = 0) -> Any:
     """A tensor for the input; `batch` replaces a dynamic first size, and `shift` is taken off other dynamic axes."""
     generator = torch.Generator().manual_seed(seed)
     sizes = [
@@ -74,7 +74,7 @@ def sample(one: Input, batch: int | None, seed: int, half: bool, shift: int = 0)
     return torch.randint(0, one.below, sizes, generator=generator).to(dtype)
 
 
-def candidates(model: Flat, job: Job) -> tuple[list[str], dict[str, str]]:
+def choose_exporters(model: Flat, job: Job) -> tuple[list[str], dict[str, str]]:
     """The exporters to try in their order, and why another is not. Raises TorchportError for a model too large."""
     size = sum(t.numel() * t.element_size() for t in model.state_dict().values())
     if size > LARGEST:
@@ -93,7 +93,7 @@ def candidates(model: Flat, job: Job) -> tuple[list[str], dict[str, str]]:
     }
 
 
-def export(exporter: str, model: Flat, job: Job, target: Path) -> dict[str, Any]:
+def export_onnx(exporter: str, model: Flat, job: Job, target: Path) -> dict[str, Any]:
     """Write the model to `target`; what its graph has. Raises TorchportError."""
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -109,7 +109,7 @@ def export(exporter: str, model: Flat, job: Job, target: Path) -> dict[str, Any]
         ) from error
     except Exception as error:
         text = str(error).strip().partition("\n")[0]
-        raise TorchportError(f"{place(error)}{type(error).__name__}: {text}"[:600]) from error
+        raise TorchportError(f"{locate_error(error)}{type(error).__name__}: {text}"[:600]) from error
 
 
 def _names(model: Flat, job: Job, given: tuple[Any, ...]) -> list[str]:
@@ -134,9 +134,9 @@ def _write(model: Flat, job: Job, given: tuple[Any, ...], target: Path, **option
 
 
 def _torchscript(model: Flat, job: Job, target: Path) -> None:
-    axes = {one.name: {axis: one.axis(axis) for axis in one.dynamic} for one in job.inputs if one.dynamic}
+    axes = {one.name: {axis: one.name_axis(axis) for axis in one.dynamic} for one in job.inputs if one.dynamic}
     torch.backends.mha.set_fastpath_enabled(False)  # one operator that ONNX has no name for
-    given = tuple(sample(one, None, 0, job.half) for one in job.inputs)
+    given = tuple(make_sample(one, None, 0, job.half) for one in job.inputs)
     with plain_for(job.opset):
         _write(model, job, given, target, dynamo=False, dynamic_axes=axes)
 
@@ -144,7 +144,7 @@ def _torchscript(model: Flat, job: Job, target: Path) -> None:
 def _dynamo(model: Flat, job: Job, target: Path) -> None:
     # torch.export takes a size of 1 for a constant
     batch = 2 if any(one.dynamic and one.shape[0] == 1 for one in job.inputs) else None
-    given = tuple(sample(one, batch, 0, job.half) for one in job.inputs)
+    given = tuple(make_sample(one, batch, 0, job.half) for one in job.inputs)
     shapes = tuple(dict.fromkeys(one.dynamic, torch.export.Dim.DYNAMIC) for one in job.inputs)
     _write(
         model, job, given, target, dynamo=True, dynamic_shapes=(shapes,), external_data=False, verbose=False

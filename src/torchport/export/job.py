@@ -28,7 +28,7 @@ class Input:
     below: int = 2
     dynamic: tuple[int, ...] = (0,)
 
-    def axis(self, number: int) -> str:
+    def name_axis(self, number: int) -> str:
         """The name of a dynamic axis."""
         return "batch" if number == 0 else f"{self.name}_{number}"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from torchport.checkpoints.contents import Stored, read
-from torchport.checkpoints.names import Match, match, nearest
+from torchport.checkpoints.contents import Stored, read_tensor_bytes
+from torchport.checkpoints.names import Match, find_nearest_name, match_names
 from torchport.checkpoints.tensors import Unreadable
 from torchport.errors import TorchportError
 from torchport.export.job import Job
@@ -19,7 +19,7 @@ SHOWN = 5
 UNUSED = ".num_batches_tracked"  # a counter that eval() does not read and that older checkpoints lack
 
 
-def make(job: Job) -> Any:
+def make_model(job: Job) -> Any:
     """What the factory gives, in eval(). Raises TorchportError for whatever keeps it from giving a module."""
     module, _, name = job.model.partition(":")
     try:
@@ -29,7 +29,7 @@ def make(job: Job) -> Any:
         model = factory(**job.arguments)
     except (Exception, SystemExit) as error:
         raise TorchportError(
-            f"--model {job.model} cannot be made: {place(error)}{type(error).__name__}: {error}",
+            f"--model {job.model} cannot be made: {locate_error(error)}{type(error).__name__}: {error}",
             hint="It is imported with the current folder in sys.path, without an NPU and without CUDA; arguments go "
             "into --arguments '{\"num_classes\": 10}'.",
         ) from error
@@ -41,7 +41,7 @@ def make(job: Job) -> Any:
     return model.cpu().float().eval().requires_grad_(False)
 
 
-def place(error: BaseException) -> str:
+def locate_error(error: BaseException) -> str:
     """The line in the user's code that raised."""
     trace, found = error.__traceback__, ""
     while trace is not None:
@@ -52,13 +52,13 @@ def place(error: BaseException) -> str:
     return found
 
 
-def fill(model: Any, weights: Mapping[str, Stored], job: Job) -> dict[str, Any]:
+def load_weights(model: Any, weights: Mapping[str, Stored], job: Job) -> dict[str, Any]:
     """Put the weights into the model; what was stripped, and what was allowed to be missing or to be left over.
 
     Raises TorchportError for names and shapes that do not fit, with the nearest names.
     """
     wanted = model.state_dict(keep_vars=True)
-    found = match(wanted, weights)
+    found = match_names(wanted, weights)
     given = {name: weights[was] for name, was in found.names.items()}
     missing = [name for name in found.missing if not name.endswith(UNUSED) and not _tied(name, wanted, given)]
     if missing and not job.allow_missing:
@@ -103,7 +103,7 @@ def _tied(name: str, wanted: Mapping[str, Any], given: Mapping[str, Stored]) -> 
 def _listed(names: Any, others: Any) -> str:
     rows = []
     for name in list(names)[:SHOWN]:
-        near = nearest(name, others)
+        near = find_nearest_name(name, others)
         rows.append(f"{name}" + (f" (nearest on the other side: {near})" if near else ""))
     return ", ".join(rows) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
@@ -116,7 +116,7 @@ def _advice(found: Match, allowed: str) -> str:
 def _tensor(name: str, stored: Stored) -> Any:
     dtype = getattr(torch, stored.dtype, None)
     try:
-        data = read(stored)
+        data = read_tensor_bytes(stored)
     except (Unreadable, OSError) as error:
         raise TorchportError(f"tensor {name} cannot be read: {error}") from error
     if not isinstance(dtype, torch.dtype):

@@ -153,7 +153,7 @@ class _TorchNpu(types.ModuleType):
         )
 
 
-def install() -> None:
+def install_npu_forms() -> None:
     """Let `import torch_npu`, `torch.npu` and `torch.ops.npu` be these, in a process that has no torch_npu."""
     module = _TorchNpu("torch_npu")
     module.__path__ = []

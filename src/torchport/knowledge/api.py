@@ -39,7 +39,7 @@ class Api:
 
 
 @functools.cache
-def apis() -> Mapping[str, Api]:
+def load_apis() -> Mapping[str, Api]:
     """All rows by full CUDA name. Raises ValueError for a row that breaks the schema in `api.toml`."""
     sections = tomllib.loads(resources.files(__package__).joinpath("api.toml").read_text("utf-8"))
     table: dict[str, Api] = {}
@@ -77,13 +77,13 @@ def _row(name: str, short: str, npu: str, agnostic: str, row: Mapping[str, Any])
 
 
 @functools.cache
-def find(name: str) -> tuple[Api, str] | None:
+def find_api(name: str) -> tuple[Api, str] | None:
     """The row for a dotted name and what follows it ("torch.cuda.Stream.query" gives the row of Stream and "query").
 
     A name in a submodule that only repeats another (`torch.cuda.memory.empty_cache`) gives a row of its own with the
     submodule kept. None for what is no CUDA name, and for CUDA names the table does not know.
     """
-    table = apis()
+    table = load_apis()
     words = name.split(".")
     for length in range(len(words), 1, -1):
         row = table.get(".".join(words[:length]))
@@ -91,7 +91,7 @@ def find(name: str) -> tuple[Api, str] | None:
             continue
         rest = ".".join(words[length:])
         if row.module and rest:
-            inner = find(f"{row.module}.{rest}")
+            inner = find_api(f"{row.module}.{rest}")
             if inner is None or inner[0].name == row.module:
                 return None
             return _in_submodule(row, inner[0]), inner[1]

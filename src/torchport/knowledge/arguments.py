@@ -27,7 +27,7 @@ class Role:
 
 
 @functools.cache
-def role(name: str) -> Role:
+def load_role(name: str) -> Role:
     """The role "device" or "backend"."""
     row = tomllib.loads(resources.files(__package__).joinpath("arguments.toml").read_text("utf-8"))[name]
     return Role(

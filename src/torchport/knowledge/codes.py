@@ -20,7 +20,7 @@ class Code:
 
 
 @functools.cache
-def codes() -> Mapping[str, Code]:
+def load_codes() -> Mapping[str, Code]:
     """All codes of the file. Raises ValueError for a row that breaks the schema in `codes.toml`."""
     rows = tomllib.loads(resources.files(__package__).joinpath("codes.toml").read_text("utf-8"))
     for code, row in rows.items():

@@ -22,7 +22,7 @@ class Variable:
     note: str
     values: str | Mapping[str, str] = ""
 
-    def converted(self, value: str | None) -> str | None:
+    def convert_value(self, value: str | None) -> str | None:
         """A value as the NPU's variable takes it; None where that is not known, as for a `value` that is not."""
         if not self.values or value is None:
             return None if self.values else value
@@ -52,7 +52,7 @@ def out_of_order(devices: str) -> str:
 
 
 @functools.cache
-def variables() -> Mapping[str, Variable]:
+def load_variables() -> Mapping[str, Variable]:
     """All variables by CUDA name. Raises ValueError for a row that breaks the schema in `environment.toml`."""
     rows = tomllib.loads(resources.files(__package__).joinpath("environment.toml").read_text("utf-8"))
     for name, row in rows.items():

@@ -45,7 +45,7 @@ class Library:
 
 
 @functools.cache
-def libraries() -> Mapping[str, Library]:
+def load_libraries() -> Mapping[str, Library]:
     """All packages by import name. Raises ValueError for a row that breaks the schema in `libraries.toml`."""
     rows = tomllib.loads(resources.files(__package__).joinpath("libraries.toml").read_text("utf-8"))
     keys = {field.name for field in dataclasses.fields(Library)} - {"name"}

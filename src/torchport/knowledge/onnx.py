@@ -20,7 +20,7 @@ class Opsets:
     source: str
 
 
-def opsets(cann: str | None = None) -> Opsets | None:
+def find_opsets(cann: str | None = None) -> Opsets | None:
     """Those of this CANN ("8.1.RC1"), or of the newest; None for one that is older than what is known."""
     rows = [Opsets(**row) for row in _table("onnx")["opsets"]]
     if cann is None:
@@ -33,14 +33,14 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 
-def precision(operators: str) -> str | None:
+def find_precision_mode(operators: str) -> str | None:
     """The --precision_mode for chips with these operators; None where it is not known."""
     row = _table("onnx")["precision"].get(operators)
     return None if row is None else str(row["mode"])
 
 
 @functools.cache
-def parsers() -> Mapping[str, frozenset[int]]:
+def load_parser_opsets() -> Mapping[str, frozenset[int]]:
     """Operators that CANN's parser has, each with its opsets."""
     found = {}
     for name, text in _table("onnx_parsers")["opsets"].items():
@@ -54,7 +54,7 @@ def parsers_source() -> str:
     return str(_table("onnx_parsers")["source"])
 
 
-def replacement(operator: str) -> str:
+def find_replacement(operator: str) -> str:
     """What to do about an operator that is not taken; empty where nothing is known."""
     return str(_table("onnx")["replacements"].get(operator, ""))
 

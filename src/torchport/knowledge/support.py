@@ -58,16 +58,16 @@ class Api:
     @property
     def on_cpu(self) -> tuple[str, ...]:
         """Those of its operators that the CPU computes."""
-        return tuple(name for name in self.operators if judge(name).how is How.FALLBACK)
+        return tuple(name for name in self.operators if judge_operator(name).how is How.FALLBACK)
 
 
 @functools.cache
-def versions() -> tuple[str, str]:
+def read_measured_versions() -> tuple[str, str]:
     """The versions of torch and torch_npu that the data is about."""
     return _data()["torch"], _data()["torch_npu"]
 
 
-def judge(name: str) -> Operator:
+def judge_operator(name: str) -> Operator:
     """What happens to the operator `name`: "add.Tensor" for aten's, "torchvision::nms" for another library's."""
     name = name.removeprefix("aten::")
     how = _operators().get(name, How.FALLBACK if "::" in name else How.UNKNOWN)
@@ -75,7 +75,7 @@ def judge(name: str) -> Operator:
 
 
 @functools.cache
-def find(name: str) -> Api | None:
+def find_measured_api(name: str) -> Api | None:
     """What is known about a public name such as "torch.linalg.svd"; in-place and other names mean the same row.
 
     None for what was not measured: names that do no work on a device, and those without a sample.
@@ -94,14 +94,14 @@ def find(name: str) -> Api | None:
 
 
 @functools.cache
-def refused() -> frozenset[str]:
+def find_refused_names() -> frozenset[str]:
     """The names of which no dtype that was tried is taken, by either way."""
-    found = {name: find(name) for name in (*_data()["apis"], *_data()["aliases"])}
+    found = {name: find_measured_api(name) for name in (*_data()["apis"], *_data()["aliases"])}
     return frozenset(name for name, api in found.items() if api is not None and api.is_refused)
 
 
 @functools.cache
-def exists(name: str) -> bool | None:
+def has_public_name(name: str) -> bool | None:
     """Whether torch has the public name; None where the data does not list the names beside it."""
     space, _, word = name.rpartition(".")
     known = _names().get(space)
@@ -109,13 +109,13 @@ def exists(name: str) -> bool | None:
 
 
 @functools.cache
-def removed() -> Mapping[str, tuple[str, ...]]:
+def load_removed_names() -> Mapping[str, tuple[str, ...]]:
     """Names that torch still has and that only raise, with the names that torch gives instead."""
     return {name: tuple(instead) for name, instead in _data()["removed"].items()}
 
 
 @functools.cache
-def apis() -> tuple[str, ...]:
+def list_measured_apis() -> tuple[str, ...]:
     """The names of everything that was measured."""
     return tuple(sorted(_data()["apis"]))
 

@@ -4,9 +4,9 @@
 nothing of it is left, `host_memory` says what that holds of this machine.
 """
 
-from torchport.launch.command import STANDALONE, Kind, Launch, add_target, launch_of, read
+from torchport.launch.command import STANDALONE, Kind, Launch, add_target, launch_of, parse_launch
 from torchport.launch.defined import defined_options
-from torchport.launch.words import Split, refuse_shared, split
+from torchport.launch.words import Split, refuse_shared, split_words
 
 __all__ = [
     "STANDALONE",
@@ -16,7 +16,7 @@ __all__ = [
     "add_target",
     "defined_options",
     "launch_of",
-    "read",
+    "parse_launch",
     "refuse_shared",
-    "split",
+    "split_words",
 ]

@@ -79,13 +79,13 @@ def launch_of(
     """`read` for arguments that a parser with `add_target` gave, with the script's words in `arguments.passed`."""
     passed = list(arguments.passed)
     if arguments.module is not None:
-        return read([arguments.module, *passed], module=True, nproc=nproc, where=where, keep=keep)
+        return parse_launch([arguments.module, *passed], module=True, nproc=nproc, where=where, keep=keep)
     if arguments.script is not None:
-        return read([arguments.script, *passed], nproc=nproc, where=where, keep=keep)
-    return read(passed, command=True, nproc=nproc, where=where, keep=keep)
+        return parse_launch([arguments.script, *passed], nproc=nproc, where=where, keep=keep)
+    return parse_launch(passed, command=True, nproc=nproc, where=where, keep=keep)
 
 
-def read(
+def parse_launch(
     words: Sequence[str],
     *,
     nproc: int | None = None,
@@ -110,12 +110,12 @@ def read(
     if nproc is not None and nproc < 1:
         raise TorchportError(f"{nproc} is no number of processes: 1 or more")
     if command:
-        return reader.line(list(words))
+        return reader.read_command_line(list(words))
     if not words:
         raise _nothing()
     if module:
-        return reader.module((sys.executable,), words[0], words[1:])
-    return reader.script((sys.executable,), words[0], words[1:])
+        return reader.read_module((sys.executable,), words[0], words[1:])
+    return reader.read_script((sys.executable,), words[0], words[1:])
 
 
 def _nothing() -> TorchportError:
@@ -134,7 +134,7 @@ class _Reader:
     where: tuple[str, ...] = STANDALONE
     variables: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def line(self, words: list[str]) -> Launch:
+    def read_command_line(self, words: list[str]) -> Launch:
         """A command line of the user's, with variables in front of it."""
         if len(words) == 1 and " " in words[0] and not (self.folder / words[0]).exists():
             words = _pieces(words[0])
@@ -147,17 +147,17 @@ class _Reader:
         if not words:
             raise _nothing()
         name, rest = words[0], words[1:]
-        launcher = launchers.program(name, rest)
+        launcher = launchers.find_program_launcher(name, rest)
         if launcher is not None:
-            return self.launcher(launcher, name, (sys.executable,), rest)
+            return self.read_launcher(launcher, name, (sys.executable,), rest)
         if _PYTHON.match(os.path.basename(name)):
             # A bare name means this interpreter: another one's torch cannot be asked of what is on the PATH.
-            return self.python(sys.executable if name == os.path.basename(name) else name, rest)
+            return self.read_python_command(sys.executable if name == os.path.basename(name) else name, rest)
         if name.endswith((".py", ".ipynb")):
-            return self.script((sys.executable,), name, rest)
-        return self.program(words)
+            return self.read_script((sys.executable,), name, rest)
+        return self.read_program(words)
 
-    def program(self, words: Sequence[str]) -> Launch:
+    def read_program(self, words: Sequence[str]) -> Launch:
         """Something else, as a shell script, that starts Python in the end: this interpreter, by the PATH."""
         self._count_is_ours(words[0])
         self._put_on_path()
@@ -173,28 +173,28 @@ class _Reader:
             )
         return self._launch(words, None, 0, "command", ())
 
-    def python(self, interpreter: str, words: Sequence[str]) -> Launch:
+    def read_python_command(self, interpreter: str, words: Sequence[str]) -> Launch:
         """`python` with these words."""
         read = read_python(words)
         python = (interpreter, *read.options)
         if read.module is not None:
-            launcher = launchers.module(read.module, read.arguments)
+            launcher = launchers.find_module_launcher(read.module, read.arguments)
             if launcher is not None:
-                return self.launcher(launcher, read.module, python, read.arguments)
-            return self.module(python, read.module, read.arguments)
+                return self.read_launcher(launcher, read.module, python, read.arguments)
+            return self.read_module(python, read.module, read.arguments)
         if read.script is not None:
-            return self.script(python, read.script, read.arguments)
+            return self.read_script(python, read.script, read.arguments)
         self._count_is_ours("python")
         return self._launch((*python, *read.arguments), None, 1, "command", ())
 
-    def script(self, python: Sequence[str], name: str, arguments: Sequence[str]) -> Launch:
+    def read_script(self, python: Sequence[str], name: str, arguments: Sequence[str]) -> Launch:
         """A file of Python code, a notebook, or `-`."""
         if name == "-":
             return self._stdin(python, arguments)
         path = self.folder / name
         if not path.is_file():
             what = f"the script {name} is a folder" if path.is_dir() else f"there is no script {name}"
-            if launchers.program(name, ["launch"]) or launchers.program(name, ["run"]) or _is_command(name):
+            if launchers.find_program_launcher(name, ["launch"]) or launchers.find_program_launcher(name, ["run"]) or _is_command(name):
                 raise TorchportError(
                     what, hint=f"A command line stands after `--`: -- {shlex.join([name, *arguments])}"
                 )
@@ -202,20 +202,20 @@ class _Reader:
                 what, hint="Give the file that trains, -m MODULE, or a command line after `--`."
             )
         if path.suffix == ".ipynb":
-            notebook.check(name, path)
+            notebook.check_notebook(name, path)
             words = ("-m", NOTEBOOK, name, *arguments)
             return self._python(python, words, path, "notebook", arguments)
         return self._python(python, (name, *arguments), path, "script", arguments)
 
-    def module(self, python: Sequence[str], name: str, arguments: Sequence[str]) -> Launch:
+    def read_module(self, python: Sequence[str], name: str, arguments: Sequence[str]) -> Launch:
         """`python -m name`."""
-        launcher = launchers.module(name, arguments)
+        launcher = launchers.find_module_launcher(name, arguments)
         if launcher is not None:
-            return self.launcher(launcher, name, tuple(python), arguments)
+            return self.read_launcher(launcher, name, tuple(python), arguments)
         path = module_file(name, self.folder, self.environ)
         return self._python(python, ("-m", name, *arguments), path, "module", arguments, name)
 
-    def launcher(
+    def read_launcher(
         self, launcher: launchers.Launcher, name: str, python: tuple[str, ...], words: Sequence[str]
     ) -> Launch:
         """torchrun and its like, by the `name` that the user gave."""
@@ -229,23 +229,23 @@ class _Reader:
         script, target_module = self._started_by(name, found)
         own = list(words[len(launcher.subcommand.split()) :])
         several = found.options.get("--nnodes", self.environ.get("PET_NNODES", "1")) != "1"
-        if launcher.processes == launchers.TORCHRUN.processes and not several and not found.has(*_RENDEZVOUS):
+        if launcher.processes == launchers.TORCHRUN.processes and not several and not found.has_option(*_RENDEZVOUS):
             own.insert(0, "--standalone")
         if launcher.module is not None:
             command = launchers.in_python(python, launcher.module, own)
         else:
             self._put_on_path()
             command = (name, *words)
-        count = launchers.processes(launcher, found, self.environ)
+        count = launchers.count_processes(launcher, found, self.environ)
         return self._launch(command, script, count, "launcher", found.arguments, target_module)
 
     def _started_by(self, name: str, found: launchers.Reading) -> tuple[Path | None, str]:
         """The file that a launcher starts, and the module's name where it is one."""
         target = found.target or ""
-        if found.has("-m", "--module"):
+        if found.has_option("-m", "--module"):
             return module_file(target, self.folder, self.environ), target
         path = self.folder / target
-        if found.has("--no-python") and path.suffix != ".py":
+        if found.has_option("--no-python") and path.suffix != ".py":
             return None, ""
         if not path.is_file():
             raise TorchportError(f"{name} is given the script {target}, which is not there")

@@ -27,7 +27,7 @@ def is_gone() -> bool:
     return free < LEAST_SHARE * total
 
 
-def held(processes: Iterable[int]) -> int:
+def measure_process_memory(processes: Iterable[int]) -> int:
     """Bytes that these processes hold together: what several share (libraries, memory of forks) counts once."""
     total = 0
     for process in processes:

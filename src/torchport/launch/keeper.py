@@ -42,7 +42,7 @@ class Ended:
     stopped: str
 
 
-def run(
+def run_with_keeper(
     command: Sequence[str],
     environment: Mapping[str, str],
     folder: Path,
@@ -138,7 +138,7 @@ def _kept(
     while process.poll() is None:
         if select.select([told], [], [], POLL_SECONDS)[0]:
             if os.read(told, 1) == STOP:
-                for one in descendants():
+                for one in list_descendants():
                     if _is_python(one):
                         _signal(one, signal.SIGUSR1)
                 time.sleep(STACK_SECONDS)
@@ -157,9 +157,9 @@ def _as_before() -> None:
 
 def _end_all(process: subprocess.Popen[bytes], grace: float) -> None:
     deadline = time.monotonic() + grace
-    for one in descendants() if grace else ():
+    for one in list_descendants() if grace else ():
         _signal(one, signal.SIGTERM)
-    while (left := descendants()) and time.monotonic() < deadline:
+    while (left := list_descendants()) and time.monotonic() < deadline:
         process.poll()
         _reap(process.pid)
         time.sleep(0.02)
@@ -169,7 +169,7 @@ def _end_all(process: subprocess.Popen[bytes], grace: float) -> None:
         process.poll()
         _reap(process.pid)
         time.sleep(0.02)
-        left = descendants()
+        left = list_descendants()
     process.wait()
 
 
@@ -185,7 +185,7 @@ def _reap(besides: int) -> None:
         os.waitpid(ended.si_pid, 0)
 
 
-def descendants() -> list[int]:
+def list_descendants() -> list[int]:
     """The living processes below this one; zombies do not count. Reads /proc, as Linux has no call for it."""
     parents: dict[int, int] = {}
     for entry in os.scandir("/proc"):

@@ -78,12 +78,12 @@ _MODULES = {
 }
 
 
-def program(name: str, words: Sequence[str]) -> Launcher | None:
+def find_program_launcher(name: str, words: Sequence[str]) -> Launcher | None:
     """The launcher that the program `name`, started with `words`, is."""
     return _fits(_PROGRAMS.get(os.path.basename(name)), words)
 
 
-def module(name: str, words: Sequence[str]) -> Launcher | None:
+def find_module_launcher(name: str, words: Sequence[str]) -> Launcher | None:
     """The launcher that `python -m name`, started with `words`, is."""
     return _fits(_MODULES.get(name), words)
 
@@ -102,7 +102,7 @@ class Reading:
     target: str | None
     arguments: tuple[str, ...]
 
-    def has(self, *names: str) -> bool:
+    def has_option(self, *names: str) -> bool:
         """Whether one of the options is given."""
         return any(name in self.options for name in names)
 
@@ -135,7 +135,7 @@ def read_options(launcher: Launcher, words: Sequence[str]) -> Reading:
     return Reading(options, own, target, tuple(words[at + 1 :]))
 
 
-def processes(launcher: Launcher, reading: Reading, environ: Mapping[str, str]) -> int:
+def count_processes(launcher: Launcher, reading: Reading, environ: Mapping[str, str]) -> int:
     """How many processes are started on this machine; 0 where only the running launcher can tell (`gpu`, `auto`)."""
     given = reading.options.get(launcher.processes)
     if launcher.processes == TORCHRUN.processes and given is None:

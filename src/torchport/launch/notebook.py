@@ -26,18 +26,18 @@ def as_script(data: bytes) -> bytes:
 
     `place` tells which line of which cell a line of it is. Raises TorchportError for what is not a notebook.
     """
-    return "".join(cell.code for cell in cells(data)).encode("utf-8", "surrogatepass")
+    return "".join(cell.code for cell in read_code_cells(data)).encode("utf-8", "surrogatepass")
 
 
-def place(data: bytes, line: int) -> str:
+def locate_cell_line(data: bytes, line: int) -> str:
     """Where a line of `as_script(data)` is in the notebook: "cell 3, line 2"."""
-    before = [cell for cell in cells(data) if cell.first <= line]
+    before = [cell for cell in read_code_cells(data) if cell.first <= line]
     if not before:
         return f"line {line}"
     return f"cell {before[-1].number}, line {line - before[-1].first + 1}"
 
 
-def cells(data: bytes) -> list[Cell]:
+def read_code_cells(data: bytes) -> list[Cell]:
     """The code cells, in their order. Raises TorchportError for what is not a notebook."""
     try:
         content = json.loads(data)
@@ -74,7 +74,7 @@ def cells(data: bytes) -> list[Cell]:
     return found
 
 
-def notes(cell: Cell) -> list[str]:
+def describe_left_out(cell: Cell) -> list[str]:
     """What a person should know of the lines that were left out of a cell."""
     if cell.left_out and not cell.code.strip():
         return [f"cell {cell.number}: left out, it is not Python: {cell.left_out[0][1]}"]
@@ -83,10 +83,10 @@ def notes(cell: Cell) -> list[str]:
     ]
 
 
-def check(name: str, path: Path) -> None:
+def check_notebook(name: str, path: Path) -> None:
     """Raise TorchportError where the file `path`, which the user calls `name`, is no notebook with code."""
     try:
-        code = any(cell.code.strip() for cell in cells(path.read_bytes()))
+        code = any(cell.code.strip() for cell in read_code_cells(path.read_bytes()))
     except TorchportError as error:
         raise TorchportError(f"{name}: {error.message}", hint=error.hint) from error
     except OSError as error:

@@ -15,10 +15,10 @@ import sys
 import types
 from pathlib import Path
 
-from torchport.launch.notebook import cells, notes
+from torchport.launch.notebook import describe_left_out, read_code_cells
 
 
-def run(name: str, data: bytes) -> None:
+def run_notebook(name: str, data: bytes) -> None:
     """Run the cells of the notebook `data` as the module `__main__`; `name` stands for it in tracebacks."""
     main = types.ModuleType("__main__")
     main.__dict__.update(display=display, get_ipython=_Shell)
@@ -26,8 +26,8 @@ def run(name: str, data: bytes) -> None:
     _stand_in_for_ipython()
     os.environ.setdefault("MPLBACKEND", "Agg")  # a window would wait for someone to close it
     compiled = codeop.Compile()  # keeps what `from __future__` says for the cells behind it, as IPython does
-    for cell in cells(data):
-        for note in notes(cell):
+    for cell in read_code_cells(data):
+        for note in describe_left_out(cell):
             print(f"{name}, {note}", file=sys.stderr)
         file = f"{name}, cell {cell.number}"
         # Without a time of change, so that nobody looks for the file.
@@ -73,7 +73,7 @@ def _main() -> None:
     sys.argv = sys.argv[1:]
     # `-m` has put the current folder there; a notebook imports from its own.
     sys.path[0] = str(Path(name).resolve().parent)
-    run(name, Path(name).read_bytes())
+    run_notebook(name, Path(name).read_bytes())
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Split:
     places: tuple[int, ...] = ()
 
 
-def split(parser: argparse.ArgumentParser, words: Sequence[str]) -> Split:
+def split_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> Split:
     """Take `words` apart by the options of `parser`.
 
     The first word that is neither an option nor an option's value is the script; an option with the dest "module"

@@ -30,7 +30,7 @@ def read_dump(path: str | os.PathLike[str]) -> dict[str, list[torch.Tensor]]:
     """
     from torchport.record.operators import dump_file  # here: it imports torch
 
-    return dump_file.read(path)
+    return dump_file.read_dump_file(path)
 
 
 install()

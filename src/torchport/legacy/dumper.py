@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from torchport.legacy.tensors import copies, storable
+from torchport.legacy.tensors import copy_to_host, to_numpy
 from torchport.record.hdf5 import Hdf5File
 
 ACL_CONFIGURATION = "acl.json"  # where the guide has the script keep it
@@ -90,7 +90,7 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
         recorded = None if self._loaded is None or _is_view(func) else self._loaded.get(f"{place}/input")
         if recorded is not None:
             args, kwargs = _replace(func, args, kwargs, recorded)
-        inputs = copies((args, kwargs)) if self._written is not None else {}
+        inputs = copy_to_host((args, kwargs)) if self._written is not None else {}
         with_acl = recorded is not None and self._with_acl
         if with_acl:
             torch.npu.init_dump()
@@ -101,7 +101,7 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
             if with_acl:
                 torch.npu.finalize_dump()
         if self._written is not None:
-            results = copies(outputs)
+            results = copy_to_host(outputs)
             overflowed = self._checks and _finite(inputs) and not _finite(results)
             if overflowed:
                 self.overflows.append(place)
@@ -114,7 +114,7 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
     def _write(self, place: str, tensors: dict[int, torch.Tensor]) -> None:
         self._written.group(place)
         for index, tensor in tensors.items():
-            self._written.write(f"{place}/{index}", storable(tensor), dtype=str(tensor.dtype))
+            self._written.write(f"{place}/{index}", to_numpy(tensor), dtype=str(tensor.dtype))
 
 
 def _file(path: str) -> pathlib.Path:

@@ -8,7 +8,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 
-def copies(values: Any) -> dict[int, torch.Tensor]:
+def copy_to_host(values: Any) -> dict[int, torch.Tensor]:
     """The dense tensors in `values` as they are now; waits for the device."""
     flat, _ = tree_flatten(values)
     return {
@@ -18,6 +18,6 @@ def copies(values: Any) -> dict[int, torch.Tensor]:
     }
 
 
-def storable(tensor: torch.Tensor) -> Any:
+def to_numpy(tensor: torch.Tensor) -> Any:
     """A numpy array of a host tensor; bfloat16, which numpy lacks, as float32."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()

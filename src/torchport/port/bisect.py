@@ -47,7 +47,7 @@ class Bisected:
         }  # fmt: skip
 
 
-def bisect(
+def bisect_plan(
     plan: Plan,
     environments: Mapping[str, Mapping[str, str]],
     progress: Progress,
@@ -61,24 +61,24 @@ def bisect(
     """
     with _folder() as folder:
         runs = _Runs(plan, environments, progress, folder)
-        known = runs.reference() if reference is None else Recording.read(reference)
+        known = runs.run_reference() if reference is None else Recording.from_directory(reference)
         losses = _losses(known)
         runs.begin_with(known)
-        plain = runs.run([])
+        plain = runs.run_on_npu([])
         counts: dict[str, int] = {}
         for event in plain.of_kind("seen"):
             for name, count in event["operators"].items():
                 counts[name] = counts.get(name, 0) + int(count)
         steps = len(next(iter(losses.values())))
-        away = halving.distance(losses, _losses(plain))
+        away = halving.measure_loss_distance(losses, _losses(plain))
         refused: set[str] = set()
 
         def far(names: Sequence[str]) -> float:
-            made = runs.run(names)
+            made = runs.run_on_npu(names)
             refused.update(name for event in made.of_kind("seen") for name in event["refused"])
-            return halving.distance(losses, _losses(made))
+            return halving.measure_loss_distance(losses, _losses(made))
 
-        found = halving.search(sorted(counts), away, far)
+        found = halving.halve_candidates(sorted(counts), away, far)
         return Bisected(found, away, counts, sorted(refused), steps)
 
 
@@ -93,7 +93,7 @@ def _folder() -> Iterator[Path]:
 
 def _losses(recorded: Recording) -> Mapping[str, Sequence[float]]:
     """Of the process with the lowest rank."""
-    curves = recorded.trained[0].curves() if recorded.trained else {}
+    curves = recorded.trained[0].collect_curves() if recorded.trained else {}
     if not curves:
         messages = "; ".join(recorded.last_messages[-2:])
         raise TorchportError(
@@ -117,7 +117,7 @@ class _Runs:
         self._kind = ""
         self._count = 0
 
-    def reference(self) -> Recording:
+    def run_reference(self) -> Recording:
         """The script on the CPU."""
         place = self._folder / REFERENCE
         weights = str(place / recording.WEIGHTS)
@@ -129,7 +129,7 @@ class _Runs:
         self._weights = str(weights.resolve()) if weights.is_dir() else ""
         self._kind = known.trained[0].step_kind
 
-    def run(self, names: Sequence[str]) -> Recording:
+    def run_on_npu(self, names: Sequence[str]) -> Recording:
         """The script on the NPU with the operators `names` computed by the CPU."""
         self._count += 1
         what = f"{len(names)} operators on the CPU" if names else "on the NPU"
@@ -137,23 +137,23 @@ class _Runs:
         return self._record(self._folder / f"{RUN}{self._count}", "npu", session.NPU, changes, what)
 
     def _record(self, place: Path, on: str, side: str, changes: Mapping[str, Any], what: str) -> Recording:
-        self._progress.start(REFERENCE if on == "cpu" else RUN, what)
+        self._progress.start_step(REFERENCE if on == "cpu" else RUN, what)
         place.mkdir()
         options = session.Options(
             str(place),
             side=side,
-            roots=[str(one) for one in self._plan.places()],
+            roots=[str(one) for one in self._plan.list_viewed_folders()],
             steps=self._plan.steps,
             **changes,
         )
         command = self._plan.launch.command
-        recording.begin(place, side=side, command=command, device=on, seed=options.seed)
-        environment = {**surroundings.SAME, **self._environments[on], session.VARIABLE: options.variable()}
+        recording.begin_recording(place, side=side, command=command, device=on, seed=options.seed)
+        environment = {**surroundings.SAME, **self._environments[on], session.VARIABLE: options.to_variable()}
         program = shutil.which(command[0], path=environment.get("PATH")) or command[0]
-        keeper.run(
+        keeper.run_with_keeper(
             [program, *command[1:]], environment, self._plan.folder, place / recording.STDOUT,
             place / recording.STDERR, Watch(place, self._plan.timeout, self._progress),
         )  # fmt: skip
-        made = Recording.read(place)
-        self._progress.done(f"{what}: {made.steps} steps")
+        made = Recording.from_directory(place)
+        self._progress.finish_step(f"{what}: {made.steps} steps")
         return made

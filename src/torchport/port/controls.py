@@ -20,7 +20,7 @@ from torchport.launch.host_memory import free_memory
 from torchport.launch.keeper import Ended
 from torchport.port.plan import CONTROL, NPU, REFERENCE, RESULT, Plan, step_result
 from torchport.port.progress import Progress
-from torchport.port.runs import VIEW, batches_of, options_of, run, steps_of, viewed
+from torchport.port.runs import VIEW, batches_of, make_views, options_of, run_recorded, steps_of
 from torchport.port.watch import Watch
 from torchport.record import recording, roundoff, states
 from torchport.record.recording import Recording
@@ -37,7 +37,7 @@ class StoppedError(Exception):
     """Who waited for the run does so no longer."""
 
 
-def control(
+def run_control(
     plan: Plan,
     aside: Path,
     progress: Progress,
@@ -50,9 +50,9 @@ def control(
     `formats` are those in which an NPU computes (`roundoff`), None for those of its defaults. Setting `stopped` ends
     the run and raises StoppedError. A run that fails is no failure of the port: `why` says why.
     """
-    reference = Recording.read(plan.kept_in(REFERENCE))
+    reference = Recording.from_directory(plan.kept_in(REFERENCE))
     steps = min(reference.steps, MOST_STEPS)
-    formats = assumed() if formats is None else formats
+    formats = assume_formats() if formats is None else formats
     data = ControlRun(
         plan.command,
         None,
@@ -67,7 +67,7 @@ def control(
         watch = _stoppable(Watch(aside, plan.timeout, progress), stopped)
         changes = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "steps": steps}
         try:
-            found, ended = again(plan, REFERENCE, aside, watch, changes)
+            found, ended = rerun_side(plan, REFERENCE, aside, watch, changes)
         except (OSError, TorchportError) as error:
             data = dataclasses.replace(data, why=f"it could not be run: {error}")
         else:
@@ -84,35 +84,35 @@ def control(
     return data
 
 
-def assumed() -> dict[str, str]:
+def assume_formats() -> dict[str, str]:
     """The formats in which the NPU of this machine computes with float32 unless the script says otherwise."""
     return {} if vnpu.detect().kind is vnpu.Kind.VNPU else dict(roundoff.DEFAULTS)
 
 
-def recorded(run: ControlRun, folder: Path) -> Recording | None:
+def read_control_recording(run: ControlRun, folder: Path) -> Recording | None:
     """The recording of a control run in `folder`; None if it reached no step."""
-    return Recording.read(folder) if run.steps else None
+    return Recording.from_directory(folder) if run.steps else None
 
 
 def has_room(plan: Plan) -> bool:
     """Whether this machine has the memory for the control run beside the port, as far as the reference tells."""
-    memory = Recording.read(plan.kept_in(REFERENCE)).of_kind("memory")
+    memory = Recording.from_directory(plan.kept_in(REFERENCE)).of_kind("memory")
     needed = sum(int(event["resident"]) for event in memory)
     return bool(memory) and ROOM * needed < free_memory()[0]
 
 
-def noisy(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None) -> Recording:
+def run_with_noise(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None) -> Recording:
     """Run the original once more, in the folder `aside`, with rounding noise and without faults: how far rounding alone
     takes it. As many steps as the port did, at most `MOST_NOISY`; `formats` as for `control`."""
-    formats = assumed() if formats is None else formats
-    steps = min(steps_of(Recording.read(plan.kept_in(REFERENCE))), MOST_NOISY)
+    formats = assume_formats() if formats is None else formats
+    steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), MOST_NOISY)
     watch = Watch(aside, plan.timeout, progress)
-    return again(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": dict(formats), "steps": steps})[
+    return rerun_side(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": dict(formats), "steps": steps})[
         0
     ]
 
 
-def forced(
+def run_forced_steps(
     plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None
 ) -> Forced | None:
     """Run the original, the original with noise and faults, and the port, each step from the state that the first had
@@ -121,10 +121,10 @@ def forced(
     At most as many steps as `states` saves; None where it could not save any. Raises TorchportError where a run cannot
     be started.
     """
-    kept = Recording.read(plan.kept_in(REFERENCE))
+    kept = Recording.from_directory(plan.kept_in(REFERENCE))
     folder = aside / STATES
     found: dict[str, Recording] = {}
-    formats = assumed() if formats is None else formats
+    formats = assume_formats() if formats is None else formats
     with_faults = {
         "noise": True,
         "roundoffs": dict(formats),
@@ -141,9 +141,9 @@ def forced(
         place = aside / name
         place.mkdir(parents=True)
         watch = Watch(place, plan.timeout, progress)
-        found[name], _ = again(plan, side, place, watch, {**changes, "steps": steps})
+        found[name], _ = rerun_side(plan, side, place, watch, {**changes, "steps": steps})
         if name == REFERENCE:
-            saved, size = states.available(folder)
+            saved, size = states.measure_saved_states(folder)
             if not saved:
                 return None
             steps = min(steps, saved + 1)  # the first step needs none
@@ -151,13 +151,13 @@ def forced(
     return Forced(found[REFERENCE], found[NPU], found[CONTROL], size)
 
 
-def again(
+def rerun_side(
     plan: Plan, side: str, aside: Path, watch: Callable[[float], str], changes: Mapping[str, Any]
 ) -> tuple[Recording, Ended]:
     """Run one side in the folder `aside` from the reference's initial weights, with these options of the session; what
     it wrote is not kept."""
-    kept = Recording.read(plan.kept_in(REFERENCE))
-    with viewed(plan, side, aside) as views:
+    kept = Recording.from_directory(plan.kept_in(REFERENCE))
+    with make_views(plan, side, aside) as views:
         options = dataclasses.replace(
             options_of(plan, side, aside, views),
             save="",
@@ -167,7 +167,7 @@ def again(
             kind=kept.trained[0].step_kind,
             **changes,
         )
-        found = run(plan, side, aside, views, options, watch, ONE_THREAD if side == REFERENCE else "")
+        found = run_recorded(plan, side, aside, views, options, watch, ONE_THREAD if side == REFERENCE else "")
         for number, _ in enumerate(views):
             shutil.rmtree(aside / f"{VIEW}-{number + 1}")
     return found

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torchport import vnpu
-from torchport.compare import Verdict, compare
-from torchport.convert import convert_tree, edited
+from torchport.compare import Verdict, compare_recordings
+from torchport.convert import convert_tree, list_edited_files
 from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
 from torchport.launch.keeper import signals_unwind
 from torchport.port import controls, given, judging, runs
 from torchport.port.left import compare_files
-from torchport.port.lock import locked
+from torchport.port.lock import lock_folder
 from torchport.port.modules import link_data
 from torchport.port.plan import (
     COMPARE,
@@ -28,13 +28,13 @@ from torchport.port.plan import (
     RESULT,
     STEPS,
     Plan,
-    check,
+    check_plan,
     step_result,
 )
 from torchport.port.progress import Progress
-from torchport.port.unconverted import unconverted
+from torchport.port.unconverted import find_unconverted
 from torchport.record.recording import CALL, Recording
-from torchport.report.html import page
+from torchport.report.html import render_page
 from torchport.results.comparison import Comparison
 from torchport.results.conversion import Summary
 from torchport.results.port import ControlRun, Conversion, FileRow, Judged, Port, PortRuns, Run
@@ -49,21 +49,21 @@ NOT_RUN = Finding(
 )
 
 
-def port(plan: Plan, progress: Progress) -> Result[Port]:
+def run_port(plan: Plan, progress: Progress) -> Result[Port]:
     """Do the steps of `plan` that are due, write OUT/result.json and OUT/report.html, and return the result.
 
     Raises TorchportError for a missing or broken script, missing files of an earlier step, no NPU to run on, or
     another port that works in OUT.
     """
-    check(plan)
+    check_plan(plan)
     steps = _Steps(plan, progress)
     if plan.reference is not None:
-        given.check(plan)
+        given.check_reference(plan)
         _refuse_other_reference(plan, steps.runs)
-    if NPU in plan.due():
+    if NPU in plan.list_due_steps():
         vnpu.environment()  # raises where there is nothing to run the port on: better now than after the first run
     try:
-        with signals_unwind(), locked(plan.out):
+        with signals_unwind(), lock_folder(plan.out):
             return steps.walk()
     finally:
         progress.stop()
@@ -94,14 +94,14 @@ class _Steps:
         self.runs: dict[str, Run] = {}
         kept = STEPS[: STEPS.index(plan.start)]
         if CONVERT in kept:
-            self.conversion = plan.kept(CONVERT, Conversion)
-        self.runs |= {step: plan.kept(step, Run).data for step in (REFERENCE, NPU) if step in kept}
+            self.conversion = plan.load_step_result(CONVERT, Conversion)
+        self.runs |= {step: plan.load_step_result(step, Run).data for step in (REFERENCE, NPU) if step in kept}
         if CONTROL in kept:
-            self.control = plan.kept(CONTROL, ControlRun).data
+            self.control = plan.load_step_result(CONTROL, ControlRun).data
 
     def walk(self) -> Result[Port]:
         """Do the steps that are due, and collect the results of all."""
-        due = self.plan.due()
+        due = self.plan.list_due_steps()
         if CONVERT in due:
             self._convert()
         if REFERENCE in due:
@@ -119,14 +119,14 @@ class _Steps:
     def _convert(self) -> None:
         plan = self.plan
         _refuse_edited(plan)
-        self.progress.start(CONVERT, "")
-        files = plan.belonging()
+        self.progress.start_step(CONVERT, "")
+        files = plan.list_converted_files()
         summary = Summary()
         findings: list[Finding] = []
         diff = ""
-        with plan.work(CONVERT) as folder:
-            for number, place in enumerate(plan.places()):
-                source, tree = (folder / runs.part(name, number) for name in ("source", "tree"))
+        with plan.make_step_folder(CONVERT) as folder:
+            for number, place in enumerate(plan.list_viewed_folders()):
+                source, tree = (folder / runs.name_view_folder(name, number) for name in ("source", "tree"))
                 source.mkdir()
                 _copy([path for path in files if path.is_relative_to(place)], place, source)
                 converted = convert_tree(source, tree)
@@ -139,7 +139,7 @@ class _Steps:
             )
             self.conversion = dataclasses.replace(result, findings=for_people(findings))
             self.conversion.write(folder / RESULT)
-        self.progress.done(
+        self.progress.finish_step(
             f"{_count(summary.files, 'file')}, {_count(summary.changes, 'change')}, "
             f"{_count(summary.left, 'open question')}"
         )
@@ -147,57 +147,57 @@ class _Steps:
     def _run(self, step: str) -> None:
         plan, progress = self.plan, self.progress
         if step == NPU and not self.runs[REFERENCE].steps:
-            progress.start(step, "")
-            with plan.work(step) as folder:
+            progress.start_step(step, "")
+            with plan.make_step_folder(step) as folder:
                 run = Run(plan.command, None, 0, 0.0, "", "", files=(), modules=(), notes=(), skipped=True)
                 step_result(step, plan, run).write(folder / RESULT)
             words = "not run: the original did not reach a step"
         elif step == REFERENCE and plan.reference is not None:
-            progress.start(step, "")
-            with plan.work(step) as folder:
-                run = given.place(plan, folder)
+            progress.start_step(step, "")
+            with plan.make_step_folder(step) as folder:
+                run = given.place_reference(plan, folder)
                 step_result(step, plan, run).write(folder / RESULT)
             words = f"{_count(run.steps, 'step')} on {run.device}, recorded before"
         else:
-            progress.start(step, "starting")
-            with plan.work(step) as folder:
-                run = runs.record(plan, step, folder, progress)
+            progress.start_step(step, "starting")
+            with plan.make_step_folder(step) as folder:
+                run = runs.record_side(plan, step, folder, progress)
             words = _came_of(run)
         self.runs[step] = run
-        progress.done(words)
+        progress.finish_step(words)
 
     def _run_control(self) -> None:
-        self.progress.start(CONTROL, "starting")
-        with self.plan.work(CONTROL) as folder:
-            self.control = controls.control(self.plan, folder, self.progress)
-        self.progress.done(_came_of_control(self.control))
+        self.progress.start_step(CONTROL, "starting")
+        with self.plan.make_step_folder(CONTROL) as folder:
+            self.control = controls.run_control(self.plan, folder, self.progress)
+        self.progress.finish_step(_came_of_control(self.control))
 
     def _run_both(self) -> None:
         """Run the control run and the port at the same time: neither is written for the other, and a machine has
         several cores."""
         plan, progress = self.plan, self.progress
         stopped = threading.Event()
-        beside = progress.beside()
+        beside = progress.make_deferred()
         failures: list[BaseException] = []
 
         def control() -> None:
             try:
-                beside.start(CONTROL, "")
-                self.control = controls.control(plan, aside, beside, stopped=stopped)
-                beside.done(_came_of_control(self.control))
+                beside.start_step(CONTROL, "")
+                self.control = controls.run_control(plan, aside, beside, stopped=stopped)
+                beside.finish_step(_came_of_control(self.control))
             except controls.StoppedError:
                 pass
             except BaseException as failure:
                 failures.append(failure)
 
         # The control run's folder is finished first: doing so takes away what later steps have left.
-        with plan.work(NPU) as folder, plan.work(CONTROL) as aside:
+        with plan.make_step_folder(NPU) as folder, plan.make_step_folder(CONTROL) as aside:
             thread = threading.Thread(target=control)
-            progress.start(NPU, "starting")
+            progress.start_step(NPU, "starting")
             thread.start()
             try:
-                self.runs[NPU] = runs.record(plan, NPU, folder, progress)
-                seconds = progress.seconds()
+                self.runs[NPU] = runs.record_side(plan, NPU, folder, progress)
+                seconds = progress.elapsed_seconds()
                 while thread.is_alive():
                     progress.update("done; the control run goes on")
                     thread.join(0.1)
@@ -206,31 +206,31 @@ class _Steps:
                 thread.join()
             for failure in failures:
                 raise failure
-        progress.add(beside)
-        progress.done(_came_of(self.runs[NPU]), seconds)
+        progress.show_deferred(beside)
+        progress.finish_step(_came_of(self.runs[NPU]), seconds)
 
     def _compare(self) -> None:
         plan = self.plan
-        self.progress.start(COMPARE, "")
+        self.progress.start_step(COMPARE, "")
         folders = (plan.kept_in(REFERENCE), plan.kept_in(NPU))
-        with plan.work(COMPARE) as folder:
-            reference = Recording.read(folders[0])
+        with plan.make_step_folder(COMPARE) as folder:
+            reference = Recording.from_directory(folders[0])
             comparison: Comparison | None = None
             rows: list[FileRow] = []
             if self.runs[NPU].skipped:
-                findings = [*compare(reference, reference).findings, NOT_RUN]
+                findings = [*compare_recordings(reference, reference).findings, NOT_RUN]
             else:
-                port = Recording.read(folders[1])
-                result = judging.judged(plan, folder, reference, port, self.control, self.progress)
+                port = Recording.from_directory(folders[1])
+                result = judging.judge_runs(plan, folder, reference, port, self.control, self.progress)
                 comparison = result.data
                 if self.runs[REFERENCE].given is None:  # else only the port's files are known
                     rows = compare_files(folders[0] / runs.FILES, folders[1] / runs.FILES)
                 findings = [*result.findings, *_files_findings(rows, comparison)]
             imported = {Path(path) for step in (REFERENCE, NPU) for path in self.runs[step].modules}
-            mentions = unconverted(sorted(imported), set(map(Path, self.conversion.data.files)))
+            mentions = find_unconverted(sorted(imported), set(map(Path, self.conversion.data.files)))
             if mentions:
                 findings.append(runs.unconverted_finding(mentions))
-            verdict = Verdict.of(findings, "" if comparison is None else comparison.reason)
+            verdict = Verdict.from_findings(findings, "" if comparison is None else comparison.reason)
             word, reason, decide = str(verdict.word), verdict.reason, verdict.decide
             if comparison is not None:
                 comparison = dataclasses.replace(comparison, verdict=word, reason=reason, decide=decide)
@@ -238,7 +238,7 @@ class _Steps:
             placed = runs.original_places(tuple(findings), *folders)
             self.judged = dataclasses.replace(step_result(COMPARE, plan, data), findings=placed)
             self.judged.write(folder / RESULT)
-        self.progress.done(f"{comparison.method}: {verdict.word}" if comparison else str(verdict.word))
+        self.progress.finish_step(f"{comparison.method}: {verdict.word}" if comparison else str(verdict.word))
 
     def _collect(self) -> Result[Port]:
         plan, judged = self.plan, self.judged.data
@@ -262,15 +262,15 @@ class _Steps:
             runs=PortRuns(self.runs[REFERENCE], self.control, npu),
             notes=tuple(_notes(plan, self.runs, self.control)),
         )
-        result = Result("port", (*self.conversion.findings, *self.judged.findings), data, plan.inputs())
+        result = Result("port", (*self.conversion.findings, *self.judged.findings), data, plan.hash_inputs())
         result.write(plan.out / RESULT)
-        write_atomically(plan.out / REPORT, page(result).encode("utf-8", "backslashreplace"))
+        write_atomically(plan.out / REPORT, render_page(result).encode("utf-8", "backslashreplace"))
         return result
 
 
 def _refuse_edited(plan: Plan) -> None:
     """Raise TorchportError where converting again would overwrite what somebody changed in the port."""
-    lost = [name for tree in plan.kept_in(CONVERT).glob("tree*") for name in edited(tree)]
+    lost = [name for tree in plan.kept_in(CONVERT).glob("tree*") for name in list_edited_files(tree)]
     if lost and not plan.force:
         raise TorchportError(
             f"{plan.kept_in(CONVERT)} was changed since torchport wrote it: {', '.join(lost[:5])}",
@@ -339,9 +339,9 @@ def _backend() -> str:
 def _port_path(plan: Plan) -> str:
     """The converted script, for people."""
     path = plan.kept_in(CONVERT) / "tree"
-    for number, place in enumerate(plan.places()):
+    for number, place in enumerate(plan.list_viewed_folders()):
         if plan.script is not None and plan.script.is_relative_to(place):
-            path = plan.kept_in(CONVERT) / runs.part("tree", number) / plan.script.relative_to(place)
+            path = plan.kept_in(CONVERT) / runs.name_view_folder("tree", number) / plan.script.relative_to(place)
             break
     return str(path.relative_to(plan.folder) if path.is_relative_to(plan.folder) else path)
 

@@ -21,7 +21,7 @@ _AGAIN = "Record it again: `torchport run --record DIR`, with the same script an
 _TENSORS = (recording.WEIGHTS, recording.BATCHES)
 
 
-def check(plan: Plan) -> Recording:
+def check_reference(plan: Plan) -> Recording:
     """The recording that `plan.reference` names.
 
     Raises TorchportError where it is none, is damaged or was not finished, has no step of training or none of the
@@ -29,7 +29,7 @@ def check(plan: Plan) -> Recording:
     """
     path = plan.reference
     assert path is not None
-    given = Recording.read(path)
+    given = Recording.from_directory(path)
     if given.end is None:
         raise TorchportError(f"the recording {path} was not finished", hint=_AGAIN)
     if not given.steps:
@@ -43,7 +43,7 @@ def check(plan: Plan) -> Recording:
             f"the recording {path} does not say of which script it is: it was not made by `torchport run --record`",
             hint=_AGAIN,
         )
-    differing = list(_differing(source, plan.source()))
+    differing = list(_differing(source, plan.describe_source()))
     if differing:
         raise TorchportError(f"the recording {path} is of another run: {'; '.join(differing)}", hint=_AGAIN)
     damaged = next(_damaged(given), "")
@@ -52,9 +52,9 @@ def check(plan: Plan) -> Recording:
     return given
 
 
-def place(plan: Plan, folder: Path) -> Run:
+def place_reference(plan: Plan, folder: Path) -> Run:
     """Put the given recording, checked, into the step's `folder`, in place of a run."""
-    given = check(plan)
+    given = check_reference(plan)
     shutil.copytree(given.path, folder, copy_function=_linked, dirs_exist_ok=True)
     end = given.end
     assert end is not None

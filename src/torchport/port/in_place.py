@@ -25,7 +25,7 @@ SAME = "PYTHONHASHSEED"  # the order of sets is the same in the runs of a port
 REPLACED = ".replaced"
 
 
-def record(
+def record_in_place(
     plan: Plan,
     on: str,
     environment: Mapping[str, str],
@@ -46,31 +46,31 @@ def record(
         options = session.Options(
             str(aside),
             side=SIDES[on],
-            roots=[str(place) for place in plan.places()],
+            roots=[str(place) for place in plan.list_viewed_folders()],
             save=str(aside / recording.WEIGHTS),
             pack=str(aside / recording.BATCHES),
             steps=plan.steps,
             operators=operators,
         )
         command = plan.launch.command
-        recording.begin(
+        recording.begin_recording(
             aside, side=options.side, command=command, device=DEVICES[on], seed=options.seed,
-            source=plan.source(),
+            source=plan.describe_source(),
         )  # fmt: skip
-        ended = tee.run(
+        ended = tee.run_with_tee(
             [shutil.which(command[0], path=environment.get("PATH")) or command[0], *command[1:]],
-            {SAME: surroundings.SAME[SAME], **environment, session.VARIABLE: options.variable()},
+            {SAME: surroundings.SAME[SAME], **environment, session.VARIABLE: options.to_variable()},
             aside / recording.STDOUT,
             aside / recording.STDERR,
         )
-        End(ended.status, ended.seconds).write(aside)
+        End(ended.status, ended.seconds).write_to(aside)
         _replace(aside, out)
     return ended
 
 
-def summary(out: Path) -> str:
+def summarize_recording(out: Path) -> str:
     """What was recorded in `out`, as a line for people."""
-    recorded = Recording.read(out)
+    recorded = Recording.from_directory(out)
     steps = (
         f"{recorded.steps} step{'' if recorded.steps == 1 else 's'}"
         if recorded.steps

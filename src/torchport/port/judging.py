@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchport.compare import compare
+from torchport.compare import compare_recordings
 from torchport.findings import Result
 from torchport.port import controls, suspects
 from torchport.port.plan import CONTROL, Plan
@@ -23,12 +23,12 @@ FORCED, NOISE = "forced", "noise"  # below compare/, what was run again
 OPERATORS = "operators"
 
 
-def judged(
+def judge_runs(
     plan: Plan, folder: Path, reference: Recording, port: Recording, control: ControlRun, progress: Progress
 ) -> Result[Comparison]:
     """As `_judged`, and which operator is wrong first where the runs part (`suspects`)."""
     result = _judged(plan, folder, reference, port, control, progress)
-    return result if not plan.operators else suspects.named(plan, folder / OPERATORS, result, progress)
+    return result if not plan.operators else suspects.add_suspects(plan, folder / OPERATORS, result, progress)
 
 
 def _judged(
@@ -41,7 +41,7 @@ def _judged(
     """
     formats = _formats(control, port)
     yardstick = _fitting_control(plan, folder, control, formats, progress)
-    judge = functools.partial(compare, reference, port, on_npu=True, control=yardstick, given=plan.tolerance)
+    judge = functools.partial(compare_recordings, reference, port, on_npu=True, control=yardstick, given=plan.tolerance)
     result = judge()
     measured = result.data.yardstick
     codes = {finding.code for finding in result.findings}
@@ -50,14 +50,14 @@ def _judged(
         progress.note("rounding grows fast in this training: each step is run from the original's state")
         place = folder / FORCED
         place.mkdir()
-        forced = controls.forced(plan, place, progress, formats)
+        forced = controls.run_forced_steps(plan, place, progress, formats)
         if forced is not None:
             return judge(forced=forced)
     elif AMPLIFIED in codes:
         progress.note("training amplifies rounding here: the original runs once more, with noise")
         noise = folder / NOISE
         noise.mkdir()
-        return judge(longer=controls.noisy(plan, noise, progress, formats))
+        return judge(longer=controls.run_with_noise(plan, noise, progress, formats))
     return result
 
 
@@ -66,13 +66,13 @@ def _fitting_control(
 ) -> Recording | None:
     """The control run; another one if the port's device rounds otherwise than that one took for granted."""
     if formats == control.formats:
-        return controls.recorded(control, plan.kept_in(CONTROL))
+        return controls.read_control_recording(control, plan.kept_in(CONTROL))
     progress.note("the port's device was told to round otherwise: the control run is made again")
     again = folder / CONTROL
     again.mkdir()
-    return controls.recorded(controls.control(plan, again, progress, formats), again)
+    return controls.read_control_recording(controls.run_control(plan, again, progress, formats), again)
 
 
 def _formats(control: ControlRun, port: Recording) -> Mapping[str, str]:
     """The formats in which the port's device said that it computes; else the formats of the control run."""
-    return roundoff.declared(port) if port.of_kind("device") else control.formats
+    return roundoff.read_declared_formats(port) if port.of_kind("device") else control.formats

@@ -22,7 +22,7 @@ from torchport.checkpoints.tensors import (
 from torchport.port.texts import (
     TIMED,
     compare_texts,
-    masked,
+    mask_text,
     number_difference,
     read_json,
     read_table,
@@ -236,7 +236,7 @@ def _difference(one: object, other: object) -> float | str | None:
         except OverflowError:
             return 0.0 if one == other else math.inf
     if isinstance(one, str) and isinstance(other, str):
-        if masked(one) == masked(other):
+        if mask_text(one) == mask_text(other):
             return 0.0
         difference, place = compare_texts(one, other)
         return place if place else difference

@@ -15,7 +15,7 @@ LOCK = ".lock"
 
 
 @contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
+def lock_folder(out: Path) -> Iterator[None]:
     """Hold the lock of the folder `out` (made where it is missing) for the block.
 
     The kernel holds it for our open file, not the file's presence: it is free as soon as this process ends,

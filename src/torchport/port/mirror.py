@@ -19,7 +19,7 @@ import stat
 from collections import deque
 from collections.abc import Mapping
 
-from torchport.errors import naming
+from torchport.errors import name_path_in_errors
 from torchport.port.git_copy import copy_repository
 from torchport.port.lock import LOCK
 
@@ -85,7 +85,7 @@ class Budget:
     )
     clones: bool = True  # until the file system says no
 
-    def takes(self, name: str, size: int) -> bool:
+    def reserve_copy(self, name: str, size: int) -> bool:
         """Whether a file is to be copied byte by byte; takes it off the budget."""
         suffix = os.path.splitext(name)[1].lower()
         if self.files <= 0:
@@ -102,7 +102,7 @@ class Budget:
         return True
 
 
-def signature(state: os.stat_result) -> tuple[int, ...]:
+def compute_signature(state: os.stat_result) -> tuple[int, ...]:
     """What changes when a file's content is changed or it is replaced."""
     return (state.st_size, state.st_mtime_ns, state.st_ino)
 
@@ -118,7 +118,7 @@ class Mirror:
         self._budget = budget
         self.entries: dict[str, Entry] = {}
 
-    def make(self) -> None:
+    def fill_place(self) -> None:
         """Fill `place`, which must not exist. Raises OSError; what it made so far is then still there."""
         waiting = deque([""])  # nearest first: what is deep down is what gets linked
         while waiting:
@@ -193,7 +193,7 @@ class Mirror:
                     self.entries[relative] = Entry(Kind.COPY, signature=copied)
                     return
                 self._budget.clones = False
-            if must or self._budget.takes(entry.name, state.st_size):
+            if must or self._budget.reserve_copy(entry.name, state.st_size):
                 self.entries[relative] = Entry(Kind.COPY, signature=copy_file(entry.path, target))
                 return
         except PermissionError:
@@ -205,7 +205,7 @@ class Mirror:
     def _link(self, relative: str, state: os.stat_result | None) -> None:
         text = os.path.join(self._folder, relative)
         os.symlink(text, os.path.join(self._place, relative))
-        made = None if state is None else (*signature(state), state.st_ctime_ns)
+        made = None if state is None else (*compute_signature(state), state.st_ctime_ns)
         self.entries[relative] = Entry(Kind.LINKED, text, made)
 
     def _users_link(self, relative: str, entry: os.DirEntry[str]) -> None:
@@ -239,11 +239,11 @@ def copy_file(source: str, target: str, clone_only: bool = False) -> tuple[int, 
                     os.unlink(target)
                     return None
             else:
-                with naming(target):
+                with name_path_in_errors(target):
                     _copy_bytes(reader, writer, state.st_size)
             os.fchmod(writer, stat.S_IMODE(state.st_mode))
             os.utime(writer, ns=(state.st_atime_ns, state.st_mtime_ns))
-            return signature(os.fstat(writer))
+            return compute_signature(os.fstat(writer))
         finally:
             os.close(writer)
     finally:

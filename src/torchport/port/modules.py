@@ -13,7 +13,7 @@ from torchport.source.project import is_foreign, project_root
 from torchport.source.text import SourceError
 
 
-def belonging(script: Path, *, module: bool, folder: Path, follow: bool, path: Sequence[str]) -> list[Path]:
+def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool, path: Sequence[str]) -> list[Path]:
     """`script` and the files of its project that it imports, directly or through others; resolved, `script` first.
 
     `module` says that it is started as `python -m` in `folder`, the current folder; `path` has the entries of

@@ -24,11 +24,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torchport.convert.project import sources
+from torchport.convert.project import list_convertible_files
 from torchport.errors import TorchportError
 from torchport.findings import Result, hash_bytes
 from torchport.launch import Launch
-from torchport.port.modules import belonging
+from torchport.port.modules import find_project_files
 from torchport.results.port import Command, ControlRun, Conversion, Judged, Run
 from torchport.source.project import project_root
 from torchport.source.settings import settings_of
@@ -97,7 +97,7 @@ class Plan:
         script's own."""
         return self.project or (self.folder if self.script is None else project_root(self.script))
 
-    def places(self) -> list[Path]:
+    def list_viewed_folders(self) -> list[Path]:
         """The folders of the user's that each run gets a view of: the current one and the project, or the one that
         holds both."""
         folder, root = self.folder.resolve(), self.root.resolve()
@@ -105,11 +105,11 @@ class Plan:
             return [folder]
         return [root] if folder.is_relative_to(root) else [folder, root]
 
-    def belonging(self) -> list[Path]:
+    def list_converted_files(self) -> list[Path]:
         """The files that are converted."""
         if self.project is not None or self.script is None:
-            return [path.resolve() for path, _ in sources(self.root, settings_of(self.root), self.out)]
-        return belonging(
+            return [path.resolve() for path, _ in list_convertible_files(self.root, settings_of(self.root), self.out)]
+        return find_project_files(
             self.script,
             module=bool(self.launch.module),
             folder=self.folder,
@@ -121,15 +121,15 @@ class Plan:
         """Where a finished step's files are."""
         return self.out / step
 
-    def inputs(self) -> dict[str, str]:
+    def hash_inputs(self) -> dict[str, str]:
         """The files that are converted, with their hashes."""
-        return {str(path): hash_bytes(path.read_bytes()) for path in self.belonging()}
+        return {str(path): hash_bytes(path.read_bytes()) for path in self.list_converted_files()}
 
-    def source(self) -> dict[str, Any]:
+    def describe_source(self) -> dict[str, Any]:
         """What is run, in words that hold in a copy of the user's folder on another machine: `files` are the
         converted ones by their path in the folder, with their hashes; a command whose script cannot be told is
         known by its words."""
-        places = self.places()
+        places = self.list_viewed_folders()
 
         def placed(path: Path) -> str:
             return next(
@@ -142,15 +142,15 @@ class Plan:
             named: dict[str, Any] = {"script": "", "words": words, "files": {}}
         else:
             words = ["-m", launch.module] if launch.module else []
-            files = {placed(Path(path)): digest for path, digest in self.inputs().items()}
+            files = {placed(Path(path)): digest for path, digest in self.hash_inputs().items()}
             named = {"script": placed(script), "words": words, "files": files}
         return named | {"arguments": list(launch.arguments), "processes": launch.processes}
 
-    def due(self) -> tuple[str, ...]:
+    def list_due_steps(self) -> tuple[str, ...]:
         """The steps to do."""
         return STEPS[STEPS.index(self.start) :]
 
-    def kept(self, step: str, kind: type[_T]) -> Result[_T]:
+    def load_step_result(self, step: str, kind: type[_T]) -> Result[_T]:
         """The result that an earlier run left for `step`. Raises TorchportError unless it fits this plan."""
         path = self.kept_in(step) / RESULT
         again = "Leave --from out to do all steps."
@@ -162,7 +162,7 @@ class Plan:
             result = Result.read(path).typed(kind)
         except TypeError as error:
             raise TorchportError(f"{path} is damaged: {error}", hint=again) from error
-        now = self.inputs()
+        now = self.hash_inputs()
         changed = sorted(name for name in {*now, *result.inputs} if now.get(name) != result.inputs.get(name))
         if changed:
             raise TorchportError(f"changed since {path} was made: {', '.join(changed)}", hint=again)
@@ -172,7 +172,7 @@ class Plan:
         return result
 
     @contextlib.contextmanager
-    def work(self, step: str) -> Iterator[Path]:
+    def make_step_folder(self, step: str) -> Iterator[Path]:
         """An empty folder that becomes the step's when the block ends well, and goes away when it does not.
 
         The results of later steps go when the step is done: they were made from its earlier files.
@@ -192,7 +192,7 @@ class Plan:
         aside.rename(self.kept_in(step))
 
 
-def check(plan: Plan) -> None:
+def check_plan(plan: Plan) -> None:
     """Raise TorchportError for what makes the plan impossible, before anything runs or is written."""
     if plan.project is not None and not plan.project.is_dir():
         raise TorchportError(f"the project {plan.project} is not a folder")
@@ -231,4 +231,4 @@ def _check_script(script: Path) -> None:
 
 def step_result(step: str, plan: Plan, data: _T) -> Result[_T]:
     """The result that a step leaves for the next."""
-    return Result(step, (), data, plan.inputs())
+    return Result(step, (), data, plan.hash_inputs())

@@ -23,7 +23,7 @@ class Progress:
         self._drawn = 0.0
         self._step = ""
 
-    def start(self, step: str, text: str) -> None:
+    def start_step(self, step: str, text: str) -> None:
         """Begin a step."""
         self._step = step
         self._start = time.monotonic()
@@ -39,19 +39,19 @@ class Progress:
             self._stream.write(CLEAR + line)
             self._stream.flush()
 
-    def seconds(self) -> float:
+    def elapsed_seconds(self) -> float:
         """Since the step began."""
         return time.monotonic() - self._start
 
-    def done(self, text: str, seconds: float | None = None) -> None:
+    def finish_step(self, text: str, seconds: float | None = None) -> None:
         """End the step with what came of it; after `seconds`, where it ended before now."""
         self._write(self._line(text, seconds) + "\n")
 
-    def beside(self) -> Progress:
+    def make_deferred(self) -> Progress:
         """For a step that is done at the same time: it says nothing until it is given to `add`."""
         return Progress(io.StringIO(), self._steps, self._quiet)
 
-    def add(self, other: Progress) -> None:
+    def show_deferred(self, other: Progress) -> None:
         """Say what a step has said that was done at the same time."""
         if isinstance(other._stream, io.StringIO):
             self._write(other._stream.getvalue())
@@ -73,4 +73,4 @@ class Progress:
 
     def _line(self, text: str, seconds: float | None = None) -> str:
         number = f"{self._steps.index(self._step) + 1}/{len(self._steps)}"
-        return f"{number} {self._step:<10} {self.seconds() if seconds is None else seconds:6.1f} s  {text}"
+        return f"{number} {self._step:<10} {self.elapsed_seconds() if seconds is None else seconds:6.1f} s  {text}"

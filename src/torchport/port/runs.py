@@ -36,12 +36,12 @@ ABOVE = 3  # how many folders above the user's are there for `../data`
 MOST_BESIDE = 500  # entries of such a folder
 
 
-def record(plan: Plan, step: str, aside: Path, progress: Progress) -> Run:
+def record_side(plan: Plan, step: str, aside: Path, progress: Progress) -> Run:
     """Run one side and leave its recording in the folder `aside`; the script's own failure is part of the
     recording."""
-    with viewed(plan, step, aside) as views:
+    with make_views(plan, step, aside) as views:
         watch = Watch(aside, plan.timeout, progress)
-        recorded, ended = run(plan, step, aside, views, options_of(plan, step, aside, views), watch)
+        recorded, ended = run_recorded(plan, step, aside, views, options_of(plan, step, aside, views), watch)
         data = Run(
             command=plan.command,
             status=ended.status,
@@ -49,25 +49,25 @@ def record(plan: Plan, step: str, aside: Path, progress: Progress) -> Run:
             ended=_ended(plan, step, recorded),
             seconds=ended.seconds,
             steps=recorded.steps,
-            device=device(step),
+            device=describe_run_device(step),
             ranks=len(recorded.trained),
-            files=tuple(row for view in views for row in view.written()),
+            files=tuple(row for view in views for row in view.list_written()),
             outside=tuple(_outside(recorded, views)),
             modules=tuple(_modules(recorded, views)),
             notes=(*watch.notes, *dict.fromkeys(event["text"] for event in recorded.of_kind("note"))),
         )
         for number, view in enumerate(views):
-            view.keep(aside / part(FILES, number))
+            view.keep_written(aside / name_view_folder(FILES, number))
             shutil.rmtree(aside / f"{VIEW}-{number + 1}")
         for name in (recording.STDOUT, recording.STDERR):
             text = (aside / name).read_text("utf-8", "replace")
-            (aside / name).write_text(originally(views, text), "utf-8")
+            (aside / name).write_text(restore_original_paths(views, text), "utf-8")
         (aside / "paths.json").write_text(json.dumps({str(view.place): str(view.folder) for view in views}))
         step_result(step, plan, data).write(aside / RESULT)
     return data
 
 
-def run(
+def run_recorded(
     plan: Plan,
     step: str,
     aside: Path,
@@ -78,9 +78,9 @@ def run(
 ) -> tuple[Recording, keeper.Ended]:
     """Run the command once; its recording, ended, and how it ended."""
     command = plan.launch.command
-    recording.begin(aside, side=options.side, command=command, device=DEVICES[step], seed=options.seed)
+    recording.begin_recording(aside, side=options.side, command=command, device=DEVICES[step], seed=options.seed)
     environment = _environment(plan, step, views, options)
-    ended = keeper.run(
+    ended = keeper.run_with_keeper(
         _command(plan, views),
         environment | ({"OMP_NUM_THREADS": threads} if threads else {}),
         _inside(views, plan.folder),
@@ -89,8 +89,8 @@ def run(
         watch,
     )
     path, line = _where(aside) if ended.stopped == "timeout" else ("", 0)
-    End(ended.status, ended.seconds, ended.stopped, plan.timeout or 0, path, line).write(aside)
-    return Recording.read(aside), ended
+    End(ended.status, ended.seconds, ended.stopped, plan.timeout or 0, path, line).write_to(aside)
+    return Recording.from_directory(aside), ended
 
 
 def original_places(findings: tuple[Finding, ...], *folders: Path) -> tuple[Finding, ...]:
@@ -120,36 +120,36 @@ def original_places(findings: tuple[Finding, ...], *folders: Path) -> tuple[Find
     return tuple(map(replaced, findings))
 
 
-def part(name: str, number: int) -> str:
+def name_view_folder(name: str, number: int) -> str:
     """The folder for the view with that number, below that of a step."""
     return name if number == 0 else f"{name}-{number + 1}"
 
 
-def device(step: str) -> str:
+def describe_run_device(step: str) -> str:
     """What a run is said to have run on."""
     if step == REFERENCE:
         return "the CPU"
     return f"{DEVICES[step]} ({'virtual' if vnpu.detect().kind is vnpu.Kind.VNPU else 'hardware'})"
 
 
-def originally(views: list[View], text: str) -> str:
+def restore_original_paths(views: list[View], text: str) -> str:
     """`text` with the user's own paths for those of the views."""
     for view in views:
-        text = view.original(text)
+        text = view.restore_paths(text)
     return text
 
 
 @contextlib.contextmanager
-def viewed(plan: Plan, step: str, aside: Path) -> Iterator[list[View]]:
+def make_views(plan: Plan, step: str, aside: Path) -> Iterator[list[View]]:
     """The folders that the run sees, the current one first; gone when it is left, but for what was kept."""
     views = []
-    for number, folder in enumerate(plan.places()):
+    for number, folder in enumerate(plan.list_viewed_folders()):
         place = _surrounded(folder, aside / f"{VIEW}-{number + 1}", plan.out)
-        tree = plan.kept_in(CONVERT) / part("tree", number)
+        tree = plan.kept_in(CONVERT) / name_view_folder("tree", number)
         replace = {} if step == REFERENCE else dict(_converted(tree))
         if plan.script is not None and plan.script.is_relative_to(_out(plan)) and step == REFERENCE:
             replace[plan.script.relative_to(folder)] = plan.script  # from stdin; kept where no view looks
-        views.append(View.make(folder, place, _out(plan), replace, real=_kept_real(plan, folder)))
+        views.append(View.from_folder(folder, place, _out(plan), replace, real=_kept_real(plan, folder)))
     yield views
 
 
@@ -199,7 +199,7 @@ def _out(plan: Plan) -> Path:
 
 def _inside(views: list[View], path: Path) -> Path:
     for view in views:
-        found = view.inside(Path(os.path.abspath(path)))
+        found = view.map_into_view(Path(os.path.abspath(path)))
         if found.is_relative_to(view.place):
             return found
     return path
@@ -218,7 +218,7 @@ def options_of(plan: Plan, step: str, aside: Path, views: list[View]) -> session
             enough=None if plan.steps else ENOUGH,
         )
     (aside / LINES).write_text(json.dumps(_lines(plan)))
-    reference = Recording.read(plan.kept_in(REFERENCE))
+    reference = Recording.from_directory(plan.kept_in(REFERENCE))
     return dataclasses.replace(
         common,
         side=session.PORT,
@@ -249,8 +249,8 @@ def _lines(plan: Plan) -> dict[str, list[int]]:
     Cells of a notebook are files of their own, as they are in tracebacks.
     """
     found = {}
-    for number in range(len(plan.places())):
-        source, tree = (plan.kept_in(CONVERT) / part(name, number) for name in ("source", "tree"))
+    for number in range(len(plan.list_viewed_folders())):
+        source, tree = (plan.kept_in(CONVERT) / name_view_folder(name, number) for name in ("source", "tree"))
         for relative, path in _converted(tree):
             original = source / relative
             if not original.is_file():
@@ -265,7 +265,7 @@ def _texts(name: str, before: bytes, after: bytes) -> Iterator[tuple[str, bytes,
     if name.endswith(".py"):
         yield name, before, after
     elif name.endswith(".ipynb"):
-        for theirs, ours in zip(notebook.cells(before), notebook.cells(after), strict=False):
+        for theirs, ours in zip(notebook.read_code_cells(before), notebook.read_code_cells(after), strict=False):
             yield f"{name}, cell {theirs.number}", theirs.code.encode(), ours.code.encode()
 
 
@@ -301,19 +301,19 @@ def _below(folder: Path, path: Path) -> bool:
 def _environment(plan: Plan, step: str, views: list[View], options: session.Options) -> dict[str, str]:
     inherited = {**os.environ, **dict(plan.launch.variables)}
     if step == REFERENCE:
-        environment = dict(reference.environment(inherited, plan.launch.processes or 1))
+        environment = dict(reference.make_reference_environment(inherited, plan.launch.processes or 1))
     else:
         # As many NPUs as the reference shows GPUs, so that scripts which ask how many there are do the same.
-        inherited = port_side.environment(inherited, plan.launch.processes or 1)
+        inherited = port_side.make_port_environment(inherited, plan.launch.processes or 1)
         environment = {**inherited, **vnpu.environment(inherited), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
-    environment |= surroundings.environment(environment, views[0].place)
+    environment |= surroundings.build_run_environment(environment, views[0].place)
     path = [str(_inside(views, plan.folder / entry)) for entry in plan.path]
     return {
         **environment,
         "PWD": str(_inside(views, plan.folder)),
         "PYTHONPATH": os.pathsep.join([startup.FOLDER, *path]),
         "TORCHPORT_AUTO": "0",
-        session.VARIABLE: options.variable(),
+        session.VARIABLE: options.to_variable(),
     }
 
 
@@ -333,12 +333,12 @@ def _outside(recorded: Recording, views: list[View]) -> list[str]:
 def _modules(recorded: Recording, views: list[View]) -> list[str]:
     """Files of the user's modules that the run imported, in the user's own paths."""
     found = {path for event in recorded.of_kind("modules") for path in event["files"]}
-    return sorted({originally(views, path) for path in found})
+    return sorted({restore_original_paths(views, path) for path in found})
 
 
 def _where(aside: Path) -> tuple[str, int]:
     """The innermost line of the user's in the main thread of the first process that trained, else of any."""
-    recorded = Recording.read(aside)
+    recorded = Recording.from_directory(aside)
     order = [one.pid for one in (*recorded.trained, *recorded.processes)]
     for process in order:
         stacks = aside / recording.PROCESSES / str(process) / recording.STACKS

@@ -25,7 +25,7 @@ PLACES = {
 }
 
 
-def environment(environ: Mapping[str, str], view: Path) -> dict[str, str]:
+def build_run_environment(environ: Mapping[str, str], view: Path) -> dict[str, str]:
     """Variables for a run that is not the user's own, to be put over `environ`.
 
     Experiment trackers work offline and write below `view`, the run's folder; nobody's account gets runs that

@@ -26,7 +26,7 @@ LATEST = 200  # the last step that is run for again
 MOST_BYTES = 4 << 30  # of operators on each side
 
 
-def parted(findings: tuple[Finding, ...]) -> int | None:
+def find_parting_step(findings: tuple[Finding, ...]) -> int | None:
     """The first step in which the runs part; None where they do not, or nobody knows in which."""
     steps = [
         int(one.evidence["step"])
@@ -36,10 +36,10 @@ def parted(findings: tuple[Finding, ...]) -> int | None:
     return min(steps, default=None)
 
 
-def named(plan: Plan, folder: Path, result: Result[Comparison], progress: Progress) -> Result[Comparison]:
+def add_suspects(plan: Plan, folder: Path, result: Result[Comparison], progress: Progress) -> Result[Comparison]:
     """`result` with what was found of the operators of the step in which the runs part, and of the one before it; as it
     is where they do not part, or that cannot be looked into (a note says why). The recordings stay in `folder`."""
-    step = parted(result.findings)
+    step = find_parting_step(result.findings)
     if step is None or result.data.chance:
         return result
     if importlib.util.find_spec("h5py") is None:
@@ -51,24 +51,24 @@ def named(plan: Plan, folder: Path, result: Result[Comparison], progress: Progre
     sides = (REFERENCE, NPU) if plan.reference is None else (NPU,)
     who = "both run" if len(sides) == 2 else "the port runs"
     progress.note(f"the runs part in step {step}: {who} again, and their operators are recorded there")
-    from torchport.compare.culprit import Culprit, alone, culprit  # these need numpy
+    from torchport.compare.culprit import Culprit, find_culprit, find_port_culprit  # these need numpy
     from torchport.record.operators.reading import Operators
 
     first = max(step - 1, 0)
-    wanted = Wanted("tensor", {"step": [f"{first}-{step}"]}, MOST_BYTES, DROP).plain()
+    wanted = Wanted("tensor", {"step": [f"{first}-{step}"]}, MOST_BYTES, DROP).to_dict()
     changes: dict[str, Any] = {"operators": wanted, "steps": step + 1}
     try:
         for side in sides:
             place = folder / side
             place.mkdir(parents=True)
-            controls.again(plan, side, place, Watch(place, plan.timeout, progress), changes)
+            controls.rerun_side(plan, side, place, Watch(place, plan.timeout, progress), changes)
         found: Culprit | None
         if plan.reference is None:
-            found = culprit(folder / REFERENCE, folder / NPU)
+            found = find_culprit(folder / REFERENCE, folder / NPU)
         elif any(one.steps for one in Operators.read(plan.kept_in(REFERENCE)).processes):
-            found = culprit(plan.kept_in(REFERENCE), folder / NPU)
+            found = find_culprit(plan.kept_in(REFERENCE), folder / NPU)
         else:
-            found = alone(folder / NPU)
+            found = find_port_culprit(folder / NPU)
     except (OSError, TorchportError) as error:
         progress.note(f"which operator is wrong first is not known: {error}")
         return result

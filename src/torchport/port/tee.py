@@ -33,7 +33,7 @@ FORWARDED = frozenset(
 )
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], stdout: Path, stderr: Path) -> Ended:
+def run_with_tee(command: Sequence[str], environment: Mapping[str, str], stdout: Path, stderr: Path) -> Ended:
     """Run `command` here until it ends; what it prints goes where ours goes, and to the files `stdout` and `stderr`.
 
     Raises TorchportError where the command cannot be started. `leave` passes its status on.
@@ -64,7 +64,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], stdout: Path, st
     return Ended(process.returncode, seconds, "")
 
 
-def leave(status: int) -> int:
+def propagate_status(status: int) -> int:
     """Give back the exit status of a command that ended with `status`; where a signal ended it, end by that signal."""
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command's own memory is of interest, not ours

@@ -8,7 +8,7 @@ import math
 import re
 from pathlib import Path
 
-from torchport.checkpoints.pickled import flat
+from torchport.checkpoints.pickled import flatten_containers
 from torchport.checkpoints.tensors import Unreadable
 
 LARGEST = 64 << 20  # bytes of a text that is looked into
@@ -59,7 +59,7 @@ def read_text(path: Path) -> str:
 
 def compare_texts(reference: str, port: str) -> tuple[float, str]:
     """The largest difference of numbers, and the first place where words differ (empty for none; then infinite)."""
-    one, other = masked(reference), masked(port)
+    one, other = mask_text(reference), mask_text(port)
     if NUMBER.sub("#", one) != NUMBER.sub("#", other):
         lines = (one.splitlines(), other.splitlines())
         for number, (left, right) in enumerate(zip(*lines, strict=False), 1):
@@ -70,7 +70,7 @@ def compare_texts(reference: str, port: str) -> tuple[float, str]:
     return max((number_difference(float(a), float(b)) for a, b in pairs), default=0.0), ""
 
 
-def masked(text: str) -> str:
+def mask_text(text: str) -> str:
     """The text without dates, durations, rates, addresses, names of devices and of the runs' folders."""
     for mask in MASKS:
         text = mask.sub("~", text)
@@ -85,7 +85,7 @@ def read_json(path: Path) -> dict[str, object]:
             value = [json.loads(line) for line in text.splitlines() if line.strip()]
         else:
             value = json.loads(text)
-        return flat(value)
+        return flatten_containers(value)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"no JSON: {error}") from error
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torchport
 from torchport.convert import convert_source
 from torchport.convert.inspection import LARGEST
-from torchport.convert.residue import Meaning, residue
+from torchport.convert.residue import Meaning, find_residue
 from torchport.findings import Finding
 from torchport.results.port import UnconvertedModule
 from torchport.source.project import INSTALLED
@@ -18,7 +18,7 @@ from torchport.source.project import INSTALLED
 _OWN = Path(torchport.__file__).resolve().parent
 
 
-def unconverted(files: Iterable[Path], converted: set[Path]) -> list[UnconvertedModule]:
+def find_unconverted(files: Iterable[Path], converted: set[Path]) -> list[UnconvertedModule]:
     """Those of the imported `files` that are the user's, not in `converted`, and speak of CUDA; by path.
 
     Not the user's are Python's own library, what lies in `site-packages`, `dist-packages` or a folder that pip has
@@ -48,7 +48,7 @@ def _mention(path: Path) -> UnconvertedModule | None:
     if conversion.edits and changing:
         first = min(changing, key=_line)
         return UnconvertedModule(str(path), _line(first), first.message, changes=True)
-    for word in residue(data, path.name, conversion.findings):
+    for word in find_residue(data, path.name, conversion.findings):
         if word.meaning is not Meaning.PROSE:
             return UnconvertedModule(str(path), word.line, f"it names {word.word}", changes=False)
     return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from torchport.errors import TorchportError
-from torchport.port.mirror import Budget, Entry, Kind, Mirror, copy_file, signature
+from torchport.port.mirror import Budget, Entry, Kind, Mirror, compute_signature, copy_file
 from torchport.results.port import WrittenFile
 
 NOTHING: Mapping[Path, Path] = MappingProxyType({})
@@ -37,7 +37,7 @@ class View:
         self._made = made
 
     @classmethod
-    def make(
+    def from_folder(
         cls,
         folder: Path,
         place: Path,
@@ -64,7 +64,7 @@ class View:
                 owned.add(relative)
         mirror = Mirror(source, target, out, owned, budget or Budget())
         try:
-            mirror.make()
+            mirror.fill_place()
             for name, file in replace.items():
                 _put(os.path.normpath(os.fspath(name)), os.fspath(file), source, target, mirror.entries)
             marker = target + ".made"
@@ -72,17 +72,17 @@ class View:
                 made = os.fstat(stream.fileno()).st_ctime_ns
             os.unlink(marker)
         except OSError as error:
-            remove(target)
+            remove_view(target)
             raise TorchportError(
                 f"cannot make a copy of {source} for a run: {error.strerror}: {error.filename}",
                 hint="Each run gets its own copy of the folder. Give a place with room for it with --out.",
             ) from error
         except BaseException:
-            remove(target)
+            remove_view(target)
             raise
         return cls(folder, Path(target), mirror.entries, made)
 
-    def inside(self, path: Path) -> Path:
+    def map_into_view(self, path: Path) -> Path:
         """Where a path of the original folder is in the view; others, and those left out, as they are."""
         absolute = os.path.abspath(path)
         for root in (str(self.folder), self._real):
@@ -93,13 +93,13 @@ class View:
                     return place if os.path.lexists(place) or not os.path.lexists(spelling) else path
         return path
 
-    def original(self, text: str) -> str:
+    def restore_paths(self, text: str) -> str:
         """A path, or a text that names places in the view, in the user's own paths."""
         spellings = {str(self.place), os.path.realpath(self.place)}
         names = "|".join(sorted((re.escape(name) for name in spellings), key=len, reverse=True))
         return re.sub(rf"(?:{names})(?![\w-]|\.\w)", lambda match: str(self.folder), text)
 
-    def written(self) -> list[WrittenFile]:
+    def list_written(self) -> list[WrittenFile]:
         """Files that the run created, changed or removed, by path; not folders, and not byproducts such as *.pyc."""
         found: dict[str, WrittenFile | None] = {}
         self._look("", None, found)
@@ -109,10 +109,10 @@ class View:
                 found[path] = WrittenFile(path, "removed")
         return sorted(row for row in found.values() if row is not None and not is_byproduct(row.path))
 
-    def keep(self, place: Path) -> None:
+    def keep_written(self, place: Path) -> None:
         """Move what the run wrote to the folder `place`, and delete the view. Raises OSError."""
         place.mkdir(parents=True, exist_ok=True)
-        for row in self.written():
+        for row in self.list_written():
             if row.change == "removed":
                 continue
             source, target = self.place / row.path, place / row.path
@@ -123,7 +123,7 @@ class View:
                 self._move_link(source, target, place)
             else:
                 os.rename(source, target)
-        remove(str(self.place))
+        remove_view(str(self.place))
 
     def changed_outside(self) -> list[str]:
         """Originals behind the view's links that were changed since, by whomever: what nothing could prevent."""
@@ -135,7 +135,7 @@ class View:
             if entry.signature is not None:
                 try:
                     state = os.stat(entry.text)
-                    same = (*signature(state), state.st_ctime_ns) == entry.signature
+                    same = (*compute_signature(state), state.st_ctime_ns) == entry.signature
                 except OSError:
                     same = False
                 if not same:
@@ -197,7 +197,7 @@ def is_byproduct(path: str) -> bool:
     return not BYPRODUCTS.isdisjoint(parts) or parts[-1].endswith((".pyc", ".pyo", ".swp", "~"))
 
 
-def remove(place: str) -> None:
+def remove_view(place: str) -> None:
     """Delete a view, folders that a script made read-only too. What links lead to stays. Raises OSError."""
     if not os.path.isdir(place):
         return
@@ -229,7 +229,7 @@ def _put(relative: str, file: str, source: str, target: str, entries: dict[str, 
 
 def _compared(path: str, state: os.stat_result, known: Entry | None, was: str | None) -> WrittenFile | None:
     if known is not None and known.kind is Kind.COPY:
-        same = signature(state) == known.signature
+        same = compute_signature(state) == known.signature
     else:
         # Once a link, or below one: a copy of the original has its times.
         try:
@@ -238,7 +238,7 @@ def _compared(path: str, state: os.stat_result, known: Entry | None, was: str | 
             before = None
         if before is None:
             return WrittenFile(path, "created", state.st_size)
-        same = signature(state)[:2] == signature(before)[:2]
+        same = compute_signature(state)[:2] == compute_signature(before)[:2]
     return None if same else WrittenFile(path, "changed", state.st_size)
 
 

@@ -37,7 +37,7 @@ class Watch:
             if host_memory.is_gone():
                 return "memory"
         for tail in self._tails.values():
-            tail.read()
+            tail.read_new_events()
         steps = max((tail.steps for tail in self._tails.values()), default=0)
         loss = next((tail.loss for tail in self._tails.values() if tail.loss is not None), None)
         self._foresee(steps, seconds)
@@ -80,7 +80,7 @@ class _Tail:
         """How many there are so far."""
         return self._counts["step"] or self._counts["loss"] or self._counts["call"]
 
-    def read(self) -> None:
+    def read_new_events(self) -> None:
         """Take in what is new."""
         with open(self._path, "rb") as stream:
             stream.seek(self._offset)
@@ -88,7 +88,7 @@ class _Tail:
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            event = recording.parse(line)
+            event = recording.parse_event(line)
             if event["kind"] in self._counts:
                 self._counts[event["kind"]] += 1
             if event["kind"] == "loss":

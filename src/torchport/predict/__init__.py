@@ -4,8 +4,8 @@
 the device; `timeline` reads the event log of the virtual NPU, `memory` replays the allocator, `cost` adds up the step.
 """
 
-from torchport.predict.prediction import predict
+from torchport.predict.prediction import predict_plan
 from torchport.predict.runs import Plan
-from torchport.predict.timeline import Log, Task, read
+from torchport.predict.timeline import Log, Task, read_timeline
 
-__all__ = ["Log", "Plan", "Task", "predict", "read"]
+__all__ = ["Log", "Plan", "Task", "predict_plan", "read_timeline"]

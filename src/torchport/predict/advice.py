@@ -20,7 +20,7 @@ SHARDS = 8
 LEAST_GAIN = 0.02  # of the peak: what saves less is no advice
 
 
-def tries(plan: Plan, say: Callable[[str], None]) -> list[Trial]:
+def try_changes(plan: Plan, say: Callable[[str], None]) -> list[Trial]:
     """The changes that were tried, with whether each fits and its peak in bytes (None: memory was out again)."""
     found = [_try(plan, trial, words, say) for trial, words in _WORDS.items()]
     found += _smaller(plan, say)
@@ -30,10 +30,10 @@ def tries(plan: Plan, say: Callable[[str], None]) -> list[Trial]:
 
 def _try(plan: Plan, trial: str, words: str, say: Callable[[str], None]) -> Trial:
     say(f"out of memory; trying {words}")
-    with runs.scratch() as folder:
-        ran = runs.run(plan, folder, trial)
+    with runs.make_scratch_folder() as folder:
+        ran = runs.run_dry(plan, folder, trial)
         fits = bool(ran.notes) and all(note["marks"] and not note["error"] for note in ran.notes)
-        peaks = [memory.peak(note["memory"]) for note in ran.notes if note["memory"]] if fits else []
+        peaks = [memory.compute_peak(note["memory"]) for note in ran.notes if note["memory"]] if fits else []
         peak = max(peaks, key=lambda peak: peak.allocated, default=None)
         if peak is None:
             return Trial(words, fits=False, peak=None)

@@ -55,7 +55,7 @@ class Row:
     workers: int = 0
 
 
-def rows(text: str | None = None) -> list[Row]:
+def read_zoo_rows(text: str | None = None) -> list[Row]:
     """The rows of `text`, JSON as tools/zoo_runs.py writes it (default: the calibration's, knowledge/zoo.json)."""
     if text is None:
         text = resources.files("torchport.knowledge").joinpath("zoo.json").read_text("utf-8")
@@ -72,7 +72,7 @@ def rows(text: str | None = None) -> list[Row]:
     ]
 
 
-def kernel(
+def predict_kernel_time(
     unit: str,
     flops: float,
     size: float,
@@ -97,25 +97,25 @@ def kernel(
     return float(spent + converted / (memory * constants["move"]))
 
 
-def step(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> float:
+def predict_step_time(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> float:
     """Milliseconds of a step: the stream's kernels, or their launches or the data loader where these take longer."""
     total = 0.0
     launches = 0
     for unit, flops, size, converted, count in row.kernels:
         if unit == "host_copy":
             continue  # the loader's, beside the step
-        total += count * kernel(unit, flops, size, converted, constants, chip)
+        total += count * predict_kernel_time(unit, flops, size, converted, constants, chip)
         launches += count
     loading = row.batch / (row.workers * LOADER) if row.workers else 0.0
     return max(total, launches * constants["host_us"] * 1e-6, loading) * 1e3
 
 
-def error(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> float:
+def compute_log_error(row: Row, constants: Mapping[str, float], chip: Mapping[str, Any]) -> float:
     """The natural logarithm of predicted by published throughput."""
-    return math.log(row.batch / step(row, constants, chip) * 1e3 / row.published)
+    return math.log(row.batch / predict_step_time(row, constants, chip) * 1e3 / row.published)
 
 
-def fit(
+def fit_constants(
     given: Sequence[Row],
     fixed: Mapping[str, float],
     chip: Mapping[str, Any],
@@ -127,7 +127,7 @@ def fit(
     def loss(shift: Sequence[float]) -> float:
         constants = {**fixed, **_moved(prior, shift)}
         # Errors count by their size, not its square: a few rows are off for reasons of their own (data loading, stack).
-        far = sum(math.sqrt(0.01 + error(row, constants, chip) ** 2) for row in given)
+        far = sum(math.sqrt(0.01 + compute_log_error(row, constants, chip) ** 2) for row in given)
         return far + sum((each / SPREAD) ** 2 for each in shift) * 0.5
 
     best = [0.0] * len(names)
@@ -156,25 +156,25 @@ def left_out(given: Sequence[Row], fixed: Mapping[str, float], chip: Mapping[str
     """Errors of each row under a fit of the other families: what a model that nobody has measured may be off."""
     found = []
     for family in sorted({row.family for row in given}):
-        constants = {**fixed, **fit([row for row in given if row.family != family], fixed, chip)}
-        found += [error(row, constants, chip) for row in given if row.family == family]
+        constants = {**fixed, **fit_constants([row for row in given if row.family != family], fixed, chip)}
+        found += [compute_log_error(row, constants, chip) for row in given if row.family == family]
     return found
 
 
-def splits(families: Sequence[str], number: int, share: float = 1 / 3, seed: int = 0) -> list[set[str]]:
+def draw_splits(families: Sequence[str], number: int, share: float = 1 / 3, seed: int = 0) -> list[set[str]]:
     """`number` random choices of families to calibrate with, `share` of them each."""
     draw = random.Random(seed)  # noqa: S311  repeatable, not secret
     count = max(2, round(len(families) * share))
     return [set(draw.sample(sorted(families), count)) for _ in range(number)]
 
 
-def median(values: Sequence[float]) -> float:
+def compute_median(values: Sequence[float]) -> float:
     """The middle one; of an even number the mean of the two."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def relative(logarithm: float) -> float:
+def to_relative_error(logarithm: float) -> float:
     """|predicted / published - 1|."""
     return abs(math.expm1(logarithm))

@@ -22,7 +22,7 @@ WORDS = {
 MOST_OPERATORS = 20
 
 
-def step(log: Log, begin: float, end: float) -> Step:
+def summarize_step(log: Log, begin: float, end: float) -> Step:
     """The step between two moments of the virtual clock, in microseconds."""
     first, last = begin * 1e3, end * 1e3
     tasks = [task for task in log.tasks if first < task.virtual_ended <= last and task.unit != "none"]

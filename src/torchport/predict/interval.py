@@ -21,7 +21,7 @@ def _residuals() -> tuple[float, ...]:
     return tuple(sorted(json.loads(text)["left_out"]))
 
 
-def factors(soc: str) -> tuple[float, float]:
+def compute_interval_factors(soc: str) -> tuple[float, float]:
     """What a predicted step time is to be multiplied with: the interval that one more left-out model is in with four
     chances of five, if it is of their kind.
 
@@ -43,7 +43,7 @@ def _between(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * min(max(place - below, 0.0), 1.0)
 
 
-def validated(soc: str) -> str:
+def describe_validation(soc: str) -> str:
     """What stands behind a chip's step times, in a sentence."""
     if soc == MEASURED:
         return "The time model is fitted to published steps of Ascend910A; the interval is that of models left out."
@@ -57,7 +57,7 @@ def validated(soc: str) -> str:
 
 def _like(soc: str) -> str:
     """The chip whose constants are fitted or measured."""
-    profiles = chips.chips()
+    profiles = chips.load_chips()
     name = soc
     while (next_name := profiles[name]["time"].get("like")) is not None:
         name = next_name

@@ -52,7 +52,7 @@ class Loading:
         workers = 0 if worker is None else worker.num_workers
         _PLACE.pack_into(self._shared, place * _PLACE.size, spent + seconds, batches + 1, workers)
 
-    def notes(self) -> dict[str, Any]:
+    def collect_notes(self) -> dict[str, Any]:
         """`seconds` of processor time for all of `batches`, by `workers` (0: the program itself), of which `taken`."""
         places = list(_PLACE.iter_unpack(self._shared[:]))
         return {

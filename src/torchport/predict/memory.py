@@ -15,12 +15,12 @@ CURVE = 200  # points
 OPTIMIZER = "optimizer temporaries"
 
 
-def rounded(size: int) -> int:
+def round_allocation(size: int) -> int:
     """Bytes that a tensor of that size takes."""
     return -(-(size + PADDING) // BLOCK) * BLOCK
 
 
-def peak(notes: dict[str, Any]) -> Peak:
+def compute_peak(notes: dict[str, Any]) -> Peak:
     """Replay the notes of one process (`owners.Owners.notes`)."""
     owner_of = _owners(notes)
     live: dict[int, tuple[int, int]] = {}
@@ -32,7 +32,7 @@ def peak(notes: dict[str, Any]) -> Peak:
         if action == "alloc":
             live[address] = number, size
             number += 1
-            now += rounded(size)
+            now += round_allocation(size)
             rising = rising or now > most
             most = max(most, now)
             levels.append(now)
@@ -41,7 +41,7 @@ def peak(notes: dict[str, Any]) -> Peak:
                 at_most = list(live.values())
                 rising = False
             if address in live:
-                now -= rounded(live.pop(address)[1])
+                now -= round_allocation(live.pop(address)[1])
     owners: Counter[str] = Counter()
     modules: Counter[str] = Counter()
     asked = 0

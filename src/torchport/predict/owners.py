@@ -39,7 +39,7 @@ class Owners:
             enabled="all", context=None, stacks="python", max_entries=MOST_EVENTS
         )
 
-    def count(self) -> int:
+    def count_allocations(self) -> int:
         """How many allocations there have been on the device."""
         if not self._torch.npu.is_initialized():
             return 0
@@ -54,12 +54,12 @@ class Owners:
         if self._waiting:
             self._batch(args)
         self._open.append(self._names.get(id(module)) or type(module).__name__)
-        self._scopes.append((self.count(), self._open[-1]))
+        self._scopes.append((self.count_allocations(), self._open[-1]))
 
     def _exit(self, *_: Any) -> None:
         if self._open:
             self._open.pop()
-        self._scopes.append((self.count(), self._open[-1] if self._open else ""))
+        self._scopes.append((self.count_allocations(), self._open[-1] if self._open else ""))
 
     def _root(self, module: Any) -> None:
         self._waiting = id(module)
@@ -85,7 +85,7 @@ class Owners:
 
     def before_step(self, optimizer: Any) -> None:
         """Gradients are there."""
-        at = self.count()
+        at = self.count_allocations()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -94,7 +94,7 @@ class Owners:
 
     def after_step(self, optimizer: Any) -> None:
         """The optimizer has its state."""
-        at = self.count()
+        at = self.count_allocations()
         self._scopes.append((at, ""))
         self._steps += 1
         if self._steps > 2:
@@ -117,11 +117,11 @@ class Owners:
         if tensor.device.type == "npu":
             self._labels.append((at, tensor.untyped_storage().data_ptr(), owner))
 
-    def notes(self) -> dict[str, Any]:
+    def collect_notes(self) -> dict[str, Any]:
         """All of it, with the allocator's history and its own figures."""
         torch = self._torch
         if not self._steps:  # it has not come that far: out of memory, perhaps
-            self._label_weights(self.count())
+            self._label_weights(self.count_allocations())
         device = torch.npu.current_device()
         history = torch.npu.memory._snapshot()["device_traces"][device]
         return {

@@ -12,7 +12,7 @@ from torchport.errors import TorchportError
 from torchport.launch import Launch
 from torchport.predict import advice, cost, interval, memory, runs
 from torchport.predict.runs import Plan, Ran
-from torchport.predict.timeline import Log, read
+from torchport.predict.timeline import Log, read_timeline
 from torchport.results.codec import from_json
 from torchport.results.prediction import Loading, Prediction, Ranks, Read, Step, Task
 
@@ -29,7 +29,7 @@ class _Outcome:
     bounds: tuple[float, float]
 
 
-def predict(
+def predict_plan(
     plan: Plan, several: Launch | None = None, *, tries: bool = True, say: Say = lambda _: None
 ) -> Prediction:
     """Run the plan dry on one rank and, with `several`, as that command starts more.
@@ -54,7 +54,7 @@ def predict(
         many = _outcome(asked, lambda text: say(f"{several.processes} ranks: {text}"))
     answer = many or one
     assert answer is not None
-    advised = tuple(advice.tries(asked, say)) if not answer.ranks.fits and tries else ()
+    advised = tuple(advice.try_changes(asked, say)) if not answer.ranks.fits and tries else ()
     first = answer.ran.notes[0]
     return Prediction(
         soc=plan.soc,
@@ -63,7 +63,7 @@ def predict(
         failure=answer.ranks.failure,
         one=one.ranks if one else _failed(alone),
         many=many.ranks if many else None,
-        validated=interval.validated(plan.soc),
+        validated=interval.describe_validation(plan.soc),
         reads=tuple(from_json(Read, row) for row in first["reads"]),
         unknown_reads=first["unknown_reads"],
         unfilled=first["unfilled"],
@@ -98,8 +98,8 @@ def _failed(error: TorchportError | None) -> Ranks:
 
 def _outcome(plan: Plan, say: Say) -> _Outcome:
     """Raises TorchportError where a run is no prediction."""
-    with runs.scratch() as folder:
-        ran = runs.run(plan, folder, say=say)
+    with runs.make_scratch_folder() as folder:
+        ran = runs.run_dry(plan, folder, say=say)
         full = next(
             (note["error"] for note in ran.notes if note["error"] and note["error"]["out_of_memory"]), None
         )
@@ -169,7 +169,7 @@ def _judge(plan: Plan, ran: Ran) -> None:
 def _ranks(plan: Plan, ran: Ran, failure: str) -> tuple[Ranks, Log | None, tuple[float, float]]:
     """Of all ranks of a run the slowest step and the largest peak; the first rank's log."""
     # One that failed before it used the device has none.
-    logs = [read(path) if path.exists() else None for path in ran.logs]
+    logs = [read_timeline(path) if path.exists() else None for path in ran.logs]
     steps: list[Step] = []
     walls: list[float] = []
     processor: list[float] = []
@@ -179,15 +179,15 @@ def _ranks(plan: Plan, ran: Ran, failure: str) -> tuple[Ranks, Log | None, tuple
         if len(marks) < 2 or log is None:
             continue
         begin, end = marks[-2:]
-        steps.append(cost.step(log, begin, end))
+        steps.append(cost.summarize_step(log, begin, end))
         if len(note["walls"]) > 1:
             walls.append(note["walls"][-1] - note["walls"][-2])
             processor.append(note["processor"][-1] - note["processor"][-2])
         if bounds == (0.0, 0.0):
             bounds = begin, end
     slowest = max(steps, key=lambda step: step.time) if steps else None
-    peaks = [memory.peak(note["memory"]) for note in ran.notes if note["memory"]]
-    low, high = interval.factors(plan.soc)
+    peaks = [memory.compute_peak(note["memory"]) for note in ran.notes if note["memory"]]
+    low, high = interval.compute_interval_factors(plan.soc)
     samples = _samples(ran.notes[0]) if ran.notes else 0.0
     count = max(len(ran.notes), 1)
     made = Ranks(

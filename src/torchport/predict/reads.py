@@ -48,7 +48,7 @@ class Reads:
             frame = frame.f_back
         self._counts[frame.f_code.co_filename, frame.f_lineno, what] += 1
 
-    def listed(self) -> list[dict[str, Any]]:
+    def list_reads(self) -> list[dict[str, Any]]:
         """The lines, those that read most first."""
         return [
             {"path": path, "line": line, "call": what, "count": count}

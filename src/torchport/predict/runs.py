@@ -49,12 +49,12 @@ class Ran:
     tail: str
 
 
-def run(plan: Plan, folder: Path, trial: str = "", say: Callable[[str], None] = lambda _: None) -> Ran:
+def run_dry(plan: Plan, folder: Path, trial: str = "", say: Callable[[str], None] = lambda _: None) -> Ran:
     """Run the plan dry, with its notes in `folder`. The script's output goes to files there; nothing of it is left
     running."""
     environment = {
         **plan.environment,
-        VARIABLE: Options(str(folder), plan.steps, trial).variable(),
+        VARIABLE: Options(str(folder), plan.steps, trial).to_variable(),
         "VNPU_MODE": "dry",
         "VNPU_TIME": "model",
         "VNPU_SOC": plan.soc,
@@ -65,7 +65,7 @@ def run(plan: Plan, folder: Path, trial: str = "", say: Callable[[str], None] = 
     }
     output, errors = folder / "output", folder / "errors"
     watch = _Watch(plan, say)
-    ended = keeper.run(plan.launch.command, environment, Path.cwd(), output, errors, watch)
+    ended = keeper.run_with_keeper(plan.launch.command, environment, Path.cwd(), output, errors, watch)
     lines = [
         line
         for path in (output, errors)
@@ -102,7 +102,7 @@ class _Watch:
     def __call__(self, seconds: float) -> str:
         if seconds - self._looked >= LOOK_SECONDS:
             self._looked = seconds
-            self.held = max(self.held, host_memory.held(keeper.descendants()))
+            self.held = max(self.held, host_memory.measure_process_memory(keeper.list_descendants()))
             if (self._plan.host_bytes and self.held > self._plan.host_bytes) or host_memory.is_gone():
                 return MEMORY
         if seconds - self._said >= SAY_SECONDS:
@@ -112,7 +112,7 @@ class _Watch:
 
 
 @contextlib.contextmanager
-def scratch() -> Any:
+def make_scratch_folder() -> Any:
     """A folder for one run. Raises TorchportError where there is no room for it."""
     try:
         with tempfile.TemporaryDirectory(prefix="torchport-predict-") as folder:

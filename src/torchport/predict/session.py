@@ -25,7 +25,7 @@ from torchport.on_import import after_import
 from torchport.predict.loading import Loading
 from torchport.predict.owners import Owners
 from torchport.predict.reads import OURS, Reads
-from torchport.predict.trials import apply
+from torchport.predict.trials import apply_trial
 from torchport.predict.unfilled import Unfilled
 
 VARIABLE = "TORCHPORT_PREDICT"
@@ -41,12 +41,12 @@ class Options:
     steps: int
     trial: str = ""
 
-    def variable(self) -> str:
+    def to_variable(self) -> str:
         """The value of TORCHPORT_PREDICT."""
         return json.dumps(dataclasses.asdict(self))
 
 
-def start() -> None:
+def start_noting() -> None:
     """Note this process as TORCHPORT_PREDICT says. Doing so again does nothing."""
     global _session
     if _session is None:
@@ -84,7 +84,7 @@ class Session:
         self._reads.install(torch)
         self._unfilled = Unfilled(torch)
         self._loading = Loading()
-        apply(torch, self._options.trial)
+        apply_trial(torch, self._options.trial)
         self._compile, torch.compile = torch.compile, self._noted_compile
         from torch.optim import optimizer
 
@@ -117,7 +117,7 @@ class Session:
     def _after(self, optimizer: Any, *_: Any) -> None:
         if self._done or os.getpid() != self._process:
             return
-        if not self._owners.count():
+        if not self._owners.count_allocations():
             self._elsewhere += 1
             if self._elsewhere >= self._options.steps:
                 self._finish()
@@ -186,7 +186,7 @@ class Session:
             failed = {"type": "RuntimeError", "text": text, "where": "", "out_of_memory": False}
             self._error = self._error or failed
         _flush()
-        self._write(marks, begin, self._owners.notes() if used else None)
+        self._write(marks, begin, self._owners.collect_notes() if used else None)
 
     def _write(self, marks: list[float], begin: float, memory: dict[str, Any] | None) -> None:
         notes = {
@@ -198,9 +198,9 @@ class Session:
             "processor": self._processor,
             "seconds": time.monotonic() - self._began,
             "most_resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "held": host_memory.held([os.getpid()]),
-            "reads": self._reads.listed(),
-            "loading": self._loading.notes() if self._torch else None,
+            "held": host_memory.measure_process_memory([os.getpid()]),
+            "reads": self._reads.list_reads(),
+            "loading": self._loading.collect_notes() if self._torch else None,
             "unknown_reads": _count("vnpuUnknownReads") if self._torch else 0,
             "unfilled": self._unfilled.bytes if self._torch else 0,
             "unfilled_read": self._unfilled.read if self._torch else 0,

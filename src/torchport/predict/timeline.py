@@ -110,7 +110,7 @@ class Log:
     whole: bool
 
 
-def read(path: Path) -> Log:
+def read_timeline(path: Path) -> Log:
     """Read a log. Raises TorchportError where it is none, or one of a later version."""
     data = path.read_bytes()
     if not data.startswith(MAGIC):

@@ -7,7 +7,7 @@ from typing import Any
 FOREACH, RECOMPUTE = "foreach", "recompute"
 
 
-def apply(torch: Any, trial: str) -> None:
+def apply_trial(torch: Any, trial: str) -> None:
     """Make this process try it: FOREACH updates parameters one after the other, RECOMPUTE computes the activations of
     repeated blocks again in the backward pass. "" changes nothing."""
     if trial == FOREACH:

@@ -104,10 +104,10 @@ class Unfilled:
 
 
 def _unread(tensor: Any) -> bool:
-    return untouched(tensor.data_ptr(), _size(tensor))
+    return is_untouched(tensor.data_ptr(), _size(tensor))
 
 
-def untouched(address: int, size: int) -> bool:
+def is_untouched(address: int, size: int) -> bool:
     """Whether this process has never read nor written that memory, but for its first and last page.
 
     False where the kernel does not say (no /proc)."""

@@ -41,7 +41,7 @@ class OutermostCalls:
             releases.after_modules(torch, self._leave),
         ]
 
-    def remove(self) -> None:
+    def remove_hooks(self) -> None:
         """Stop watching."""
         while self._hooks:
             self._hooks.pop().remove()
@@ -57,7 +57,7 @@ class OutermostCalls:
             return
         if isinstance(module, _losses(self._torch)):
             return
-        place = f"{self._sites.user(2)} {type(module).__name__}"
+        place = f"{self._sites.find_user_line(2)} {type(module).__name__}"
         if given := list(_tensors(self._torch, (inputs, named), 0)):
             self._given(place, given)
         if self.called is None:
@@ -69,7 +69,7 @@ class OutermostCalls:
         ]
         if not found:
             return
-        with quiet.quietly():
+        with quiet.silence_listeners():
             squares = sum(tensor.detach().cpu().double().square().sum().item() for tensor in found)
         number, self._number = self._number, self._number + 1
         self.called(place, squares**0.5, found[0].device.type, number)

@@ -33,7 +33,7 @@ class Casting:
         return enter
 
     def _record(self, dtype: str, enabled: bool) -> None:
-        region = self._sites.user(3), dtype, enabled
+        region = self._sites.find_user_line(3), dtype, enabled
         if region not in self._regions:
             self._regions.add(region)
             self._write("autocast", site=region[0], dtype=dtype, enabled=enabled)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.record import quiet, releases, snapshot
-from torchport.record.noise import moved, own_generator
+from torchport.record.noise import own_generator, perturb_by_ulp
 from torchport.record.recording import Journal
 
 
@@ -71,9 +71,9 @@ class EqualStart:
     def training_started(self) -> None:
         """The first `backward()` is about to run: from now on weights belong to the runs."""
         self._started = True
-        self.remove()
+        self.remove_hook()
 
-    def remove(self) -> None:
+    def remove_hook(self) -> None:
         """Stop watching the model."""
         if self._hook is not None:
             self._hook.remove()
@@ -89,7 +89,7 @@ class EqualStart:
             for parameter in named.values():
                 self._known[parameter] = True  # called: its children need no exchange of their own
 
-    @quiet.ours
+    @quiet.silence_operators
     def _exchange(self, kind: str, named: Mapping[str, Any]) -> None:
         plain = {
             name: tensor
@@ -99,7 +99,7 @@ class EqualStart:
         for tensor in plain.values():
             self._known.setdefault(tensor, False)
             if tensor.dtype in (self._torch.float16, self._torch.bfloat16):
-                self._journal.write("precision", dtype=str(tensor.dtype).removeprefix("torch."))
+                self._journal.write_event("precision", dtype=str(tensor.dtype).removeprefix("torch."))
         name = f"{kind}-{self._counts[kind]}"
         self._counts[kind] += 1
         if plain:
@@ -112,16 +112,16 @@ class EqualStart:
         state = {
             "tensors": values,
             "generator": self._torch.default_generator.get_state(),
-            "generators": snapshot.generators(self._torch),
+            "generators": snapshot.read_generator_states(self._torch),
         }
         self._torch.save(state, aside)
         os.replace(aside, path)
-        self._journal.write("weights", name=name, action="saved", detail=f"{len(values)} tensors")
+        self._journal.write_event("weights", name=name, action="saved", detail=f"{len(values)} tensors")
 
     def _load(self, name: str, tensors: Mapping[str, Any]) -> None:
         path = self._directory / f"{name}.pt"
         if not path.exists():
-            self._journal.write(
+            self._journal.write_event(
                 "weights", name=name, action="mismatch", detail="the reference run has no such step"
             )
             return
@@ -131,7 +131,7 @@ class EqualStart:
             stored = self._torch.load(path, map_location="cpu", weights_only=True)
         except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
             detail = f"{path} is damaged ({error}): do the step `reference` again"
-            self._journal.write("weights", name=name, action="mismatch", detail=detail)
+            self._journal.write_event("weights", name=name, action="mismatch", detail=detail)
             return
         values = stored["tensors"]
         shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
@@ -141,14 +141,14 @@ class EqualStart:
                 key for key in shapes.keys() | expected.keys() if shapes.get(key) != expected.get(key)
             )
             detail = f"names or shapes differ, first {differing[0]!r}"
-            self._journal.write("weights", name=name, action="mismatch", detail=detail)
+            self._journal.write_event("weights", name=name, action="mismatch", detail=detail)
             return
         with self._torch.no_grad():
             for key, tensor in tensors.items():
                 tensor.copy_(values[key] if self._noise is None else self._moved(values[key]))
         if self._generator:
             self._torch.default_generator.set_state(stored["generator"])
-        self._journal.write("weights", name=name, action="loaded", detail=f"{len(values)} tensors")
+        self._journal.write_event("weights", name=name, action="loaded", detail=f"{len(values)} tensors")
 
     def _moved(self, value: Any) -> Any:
-        return moved(self._torch, value, self._noise) if value.is_floating_point() else value
+        return perturb_by_ulp(self._torch, value, self._noise) if value.is_floating_point() else value

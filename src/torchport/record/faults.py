@@ -52,7 +52,7 @@ class Faults:
             possible = {OPTIMIZER: FAULTS, BACKWARD: FAULTS[1:], GRADIENT: FAULTS[1:], CALL: FAULTS[2:]}
             self._open = {name: step for name, step in due.items() if name in possible.get(kind, FAULTS)}
         else:
-            journal.write("note", text=f"no faults are made: a run of {steps} steps has no room for them")
+            journal.write_event("note", text=f"no faults are made: a run of {steps} steps has no room for them")
         self._done = 0
         self._depth = 0
         self._called_in: set[int] = set()
@@ -68,7 +68,7 @@ class Faults:
         """Watch what modules are given, until `patches` are undone."""
         patches.wrap(self._torch.nn.Module, "__call__", self._calling)
 
-    def stepping(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
+    def on_step_begin(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
         """An optimizer is about to step: what will be compared is kept, or the gradient becomes wrong."""
         if self._kind != OPTIMIZER:
             return
@@ -79,19 +79,19 @@ class Faults:
         elif turn == LAYER and not closure:
             self._change_gradient(_parameters(optimizer), number, step)
 
-    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+    def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         """It has stepped: what it changed becomes wrong; or the gradient that it has made itself."""
         if self._old:
             self._change_update(number, step)
         elif self._closure and self._turn(step) == LAYER:
             self._change_gradient(_parameters(optimizer), number, step)
 
-    def rooted(self, roots: tuple[Any, ...]) -> None:
+    def on_backward_begin(self, roots: tuple[Any, ...]) -> None:
         """Without optimizers the leaves of the backward pass have the gradients."""
         if self._kind == BACKWARD and self._turn(self._done) == LAYER:
-            self._leaves = list(leaves(roots))
+            self._leaves = list(find_leaf_tensors(roots))
 
-    def differentiated(self, results: Any) -> None:
+    def on_backward_end(self, results: Any) -> None:
         """The gradients of a run without optimizers are there."""
         if self._kind == BACKWARD and self._leaves:
             self._change_gradient(self._leaves, -1, self._done)
@@ -117,7 +117,7 @@ class Faults:
         """Say what could not be made."""
         for name in self._open:
             why = "no module was called with tensors" if name == SAMPLE else "no step had a number to change"
-            self._journal.write("note", text=f"the control run could not make its fault {name!r}: {why}")
+            self._journal.write_event("note", text=f"the control run could not make its fault {name!r}: {why}")
         self._open = {}
 
     def _turn(self, step: int) -> str:
@@ -236,7 +236,7 @@ class Faults:
         site: str = "",
     ) -> None:
         del self._open[name]
-        self._journal.write(
+        self._journal.write_event(
             "fault", name=name, step=step, what=what, optimizer=optimizer, parameter=parameter, site=site
         )
 
@@ -247,17 +247,17 @@ class _Before(Part):
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
-    def rooted(self, site: str, by: str, roots: tuple[Any, ...]) -> None:
-        self._faults.rooted(roots)
+    def on_backward_begin(self, site: str, by: str, roots: tuple[Any, ...]) -> None:
+        self._faults.on_backward_begin(roots)
 
-    def differentiated(self, site: str, by: str, results: Any) -> None:
-        self._faults.differentiated(results)
+    def on_backward_end(self, site: str, by: str, results: Any) -> None:
+        self._faults.on_backward_end(results)
 
-    def stepping(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
-        self._faults.stepping(optimizer, number, step, closure)
+    def on_step_begin(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
+        self._faults.on_step_begin(optimizer, number, step, closure)
 
-    def stepped(self, optimizer: Any, number: int, step: int) -> None:
-        self._faults.stepped(optimizer, number, step)
+    def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
+        self._faults.on_step_end(optimizer, number, step)
 
 
 class _After(Part):
@@ -266,13 +266,13 @@ class _After(Part):
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
-    def differentiated(self, site: str, by: str, results: Any) -> None:
+    def on_backward_end(self, site: str, by: str, results: Any) -> None:
         self._faults.put_back()
 
-    def stepping(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
+    def on_step_begin(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
         self._faults.put_back()
 
-    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+    def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         self._faults.put_back()
 
     def step_done(self) -> None:
@@ -282,7 +282,7 @@ class _After(Part):
         self._faults.finish()
 
 
-def leaves(roots: tuple[Any, ...]) -> Iterator[Any]:
+def find_leaf_tensors(roots: tuple[Any, ...]) -> Iterator[Any]:
     """The tensors that a backward pass from `roots` gives gradients to, in the order in which they are met."""
     waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen = set(waiting)

@@ -22,7 +22,7 @@ class FloatStatus(Part):
         self._step = 0
         self._up = False
 
-    @quiet.ours
+    @quiet.silence_operators
     def step_done(self) -> None:
         """Look at the flag."""
         step, self._step = self._step, self._step + 1

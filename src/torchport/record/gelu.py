@@ -18,7 +18,7 @@ LARGEST, LARGEST_OF_GRADIENT = 4.8e-4, 8.7e-4
 NOTE = "GELU was computed in its tanh form"
 
 
-def install(torch: Any, key: str, patches: Patches, note: Callable[[str], None]) -> None:
+def replace_gelu_kernels(torch: Any, key: str, patches: Patches, note: Callable[[str], None]) -> None:
     """Replace the kernels of the dispatch key ("CPU", "CUDA") until `patches` are undone; `note` is told once, when the
     script asks for the form with erf."""
     told = False

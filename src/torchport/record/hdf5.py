@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from torchport.errors import TorchportError, naming
+from torchport.errors import TorchportError, name_path_in_errors
 
 # h5dump and h5py of 2018 and later read it; from this version on what describes the data has checksums.
 VERSION = "v110"
@@ -30,17 +30,17 @@ class Hdf5File:
     def __init__(self, path: Path, aside: str = ".unfinished") -> None:
         self._path = path
         self.aside = path.with_name(path.name + aside)
-        h5py = imported()
+        h5py = import_h5py()
         with _failing(self.aside):
             self._file = h5py.h5f.create(os.fsencode(self.aside), h5py.h5f.ACC_TRUNC, fapl=_access())
         self._direct: int | None = None  # a descriptor beside HDF5's own
         self._goes_direct = True
 
-    def write(self, name: str, data: Any, **attributes: str) -> None:
+    def write_dataset(self, name: str, data: Any, **attributes: str) -> None:
         """Add a dataset: an array, or a text for a scalar of that many bytes in UTF-8."""
         import numpy
 
-        h5py = imported()
+        h5py = import_h5py()
         if isinstance(data, (str, bytes)):
             text = data.encode() if isinstance(data, str) else data
             data = numpy.array(text or b"\0", f"S{max(len(text), 1)}")
@@ -60,7 +60,7 @@ class Hdf5File:
         a copy into the cache and its pages cost more processor time than all else that is done with the bytes."""
         import numpy
 
-        h5py = imported()
+        h5py = import_h5py()
         with _failing(self.aside):
             properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             properties.set_layout(h5py.h5d.CONTIGUOUS)
@@ -99,10 +99,10 @@ class Hdf5File:
             self._goes_direct = False  # a file system without it, or with larger pages
         return done
 
-    def group(self, name: str) -> None:
+    def add_group(self, name: str) -> None:
         """Make a group, also where nothing will lie in it."""
         with _failing(self.aside):
-            imported().Group(self._file).require_group(name)
+            import_h5py().Group(self._file).require_group(name)
 
     def finish(self, path: Path | None = None) -> int:
         """Rename it into its place, or to `path` beside it; its size in bytes."""
@@ -130,7 +130,7 @@ class Hdf5File:
 @functools.cache
 def _access() -> Any:
     """How files are opened: their version, where large data begin, and that closing one closes what is in it."""
-    h5py = imported()
+    h5py = import_h5py()
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     version = getattr(h5py.h5f, f"LIBVER_{VERSION.upper()}")
     access.set_libver_bounds(version, version)
@@ -142,7 +142,7 @@ def _access() -> Any:
 @functools.cache
 def _links() -> Any:
     """Names may have groups in them, and are UTF-8."""
-    h5py = imported()
+    h5py = import_h5py()
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
     links.set_char_encoding(h5py.h5t.CSET_UTF8)
@@ -151,10 +151,10 @@ def _links() -> Any:
 
 @functools.lru_cache(64)  # texts have one for each length
 def _type(dtype: Any) -> Any:
-    return imported().h5t.py_create(dtype, logical=True)
+    return import_h5py().h5t.py_create(dtype, logical=True)
 
 
-def imported() -> Any:
+def import_h5py() -> Any:
     """h5py. Raises TorchportError where it is missing."""
     try:
         import h5py
@@ -169,7 +169,7 @@ def imported() -> Any:
 @contextlib.contextmanager
 def _failing(path: Path) -> Iterator[None]:
     """Errors of HDF5 as what the system said: h5py raises RuntimeError for some, and names no file."""
-    with naming(path):
+    with name_path_in_errors(path):
         try:
             yield
         except RuntimeError as error:

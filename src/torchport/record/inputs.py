@@ -8,7 +8,7 @@ from typing import Any
 from torchport.record import quiet
 from torchport.record.norms import Norms
 from torchport.record.part import Part
-from torchport.record.quantities import plain, quietly
+from torchport.record.quantities import round_for_json, suspend_tracking
 from torchport.record.readings import Readings
 
 STEPS = 20
@@ -34,29 +34,29 @@ class Inputs(Part):
         """Steps of an evaluation before it do not count."""
         self._training = True
 
-    @quiet.ours
-    def given(self, site: str, tensors: list[Any]) -> None:
+    @quiet.silence_operators
+    def record_inputs(self, site: str, tensors: list[Any]) -> None:
         """An outermost call of a module at `site` was given `tensors`."""
         torch = self._torch
         if (
             not torch.is_grad_enabled()
             or self._step >= STEPS
             or self._calls >= CALLS
-            or not self._readings.possible()
+            or not self._readings.can_read()
         ):
             return
         self._calls += 1
         step = self._step
-        with quietly(torch):
+        with suspend_tracking(torch):
             plainly = [
                 tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.float()
                 for tensor in tensors
                 if tensor.layout == torch.strided and tensor.device.type != "meta"
             ]
             norms = Norms(torch, plainly)
-        self._readings.put(
+        self._readings.schedule_write(
             norms.vectors,
-            lambda values: self._write("inputs", site=site, step=step, norms=plain(norms.of(values))),
+            lambda values: self._write("inputs", site=site, step=step, norms=round_for_json(norms.assemble_norms(values))),
         )
 
     def step_done(self) -> None:

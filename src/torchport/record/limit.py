@@ -44,11 +44,11 @@ class Limit:
         self._curves: dict[str, tuple[int, int]] = {}  # by site: values so far, and the step of the last
         self._raised = 0
 
-    def value(self, site: str, step: int) -> None:
+    def count_value(self, site: str, step: int) -> None:
         """A value of the curve at `site` was recorded before step `step` was done."""
         self._curves[site] = (self._curves.get(site, (0, 0))[0] + 1, step)
 
-    def step(self, done: int, world: int, rank: int) -> None:
+    def check_limit(self, done: int, world: int, rank: int) -> None:
         """`done` steps are done. Raises Finished where that is where the run ends."""
         end = self._end(done, world, rank)
         if end is None or done < end[1]:

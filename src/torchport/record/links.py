@@ -15,7 +15,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _count = itertools.count()
 
 
-def own(view: str, path: str, last: bool = True, content: bool = True) -> None:
+def replace_links(view: str, path: str, last: bool = True, content: bool = True) -> None:
     """Replace the links on the way to `path` by copies, so that writing there stays in the folder `view`.
 
     A folder becomes a folder of links to what is in it. `last` False leaves the last part of the path alone, as

@@ -24,7 +24,7 @@ def own_generator(torch: Any, seed: int) -> Any:
     return type(torch.default_generator)().manual_seed(seed)
 
 
-def moved(torch: Any, value: Any, draws: Any) -> Any:
+def perturb_by_ulp(torch: Any, value: Any, draws: Any) -> Any:
     """A floating-point tensor with each number moved to the next one of its dtype, up or down at random; zeros and
     infinities, which nothing has rounded, stay."""
     value = value.detach()
@@ -125,14 +125,14 @@ class Noise:
             sign = torch.where(torch.rand(value.shape, generator=self._draws) < 0.5, 1.0, -1.0)
             return value + sign * size * roundoff
         whole = (value == value.round()) & (value.abs() < 1 / torch.finfo(value.dtype).eps)
-        return torch.where(whole, value, moved(torch, value, self._draws))
+        return torch.where(whole, value, perturb_by_ulp(torch, value, self._draws))
 
     def _differing(self, gradient: Any) -> Any:
         """The gradient, moved as an output is; a second derivative does not see it."""
         torch = self._torch
         if type(gradient) is not torch.Tensor or gradient.layout != torch.strided or self._is_traced():
             return gradient
-        difference = moved(torch, gradient, self._draws) - gradient.detach()
+        difference = perturb_by_ulp(torch, gradient, self._draws) - gradient.detach()
         return gradient + difference.nan_to_num(0.0)  # what overflows stays infinite
 
 

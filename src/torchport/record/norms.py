@@ -25,7 +25,7 @@ class Norms:
         self.vectors: list[Any] = []
         groups: dict[Any, tuple[list[int], list[Any]]] = {}
         for index, tensor in enumerate(tensors):
-            for piece in _pieces(torch, local(torch, tensor)):
+            for piece in _pieces(torch, to_local_tensor(torch, tensor)):
                 owners, pieces = groups.setdefault((piece.device, piece.dtype), ([], []))
                 owners.append(index)
                 pieces.append(piece)
@@ -33,7 +33,7 @@ class Norms:
             self._owners.append(owners)
             self.vectors.append(torch.stack(list(_foreach(torch, pieces, dtype))))
 
-    def of(self, values: Iterable[Sequence[float]]) -> list[float | None]:
+    def assemble_norms(self, values: Iterable[Sequence[float]]) -> list[float | None]:
         """The norms, from the values of `vectors`."""
         squares: list[float | None] = [None] * self._count
         for owners, read in zip(self._owners, values, strict=True):
@@ -51,11 +51,11 @@ class Samples:
         self._groups: dict[Any, tuple[list[int], Any]] = {}
         found: dict[Any, tuple[list[int], list[Any]]] = {}
         for index, tensor in enumerate(tensors):
-            tensor = local(torch, tensor)
+            tensor = to_local_tensor(torch, tensor)
             if tensor is not None:
                 indexes, pieces = found.setdefault((tensor.device, tensor.dtype), ([], []))
                 indexes.append(index)
-                pieces.append(sample(torch, tensor, most))
+                pieces.append(sample_elements(torch, tensor, most))
         for (device, dtype), (indexes, pieces) in found.items():
             width = max(piece.numel() for piece in pieces)
             zeros = torch.zeros(width, dtype=dtype, device=device)
@@ -63,13 +63,13 @@ class Samples:
             rows = torch.cat(filled).view(len(pieces), width)
             self._groups[device, dtype] = indexes, rows.float() if dtype.itemsize == 2 else rows
 
-    def norms(self) -> RowNorms:
+    def compute_norms(self) -> RowNorms:
         """The norm of each row."""
         return RowNorms(
             self._torch, self._count, [(indexes, rows) for indexes, rows in self._groups.values()]
         )
 
-    def since(self, before: Samples) -> RowNorms:
+    def compute_change_norms(self, before: Samples) -> RowNorms:
         """The norm of each row's difference to that of `before`; None where that has no such row."""
         groups = []
         for key, (indexes, rows) in self._groups.items():
@@ -87,7 +87,7 @@ class RowNorms:
         self._owners = [indexes for indexes, _ in groups]
         self.vectors = [torch.linalg.vector_norm(_narrow(rows), dim=1) for _, rows in groups]
 
-    def of(self, values: Iterable[Sequence[float]]) -> list[float | None]:
+    def assemble_norms(self, values: Iterable[Sequence[float]]) -> list[float | None]:
         """One for each tensor, None where there was no row for it."""
         found: list[float | None] = [None] * self._count
         for owners, read in zip(self._owners, values, strict=True):
@@ -96,7 +96,7 @@ class RowNorms:
         return found
 
 
-def sample(torch: Any, tensor: Any, most: int) -> Any:
+def sample_elements(torch: Any, tensor: Any, most: int) -> Any:
     """At most `most` elements of a strided tensor: every n-th in the order of its indices, n a prime that divides none
     of its sizes, so that each row and channel has its turn. The whole is never copied; a view where it is contiguous.
     """
@@ -113,7 +113,7 @@ def sample(torch: Any, tensor: Any, most: int) -> Any:
     return tensor[tuple(reversed(indices))]
 
 
-def local(torch: Any, tensor: Any) -> Any:
+def to_local_tensor(torch: Any, tensor: Any) -> Any:
     """The floating-point numbers of `tensor` that this process has, as a strided tensor; None where there are none."""
     if tensor is None:
         return None

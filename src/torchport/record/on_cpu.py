@@ -60,7 +60,7 @@ def _mode(torch: Any, names: frozenset[str], device: str) -> Any:
             if name not in names:
                 return func(*args, **kwargs)
             try:
-                return computed(torch, func, args, kwargs, device)
+                return compute_on_host(torch, func, args, kwargs, device)
             except (NotImplementedError, RuntimeError, TypeError, ValueError, UnknownCallError):
                 self.refused.add(name)  # the CPU refuses it with these arguments
                 return func(*args, **kwargs)
@@ -81,16 +81,16 @@ def _somewhere(torch: Any, value: Any, device: str) -> bool:
     return any(_somewhere(torch, one, device) for one in parts)
 
 
-def computed(torch: Any, func: Any, args: Any, kwargs: Any, device: str) -> Any:
+def compute_on_host(torch: Any, func: Any, args: Any, kwargs: Any, device: str) -> Any:
     """What `func` gives, computed on the host, on the device; what it writes is written there."""
     schema = func._schema
     host = _Host(torch, device)
-    reference = oracles.reference(schema.name, on_npu=True, tanh=True)
+    reference = oracles.find_reference(schema.name, on_npu=True, tanh=True)
     if reference is not None:
         return _by_reference(torch, func, reference, args, kwargs, host)
-    results = func(*host.of(args), **host.of(kwargs))
+    results = func(*host.to_host(args), **host.to_host(kwargs))
     host.write_back(schema, args, kwargs)
-    return host.back(results)
+    return host.to_device(results)
 
 
 def _by_reference(torch: Any, func: Any, reference: Any, args: Any, kwargs: Any, host: Any) -> Any:
@@ -124,7 +124,7 @@ class _Host:
         self._back: dict[int, Any] = {}
         self._where: Any = None
 
-    def of(self, value: Any) -> Any:
+    def to_host(self, value: Any) -> Any:
         """The same with tensors and devices of the host."""
         torch = self._torch
         if isinstance(value, torch.Tensor):
@@ -138,9 +138,9 @@ class _Host:
         if isinstance(value, torch.device):
             return self._at if value.type == self._device else value
         if isinstance(value, dict):
-            return {name: self.of(one) for name, one in value.items()}
+            return {name: self.to_host(one) for name, one in value.items()}
         if isinstance(value, (list, tuple)):
-            return type(value)(self.of(one) for one in value)
+            return type(value)(self.to_host(one) for one in value)
         return value
 
     def write_back(self, schema: Any, args: Any, kwargs: Any) -> None:
@@ -155,11 +155,11 @@ class _Host:
                 if id(tensor) in self._made:
                     tensor.copy_(self._made[id(tensor)])
 
-    def back(self, value: Any) -> Any:
+    def to_device(self, value: Any) -> Any:
         """Results on the device; what the call was given is given back as it is."""
         if isinstance(value, self._torch.Tensor):
             known = self._back.get(id(value))
             return known if known is not None else value.to(self._where)
         if isinstance(value, (list, tuple)):
-            return type(value)(self.back(one) for one in value)
+            return type(value)(self.to_device(one) for one in value)
         return value

@@ -25,7 +25,7 @@ MOST_BYTES = 1 << 30
 class Batches(Part):
     """Leaves the batches of a run alone."""
 
-    def sent(self, tensor: Any, site: str, visit: int) -> Any:
+    def on_upload(self, tensor: Any, site: str, visit: int) -> Any:
         """Told of a tensor that is about to be uploaded at `site` for the `visit`th time, from 0; gives what is
         uploaded."""
         return tensor
@@ -56,7 +56,7 @@ class Keep(_Stored):
     _steps = 0
     _bytes = 0
 
-    def sent(self, tensor: Any, site: str, visit: int) -> Any:
+    def on_upload(self, tensor: Any, site: str, visit: int) -> Any:
         """Store a batch; gives it back. Raises OSError where the disk is full."""
         if self._steps >= STEPS or tensor.device.type != "cpu":
             return tensor
@@ -84,7 +84,7 @@ class Take(_Stored):
 
     _told = False
 
-    def sent(self, tensor: Any, site: str, visit: int) -> Any:
+    def on_upload(self, tensor: Any, site: str, visit: int) -> Any:
         """The batch that is kept for this upload, or `tensor` itself."""
         if tensor.device.type != "cpu":
             return tensor

@@ -16,16 +16,16 @@ class Part:
     def training_starts(self) -> None:
         """The first loss is about to be recorded."""
 
-    def rooted(self, site: str, by: str, roots: tuple[Any, ...]) -> None:
+    def on_backward_begin(self, site: str, by: str, roots: tuple[Any, ...]) -> None:
         """A backward pass from `roots` is about to begin at `site`; `by` is "backward" or "grad"."""
 
-    def differentiated(self, site: str, by: str, results: Any) -> None:
+    def on_backward_end(self, site: str, by: str, results: Any) -> None:
         """That pass has ended; `results` is what `torch.autograd.grad` gave, None for `backward`."""
 
-    def stepping(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
+    def on_step_begin(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
         """An optimizer is about to step with the gradients that are there; with `closure` it makes its own."""
 
-    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+    def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         """It has changed its parameters."""
 
     def step_done(self) -> None:

@@ -18,7 +18,7 @@ NO_INDUCTOR = "inductor needs triton-ascend, which is not installed: compiled wi
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
-def environment(environ: Mapping[str, str], processes: int = 1) -> dict[str, str]:
+def make_port_environment(environ: Mapping[str, str], processes: int = 1) -> dict[str, str]:
     """`environ` with one visible NPU for each of the `processes` of a run: those that are visible to it first.
 
     The reference shows a script as many devices; with more, `if device_count() > 1:` would go another way.
@@ -28,7 +28,7 @@ def environment(environ: Mapping[str, str], processes: int = 1) -> dict[str, str
     return {**environ, VISIBLE: ",".join(chosen)}
 
 
-def apply(torch: Any, tell: Callable[[str], object] = lambda text: None) -> Patches:
+def apply_port_patches(torch: Any, tell: Callable[[str], object] = lambda text: None) -> Patches:
     """Patch the imported `torch` of a port: torch.compile runs without inductor where triton-ascend is missing.
 
     `tell` gets a sentence for people for each call that was given another backend. `undo()` of what is returned takes

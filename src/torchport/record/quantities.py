@@ -64,26 +64,26 @@ class Quantities(Part):
         self._passes = 0
         self._leaves: list[Any] = []
 
-    def stepping(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
+    def on_step_begin(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
         """Measure the gradients, and the parameters before the optimizer's first step."""
-        if not self._readings.possible():
+        if not self._readings.can_read():
             return
         tensors = _parameters(optimizer)
         followed = self._followed.setdefault(optimizer, _Followed())
         if self._changed(followed, tensors):
-            self._names.update(tensors)
+            self._names.update_names(tensors)
             followed.names = [
-                self._names.of(tensor) or f"optimizer {number}, parameter {index}"
+                self._names.find_name(tensor) or f"optimizer {number}, parameter {index}"
                 for index, tensor in enumerate(tensors)
             ]
             followed.sample = self._sample(tensors)
         followed.gradients = None if closure else self._gradients(tensors)
 
-    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+    def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         """Measure what the step changed."""
         followed = self._followed.get(optimizer)
         tensors = _parameters(optimizer)
-        if followed is None or not self._readings.possible() or followed.key != _key(tensors):
+        if followed is None or not self._readings.can_read() or followed.key != _key(tensors):
             return
         gradients, followed.gradients = followed.gradients or self._gradients(tensors), None
         scale = getattr(optimizer, "grad_scale", None)  # a fused optimizer divides by it itself
@@ -93,29 +93,29 @@ class Quantities(Part):
 
     def begin_again(self) -> None:
         """Parameters were given other values between two steps: what the next step changes counts from these."""
-        if self._readings.possible():
+        if self._readings.can_read():
             for optimizer, followed in self._followed.items():
                 tensors = _parameters(optimizer)
                 if followed.key == _key(tensors):
                     followed.sample = self._sample(tensors)
 
-    def rooted(self, site: str, by: str, roots: tuple[Any, ...]) -> None:
+    def on_backward_begin(self, site: str, by: str, roots: tuple[Any, ...]) -> None:
         """Find the leaves of a backward pass that no optimizer will follow."""
         self._leaves = (
             _leaves(roots) if by == "backward" and not self._optimizers() and self._passes < DETAILED else []
         )
 
-    def differentiated(self, site: str, by: str, results: Any) -> None:
+    def on_backward_end(self, site: str, by: str, results: Any) -> None:
         """Measure their gradients, and their change since the pass before from this place; or the results of
         `autograd.grad`."""
         step, self._passes = self._passes, self._passes + 1
         leaves, self._leaves = self._leaves, []
-        if self._optimizers() or step >= DETAILED or not self._readings.possible():
+        if self._optimizers() or step >= DETAILED or not self._readings.can_read():
             return
         if by == "backward":
-            self._names.update(leaves)
+            self._names.update_names(leaves)
             named = sorted(
-                ((self._names.of(leaf) or f"leaf {tuple(leaf.shape)}", leaf) for leaf in leaves),
+                ((self._names.find_name(leaf) or f"leaf {tuple(leaf.shape)}", leaf) for leaf in leaves),
                 key=lambda one: one[0],
             )
             tensors, names = [leaf for _, leaf in named], [name for name, _ in named]
@@ -132,9 +132,9 @@ class Quantities(Part):
                 norms = Norms(self._torch, tensors)
             empty: list[float | None] = [None] * len(tensors)
             self._tell(WITHOUT, step, names, sizes)
-            self._readings.put(
+            self._readings.schedule_write(
                 norms.vectors,
-                lambda values: self._norms(WITHOUT, step, norms.of(values), empty, empty),
+                lambda values: self._norms(WITHOUT, step, norms.assemble_norms(values), empty, empty),
             )
 
     def _changed(self, followed: _Followed, tensors: Sequence[Any]) -> bool:
@@ -155,8 +155,8 @@ class Quantities(Part):
     ) -> None:
         before, followed.sample = followed.sample, self._sample(tensors)
         with self._quietly():
-            norms = followed.sample.norms()
-            changes = followed.sample.since(before) if before is not None else None
+            norms = followed.sample.compute_norms()
+            changes = followed.sample.compute_change_norms(before) if before is not None else None
         vectors = [*gradients.vectors, *norms.vectors, *(changes.vectors if changes else ())]
         first, second = len(gradients.vectors), len(gradients.vectors) + len(norms.vectors)
         third = len(vectors)
@@ -165,9 +165,9 @@ class Quantities(Part):
 
         def write(values: list[list[float]]) -> None:
             factor = values[-1][0] if scale is not None else 1.0
-            gradient = [None if one is None else one / factor for one in gradients.of(values[:first])]
-            norm = norms.of(values[first:second])
-            change = changes.of(values[second:third]) if changes else [None] * len(tensors)
+            gradient = [None if one is None else one / factor for one in gradients.assemble_norms(values[:first])]
+            norm = norms.assemble_norms(values[first:second])
+            change = changes.assemble_norms(values[second:third]) if changes else [None] * len(tensors)
             if step >= DETAILED:
                 gradient, norm, change = [_total(gradient)], [_total(norm)], [_total(change)]
             self._norms(number, step, gradient, norm, change)
@@ -176,12 +176,12 @@ class Quantities(Part):
             self._tell(number, step, followed.names, followed.sizes)
         else:
             self._tell(number, step, [ALL], [sum(followed.sizes)])
-        self._readings.put(vectors, write)
+        self._readings.schedule_write(vectors, write)
 
     def _tell(self, number: int, step: int, names: list[str], sizes: list[int]) -> None:
         if self._told.get(number) != (names, sizes):
             self._told[number] = names, sizes
-            self._readings.put(
+            self._readings.schedule_write(
                 (),
                 lambda _: self._write("parameters", optimizer=number, step=step, names=names, sizes=sizes),
             )
@@ -195,7 +195,7 @@ class Quantities(Part):
         change: Sequence[float | None],
     ) -> None:
         self._write(
-            "norms", optimizer=number, step=step, gradient=plain(gradient), norm=plain(norm), change=plain(change)
+            "norms", optimizer=number, step=step, gradient=round_for_json(gradient), norm=round_for_json(norm), change=round_for_json(change)
         )  # fmt: skip
 
     def _gradients(self, tensors: Sequence[Any]) -> Norms:
@@ -207,10 +207,10 @@ class Quantities(Part):
             return Samples(self._torch, tensors, SAMPLE)
 
     def _quietly(self) -> Any:
-        return quietly(self._torch)
+        return suspend_tracking(self._torch)
 
 
-def quietly(torch: Any) -> Any:
+def suspend_tracking(torch: Any) -> Any:
     """Measuring is no part of what is differentiated, cast, or seen by a function mode (the default device is one)."""
     import contextlib
 
@@ -220,7 +220,7 @@ def quietly(torch: Any) -> Any:
     return stack
 
 
-def plain(values: Sequence[float | None]) -> list[float | str | None]:
+def round_for_json(values: Sequence[float | None]) -> list[float | str | None]:
     """Values for JSON, in seven digits; text for what it has no word for."""
     return [
         None if value is None else float(f"{value:.{DIGITS}g}") if math.isfinite(value) else str(value)

@@ -12,18 +12,18 @@ _Result = TypeVar("_Result")
 _listeners: list[Callable[[], contextlib.AbstractContextManager[None]]] = []
 
 
-def listen(quiet: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
+def add_listener(quiet: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
     """From now on `quiet()` is entered around what is ours."""
     _listeners.append(quiet)
 
 
-def forget(quiet: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
+def remove_listener(quiet: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
     """The inverse of `listen`; nothing where it has been done."""
     if quiet in _listeners:
         _listeners.remove(quiet)
 
 
-def quietly() -> contextlib.AbstractContextManager[object]:
+def silence_listeners() -> contextlib.AbstractContextManager[object]:
     """What is called in the block is ours."""
     if not _listeners:
         return contextlib.nullcontext()
@@ -33,17 +33,17 @@ def quietly() -> contextlib.AbstractContextManager[object]:
     return stack
 
 
-def ours(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+def silence_operators(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     """`function` calls operators for the recorder alone."""
 
     @functools.wraps(function)
     def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
         if not _listeners:
             return function(*args, **kwargs)
-        with quietly():
+        with silence_listeners():
             return function(*args, **kwargs)
 
     return call
 
 
-__all__ = ["forget", "listen", "ours", "quietly"]
+__all__ = ["add_listener", "remove_listener", "silence_listeners", "silence_operators"]

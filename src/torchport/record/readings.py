@@ -23,7 +23,7 @@ class Readings:
         self._waiting: list[tuple[list[Any], Write]] = []
         self._process = os.getpid()
 
-    def put(self, tensors: Iterable[Any], write: Write) -> None:
+    def schedule_write(self, tensors: Iterable[Any], write: Write) -> None:
         """Call `write` with the values of each of `tensors`: now where nothing has to be waited for, else at the next
         `flush`."""
         tensors = list(tensors)
@@ -32,7 +32,7 @@ class Readings:
         else:
             write([self._wide(tensor).tolist() for tensor in tensors])
 
-    def possible(self) -> bool:
+    def can_read(self) -> bool:
         """Whether numbers can be read here: not inside a function transform, a compiler, or a graph being captured."""
         torch = self._torch
         if releases.is_compiling(torch) or torch._C._functorch.peek_interpreter_stack() is not None:

@@ -111,14 +111,14 @@ class Recorder:
         """Put every patched attribute back and stop watching."""
         self._flush()
         if self._equal is not None:
-            self._equal.remove()
+            self._equal.remove_hook()
         if self._calls is not None:
-            self._calls.remove()
+            self._calls.remove_hooks()
         self._patches.undo()
         while self._undo:
             self._undo.pop()()
 
-    @quiet.ours
+    @quiet.silence_operators
     def finish(self) -> None:
         """Record what only the end shows, while the device still works."""
         with contextlib.ExitStack() as ends:  # each part ends, whatever another raises
@@ -127,11 +127,11 @@ class Recorder:
             self._flush()
             for number, replica in enumerate(reference() for reference in self._replicas):
                 if replica is not None:
-                    self._journal.write("replica", number=number, checksum=_checksum(self._torch, replica))
+                    self._journal.write_event("replica", number=number, checksum=_checksum(self._torch, replica))
             self._replicas.clear()
         self._flush()
 
-    @quiet.ours
+    @quiet.silence_operators
     def _flush(self) -> None:
         if self._torch is not None:
             self._loss_waits = False
@@ -139,7 +139,7 @@ class Recorder:
 
     def _write(self, kind: str, **fields: Any) -> None:
         """Append an event after those that wait for the device."""
-        self.readings.put((), lambda _: self._journal.write(kind, **fields))
+        self.readings.schedule_write((), lambda _: self._journal.write_event(kind, **fields))
 
     def _numpy_imported(self, numpy: ModuleType) -> None:
         numpy.random.seed(self._seed)
@@ -155,20 +155,20 @@ class Recorder:
         self._torch = torch
         _make_tables(torch)
         backend = torch._C._get_privateuse1_backend_name() if hasattr(torch, "npu") else "cpu"
-        self._journal.write(
+        self._journal.write_event(
             "torch", version=torch.__version__, backend=backend, threads=torch.get_num_threads()
         )
         torch.manual_seed(self._seed)
         self.readings, self.names = Readings(torch), Names(torch)
         self._scaling = Scaling(torch, self._write)
-        inputs = Inputs(torch, self._journal.write, self.readings, self._forget_calls)
+        inputs = Inputs(torch, self._journal.write_event, self.readings, self._forget_calls)
         self.parts += [self._scaling, inputs]
         if self._prepare is not None:
             self._prepare(torch, self._patches)
         self._log_seeds(torch, "manual_seed", "torch")
         self._patches.wrap(torch.autograd, "backward", self._backward)
         self._patches.wrap(torch.autograd, "grad", self._grad)
-        Casting(torch, self._journal.write, self._sites).install(self._patches)
+        Casting(torch, self._journal.write_event, self._sites).install(self._patches)
         self._scaling.install(self._patches)
         optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim
         for hook in (
@@ -176,9 +176,9 @@ class Recorder:
             optimizers.register_optimizer_step_post_hook(self._stepped),
         ):
             self._undo.append(hook.remove)
-        self._calls = OutermostCalls(torch, self._sites, self._called, inputs.given, self.names.learn)
+        self._calls = OutermostCalls(torch, self._sites, self._called, inputs.record_inputs, self.names.learn_module)
         if self._make_equal is not None:
-            self._equal = self._make_equal(torch, self.key)
+            self._equal = self._make_equal(torch, self.get_process_key)
         self._patches.wrap(torch.optim.Optimizer, "__init__", self._constructed)
         if torch.distributed.is_available():
             self._patches.wrap(torch.nn.parallel.DistributedDataParallel, "__init__", self._replicated)
@@ -204,7 +204,7 @@ class Recorder:
         def wrapper(original: Any) -> Any:
             def seed(*args: Any, **kwargs: Any) -> Any:
                 values = [*args, *kwargs.values()]
-                self._journal.write("seed", of=of, value=str(values[0]) if values else None)
+                self._journal.write_event("seed", of=of, value=str(values[0]) if values else None)
                 return original(*args, **kwargs)
 
             return seed
@@ -217,7 +217,7 @@ class Recorder:
             self._built[this] = self._optimizers
             self._optimizers += 1
             parameters = sum(len(group["params"]) for group in this.param_groups)
-            self._journal.write("optimizer", name=type(this).__name__, parameters=parameters)
+            self._journal.write_event("optimizer", name=type(this).__name__, parameters=parameters)
             if self._equal is not None:
                 self._equal.optimizer_built(this)
 
@@ -262,10 +262,10 @@ class Recorder:
 
         return grad
 
-    @quiet.ours
+    @quiet.silence_operators
     def _record_loss(self, by: str, tensors: Any) -> str:
         """Record the root of a backward pass; its site, "" where nothing can be recorded."""
-        if not self.readings.possible():
+        if not self.readings.can_read():
             return ""
         torch = self._torch
         parts = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
@@ -274,21 +274,21 @@ class Recorder:
             return ""
         if self._losses == 0:
             self._training_starts()
-        site = self._sites.user(3)
+        site = self._sites.find_user_line(3)
         self._lost(site, by, parts)
         self._losses += 1
-        self._limit.value(site, self._updates if self._optimizers else self._losses - 1)
+        self._limit.count_value(site, self._updates if self._optimizers else self._losses - 1)
         for one in self.parts:
-            one.rooted(site, by, parts)
+            one.on_backward_begin(site, by, parts)
         return site
 
     def _lost(self, site: str, by: str, parts: tuple[Any, ...]) -> None:
         if self._loss_waits:  # a process that dies loses no more than one
             self._flush()
-        scale, elapsed, device = self._scaling.take(), self._journal.elapsed(), parts[0].device.type
+        scale, elapsed, device = self._scaling.take_scale(), self._journal.get_elapsed_seconds(), parts[0].device.type
 
         def write(value: float) -> None:
-            self._journal.write(
+            self._journal.write_event(
                 "loss", site=site, by=by, value=value / scale, device=device,
                 launches=self._launches(wait=device == "cpu"), elapsed=elapsed,
             )  # fmt: skip
@@ -296,16 +296,16 @@ class Recorder:
         if len(parts) == 1 and _exact(self._torch, parts[0]):
             self._loss_waits = True
             # A copy: scripts add up losses in place.
-            self.readings.put([parts[0].detach().clone()], lambda values: write(values[0][0]))
+            self.readings.schedule_write([parts[0].detach().clone()], lambda values: write(values[0][0]))
         else:
             self._flush()
             write(sum(_value(part) for part in parts))
 
-    @quiet.ours
+    @quiet.silence_operators
     def _differentiated(self, site: str, by: str, results: Any) -> None:
         if site:
             for part in self.parts:
-                part.differentiated(site, by, results)
+                part.on_backward_end(site, by, results)
 
     def _training_starts(self) -> None:
         """From now on weights belong to the runs, and losses tell more than what modules give."""
@@ -318,17 +318,17 @@ class Recorder:
 
     def _forget_calls(self) -> None:
         if self._calls is not None and self._calls.called is None:
-            self._calls.remove()
+            self._calls.remove_hooks()
             self._calls = None
 
-    @quiet.ours
+    @quiet.silence_operators
     def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         number = self._built.get(optimizer, -1)
         closure = (kwargs.get("closure") or [*args[1:], None][0]) is not None  # args[0] is the optimizer
         for part in self.parts:
-            part.stepping(optimizer, number, self._updates, closure)
+            part.on_step_begin(optimizer, number, self._updates, closure)
 
-    @quiet.ours
+    @quiet.silence_operators
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         parameter, gradient = "", ""
         for group in optimizer.param_groups:
@@ -341,23 +341,23 @@ class Recorder:
         now = time.perf_counter()
         seconds = None if self._last is None else now - self._last
         self._last = now
-        fields = {"step": self._updates, "seconds": seconds, "elapsed": self._journal.elapsed()}
+        fields = {"step": self._updates, "seconds": seconds, "elapsed": self._journal.get_elapsed_seconds()}
 
         def write(_: Any) -> None:
             launches = self._launches(wait=False)  # after the device was waited for
-            self._journal.write("step", device=parameter, gradient=gradient, launches=launches, **fields)
+            self._journal.write_event("step", device=parameter, gradient=gradient, launches=launches, **fields)
 
-        self.readings.put((), write)
+        self.readings.schedule_write((), write)
         self._record_settings(optimizer)
         for part in self.parts:
-            part.stepped(optimizer, self._built.get(optimizer, -1), self._updates)
+            part.on_step_end(optimizer, self._built.get(optimizer, -1), self._updates)
         self._flush()
         self._updates += 1
         self._done(OPTIMIZER, self._updates)
 
     def _record_settings(self, optimizer: Any) -> None:
         number = self._built.get(optimizer, -1)
-        groups = [settings(group) for group in optimizer.param_groups]
+        groups = [read_hyperparameters(group) for group in optimizer.param_groups]
         if groups != self._settings.get(number):
             self._settings[number] = groups
             self._write("settings", optimizer=number, step=self._updates, groups=groups)
@@ -365,9 +365,9 @@ class Recorder:
     def _called(self, site: str, value: float, device: str, number: int) -> None:
         self._write(
             "call", site=site, value=value, device=device, launches=self._launches(wait=device == "cpu"),
-            elapsed=self._journal.elapsed(),
+            elapsed=self._journal.get_elapsed_seconds(),
         )  # fmt: skip
-        self._limit.value(site, number)
+        self._limit.count_value(site, number)
         # Before training, modules are called to look at them: only an evaluation that goes on and on is steps.
         if not self._optimizers and not self._torch.is_grad_enabled():
             self._calls_at[site] = self._calls_at.get(site, 0) + 1
@@ -377,24 +377,24 @@ class Recorder:
         if self._kind not in ("", kind):
             return
         if steps == 1:
-            self._journal.write("memory", resident=_resident(), machine=_machine_memory())
+            self._journal.write_event("memory", resident=_resident(), machine=_machine_memory())
             self._identify()
         for part in self.parts:
             part.step_done()
         rank, world = self._rank or (0, 1)
-        self._limit.step(steps, world, rank)
+        self._limit.check_limit(steps, world, rank)
 
     def _identify(self) -> None:
         distributed = self._torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             self._rank = (distributed.get_rank(), distributed.get_world_size())
-        self._journal.write("process", **process_fields(*(self._rank or _announced())))
+        self._journal.write_event("process", **process_fields(*(self._rank or _announced())))
 
-    def rank(self) -> int | None:
+    def get_process_rank(self) -> int | None:
         """This process's rank in a job; None where it has none."""
         return (self._rank or _announced())[0]
 
-    def key(self) -> str:
+    def get_process_key(self) -> str:
         """Names this process among those of the run, in the same way in both runs."""
         fields = process_fields(*(self._rank or _announced()))
         return f"rank{fields['rank']}" if fields["rank"] is not None else str(fields["name"])
@@ -416,7 +416,7 @@ def _make_tables(torch: Any) -> None:
     torch.jit._builtins._get_builtin_table()
 
 
-def settings(group: dict[str, Any]) -> dict[str, Any]:
+def read_hyperparameters(group: dict[str, Any]) -> dict[str, Any]:
     """The hyper-parameters of a parameter group: its numbers and words, without those that only say how the same is
     computed."""
     found: dict[str, Any] = {}

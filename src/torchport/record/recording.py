@@ -79,7 +79,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchport.errors import TorchportError, naming
+from torchport.errors import TorchportError, name_path_in_errors
 from torchport.findings import Result, write_atomically
 
 HEAD = "recording.json"
@@ -137,7 +137,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 OPTIMIZER, BACKWARD, GRADIENT, CALL = "optimizer step", "backward", "gradient", "call"
 
 
-def begin(directory: Path, *, side: str, command: Sequence[str], device: str, seed: int, **more: Any) -> None:
+def begin_recording(directory: Path, *, side: str, command: Sequence[str], device: str, seed: int, **more: Any) -> None:
     """Make `directory` a recording of a run that is about to start, by its `recording.json`; `more` is plain JSON that
     is kept there too."""
     known = {"recording": VERSION, "side": side, "command": list(command), "device": device, "seed": seed}
@@ -159,11 +159,11 @@ class Journal:
         self._process = os.getpid()
         self._start = time.perf_counter()
 
-    def elapsed(self) -> float:
+    def get_elapsed_seconds(self) -> float:
         """Seconds since the journal was made."""
         return time.perf_counter() - self._start
 
-    def write(self, kind: str, **fields: Any) -> None:
+    def write_event(self, kind: str, **fields: Any) -> None:
         """Append one event. Raises OSError, which names the file, where the disk is full; with `drops` nothing."""
         if os.getpid() != self._process or self._full:
             return
@@ -187,7 +187,7 @@ class Journal:
             {"kind": kind, **{name: _plain(value) for name, value in fields.items()}}, allow_nan=False
         )
         left = line.encode() + b"\n"
-        with naming(path):
+        with name_path_in_errors(path):
             while left:  # a disk that becomes full takes a part
                 left = left[os.write(self._descriptor, left) :]
 
@@ -209,12 +209,12 @@ class End:
     path: str = ""
     line: int = 0
 
-    def write(self, directory: Path) -> None:
+    def write_to(self, directory: Path) -> None:
         """Store it in the recording."""
         write_atomically(directory / END, json.dumps(dataclasses.asdict(self)).encode())
 
     @classmethod
-    def read(cls, directory: Path) -> End | None:
+    def read_from(cls, directory: Path) -> End | None:
         """None where the run goes on, or who started it was killed. Raises TorchportError for a damaged file."""
         try:
             return cls(**json.loads((directory / END).read_bytes()))
@@ -265,7 +265,7 @@ class Process:
             {OPTIMIZER: "step", BACKWARD: "loss", GRADIENT: "loss", CALL: "call"}[self.step_kind]
         )
 
-    def curves(self) -> dict[str, list[float]]:
+    def collect_curves(self) -> dict[str, list[float]]:
         """The losses of each call site in order; where there is none, the norms of what each module gave."""
         found: dict[str, list[float]] = {}
         for event in self.of_kind("loss") or self.of_kind("call"):
@@ -284,7 +284,7 @@ class Recording:
     end: End | None
 
     @classmethod
-    def read(cls, path: str | Path) -> Recording:
+    def from_directory(cls, path: str | Path) -> Recording:
         """Read the recording in directory `path`, finished or not; a line that was cut short is dropped.
 
         Raises TorchportError where there is none or it is damaged other than by being cut.
@@ -306,7 +306,7 @@ class Recording:
             Process(int(folder.name), tuple(read_journal(folder / JOURNAL)))
             for folder in (path / PROCESSES).glob("[0-9]*")
         ]
-        return cls(path, result.data, tuple(sorted(processes, key=lambda one: one.order)), End.read(path))
+        return cls(path, result.data, tuple(sorted(processes, key=lambda one: one.order)), End.read_from(path))
 
     @property
     def trained(self) -> tuple[Process, ...]:
@@ -369,7 +369,7 @@ def read_journal(path: Path) -> Iterator[Mapping[str, Any]]:
     # What follows the last newline is nothing, or the line that a kill cut short.
     for number, line in enumerate(lines[:-1], 1):
         try:
-            event = parse(line)
+            event = parse_event(line)
         except ValueError as error:
             raise TorchportError(
                 f"{path}:{number}: damaged line: {error}", hint="Record the run again."
@@ -377,7 +377,7 @@ def read_journal(path: Path) -> Iterator[Mapping[str, Any]]:
         yield event
 
 
-def parse(line: bytes) -> Mapping[str, Any]:
+def parse_event(line: bytes) -> Mapping[str, Any]:
     """One whole line of a journal. Raises ValueError for what is not one."""
     event = json.loads(line)
     if not isinstance(event, dict) or not isinstance(event.get("kind"), str):

@@ -10,7 +10,7 @@ from typing import Any
 OLDEST = (2, 1)
 
 
-def release(torch: Any) -> tuple[int, int]:
+def get_torch_release(torch: Any) -> tuple[int, int]:
     """Major and minor number of the imported torch."""
     major, minor = str(torch.__version__).split(".")[:2]
     return int(major), int(minor)

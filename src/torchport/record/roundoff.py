@@ -59,14 +59,14 @@ class Device(Part):
     def step_done(self) -> None:
         """The settings that this step was computed with."""
         if hasattr(self._torch, "npu"):
-            found = settings(self._torch)
+            found = read_npu_formats(self._torch)
             if found != self._told:
                 self._told = found
                 virtual = vnpu.launches() is not None
-                self._journal.write("device", settings={**found, "virtual": virtual})
+                self._journal.write_event("device", settings={**found, "virtual": virtual})
 
 
-def settings(torch: Any) -> dict[str, str]:
+def read_npu_formats(torch: Any) -> dict[str, str]:
     """The format of each of `KINDS` as torch_npu is set now."""
     from torch_npu.npu.utils import get_soc_version
 
@@ -82,7 +82,7 @@ def settings(torch: Any) -> dict[str, str]:
     }
 
 
-def declared(recording: Recording) -> dict[str, str]:
+def read_declared_formats(recording: Recording) -> dict[str, str]:
     """By kind, the coarsest format other than float32 that a run told of; {} for the virtual NPU and for a CPU."""
     found: dict[str, str] = {}
     for event in recording.of_kind("device"):
@@ -94,7 +94,7 @@ def declared(recording: Recording) -> dict[str, str]:
     return found
 
 
-def rows(formats: Mapping[str, str]) -> list[Roundoff]:
+def describe_formats(formats: Mapping[str, str]) -> list[Roundoff]:
     """`formats` (a format's name by kind) for people and programs."""
     from torchport.results.comparison import (
         Roundoff,

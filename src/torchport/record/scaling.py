@@ -32,12 +32,12 @@ class Scaling(Part):
                 if name in vars(scaler):
                     patches.wrap(scaler, name, wrapper)
 
-    def take(self) -> float:
+    def take_scale(self) -> float:
         """What the loss whose backward pass begins was multiplied by."""
         scale, self._scale = self._scale, 1.0
         return scale
 
-    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+    def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         """Count the steps that were not left out."""
         self._steps = step + 1
 
@@ -45,7 +45,7 @@ class Scaling(Part):
         def scale(this: Any, outputs: Any) -> Any:
             scaled = original(this, outputs)
             if this.is_enabled():
-                with quiet.quietly():
+                with quiet.silence_listeners():
                     self._scale = self._last = float(this.get_scale())
             return scaled
 

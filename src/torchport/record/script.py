@@ -24,7 +24,7 @@ class Outcome:
     line: int = 0
 
 
-def run(path: str, arguments: list[str]) -> Outcome:
+def run_script(path: str, arguments: list[str]) -> Outcome:
     """Run the script at `path` as `__main__` with `sys.argv` = [path, *arguments].
 
     An uncaught exception is printed as the interpreter prints it, without our frames. What the script gave to

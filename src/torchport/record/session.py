@@ -87,25 +87,25 @@ class Options:
     kind: str = ""
     enough: tuple[int, float] | None = None
 
-    def variable(self) -> str:
+    def to_variable(self) -> str:
         """The value of TORCHPORT_RECORD for a process that is to be recorded so."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def read(cls, text: str) -> Options:
+    def from_variable(cls, text: str) -> Options:
         """The inverse of `variable`."""
         value = json.loads(text)
         value["enough"] = tuple(value["enough"]) if value["enough"] else None
         return cls(**value)
 
 
-def start() -> bool:
+def start_recording() -> bool:
     """Record this process as TORCHPORT_RECORD says, from now to its end; whether it stays off the NPU.
 
     Doing so again does nothing: `torchport vnpu enable` and sitecustomize may both lead here.
     """
     global _session
-    options = Options.read(os.environ[VARIABLE])
+    options = Options.from_variable(os.environ[VARIABLE])
     if _session is None:
         _session = Session(options)
         _session.start()
@@ -141,17 +141,17 @@ class Session:
         # Open for the whole run: the signal handler writes through the descriptor.
         self._stacks = open(stacks, "w", encoding="utf-8")  # noqa: SIM115
         faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
-        self._journal.write("process", **process_fields())
+        self._journal.write_event("process", **process_fields())
         if options.side == REFERENCE:
             from torchport.record import reference
 
             reference.hide_npu()
         redirect_editable(options.views)
         if options.views:
-            from torchport.record.writes import guard
+            from torchport.record.writes import guard_writes
 
             for folder, view in options.views.items():
-                guard(Path(view), Path(folder), Path(options.out, recording.OUTSIDE))
+                guard_writes(Path(view), Path(folder), Path(options.out, recording.OUTSIDE))
         self._recorder.install()
         if options.side != CUDA:
             standins.install()  # both runs of a port import apex and the like; a GPU has the libraries themselves
@@ -163,31 +163,31 @@ class Session:
         if self._options.side == REFERENCE:
             from torchport.record import reference
 
-            patches.on_undo(reference.apply(torch).undo)
+            patches.on_undo(reference.apply_reference_patches(torch).undo)
         elif self._options.side == PORT:
             from torchport.record import port_side
 
-            patches.on_undo(port_side.apply(torch, self._note).undo)
+            patches.on_undo(port_side.apply_port_patches(torch, self._note).undo)
         if self._options.side in (REFERENCE, CUDA):
             from torchport.record import gelu
 
-            gelu.install(torch, "CPU" if self._options.side == REFERENCE else "CUDA", patches, self._note)
+            gelu.replace_gelu_kernels(torch, "CPU" if self._options.side == REFERENCE else "CUDA", patches, self._note)
         self._recorder.parts += self._parts(torch, patches)
         if self._options.side:
             drawn = self._drawn if self._options.side in (PORT, NPU) else None
-            self._draws = Draws(torch, self._options.seed, self._sites.here, self._unmatched, drawn)
+            self._draws = Draws(torch, self._options.seed, self._sites.find_calling_line, self._unmatched, drawn)
             self._draws.install(patches)
             self._recorder.parts.append(self._draws)
         if self._options.noise:
             Noise(torch, self._options.roundoffs).install(patches)
-            self._journal.write("device", settings=dict(self._options.roundoffs))
+            self._journal.write_event("device", settings=dict(self._options.roundoffs))
         if self._options.on_cpu is not None:
             from torchport.record.on_cpu import OnCpu
 
             elsewhere = OnCpu(torch, self._options.on_cpu, "npu", self._seen)
             elsewhere.install()
             self._recorder.parts.append(elsewhere)
-        self._journal.write("environment", **snapshot.environment(torch))
+        self._journal.write_event("environment", **snapshot.collect_environment(torch))
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
 
@@ -198,17 +198,17 @@ class Session:
 
         options, recorder = self._options, self._recorder
         batches = self._batches(torch)
-        uploads = Uploads(torch, self._journal.write, recorder.readings, self._sites.user, batches)
+        uploads = Uploads(torch, self._journal.write_event, recorder.readings, self._sites.find_user_line, batches)
         uploads.install(patches)
         quantities = Quantities(
-            torch, self._journal.write, recorder.readings, recorder.names, lambda: recorder.optimizers
+            torch, self._journal.write_event, recorder.readings, recorder.names, lambda: recorder.optimizers
         )
         parts: list[Part] = [uploads, batches, quantities]
         if options.faults and options.steps is not None:
             faults = Faults(
                 torch,
                 self._journal,
-                lambda: self._sites.user(2),
+                lambda: self._sites.find_user_line(2),
                 options.steps,
                 options.kind,
                 quantities.begin_again,
@@ -219,9 +219,9 @@ class Session:
             states = States(
                 torch,
                 Path(options.states_out or options.states_in),
-                recorder.key,
+                recorder.get_process_key,
                 self._journal,
-                recorder.names.modules,
+                recorder.names.list_modules,
                 load=not options.states_out,
                 world=int(os.environ.get("WORLD_SIZE") or 1),
                 restored=quantities.begin_again,
@@ -232,7 +232,7 @@ class Session:
             parts.append(Tf32(torch, self._note))
         if options.side in (PORT, NPU):
             parts.append(Device(torch, self._journal))
-            parts.append(FloatStatus(torch, self._journal.write))
+            parts.append(FloatStatus(torch, self._journal.write_event))
         if options.operators is not None:
             parts.append(self._operators(torch, options.operators))
         return parts
@@ -241,13 +241,13 @@ class Session:
         from torchport.record.operators import part
         from torchport.record.operators.wanted import Wanted
 
-        made = part.make(
+        made = part.make_operators_part(
             torch,
             Wanted(**wanted),
             Path(self._options.out),
             self._journal,
             self._sites,
-            self._recorder.rank,
+            self._recorder.get_process_rank,
             {
                 "side": self._options.side,
                 # What is not the script's own on this side: judges of single operators have to know.
@@ -262,13 +262,13 @@ class Session:
     def _batches(self, torch: Any) -> Batches:
         from torchport.record.pack import Batches, Keep, Take
 
-        options, key = self._options, self._recorder.key
+        options, key = self._options, self._recorder.get_process_key
         if options.pack:
             return Keep(torch, Path(options.pack), key, self._note)
         return Take(torch, Path(options.batches), key, self._note) if options.batches else Batches()
 
     def _note(self, text: str) -> None:
-        self._journal.write("note", text=text)
+        self._journal.write_event("note", text=text)
 
     def _equal(self, torch: Any, key: Any) -> EqualStart:
         options = self._options
@@ -278,18 +278,18 @@ class Session:
         )
 
     def _unmatched(self, operator: str, where: str) -> None:
-        self._journal.write(
+        self._journal.write_event(
             "random", detail=f"{operator} at {where} draws numbers that the other run cannot repeat"
         )
 
     def _drawn(self, error: BaseException | None, **measured: Any) -> None:
-        self._journal.write("drawn", **measured, error="" if error is None else words(error))
+        self._journal.write_event("drawn", **measured, error="" if error is None else format_exception_line(error))
 
     def _seen(self, operators: Mapping[str, int], refused: Sequence[str]) -> None:
-        self._journal.write("seen", operators=operators, refused=refused)
+        self._journal.write_event("seen", operators=operators, refused=refused)
 
     def _stop(self, why: str, steps: int) -> None:
-        self._journal.write("stop", why=why, steps=steps)
+        self._journal.write_event("stop", why=why, steps=steps)
 
     def _finish(self) -> None:
         if os.getpid() != self._process:
@@ -299,16 +299,16 @@ class Session:
         if self._options.side == REFERENCE:
             from torchport.record import reference
 
-            if touched := reference.touched():
-                self._journal.write("npu", touched=touched)
+            if touched := reference.describe_npu_use():
+                self._journal.write_event("npu", touched=touched)
         error = getattr(sys, "last_value", None)  # set by the interpreter for an exception that nobody caught
         if isinstance(error, BaseException) and not isinstance(error, SystemExit):
-            self._journal.write("error", **failure(error, self._sites))
-        self._journal.write("modules", files=imported())
-        self._journal.write("end", launches=vnpu.launches(), elapsed=self._journal.elapsed())
+            self._journal.write_event("error", **describe_failure(error, self._sites))
+        self._journal.write_event("modules", files=list_user_source_files())
+        self._journal.write_event("end", launches=vnpu.launches(), elapsed=self._journal.get_elapsed_seconds())
 
 
-def failure(error: BaseException, sites: Sites) -> dict[str, Any]:
+def describe_failure(error: BaseException, sites: Sites) -> dict[str, Any]:
     """The text of an exception, and the user's line that it came through, in the file of this run; `ours` where
     torchport itself raised it."""
     if isinstance(error, SyntaxError) and error.filename:
@@ -318,7 +318,7 @@ def failure(error: BaseException, sites: Sites) -> dict[str, Any]:
     recorder = os.path.join(_OURS, "record") + os.sep
     own = [frame for frame in frames if sites.is_users(frame.filename)]
     return {
-        "error": words(error),
+        "error": format_exception_line(error),
         "path": os.path.abspath(own[-1].filename) if own else "",
         "line": (own[-1].lineno or 0) if own else 0,
         # What a patch of ours only calls is torch's, which may have no Python frame of its own.
@@ -328,7 +328,7 @@ def failure(error: BaseException, sites: Sites) -> dict[str, Any]:
     }
 
 
-def words(error: BaseException) -> str:
+def format_exception_line(error: BaseException) -> str:
     """The text of an exception in a line: of those of torch_npu the first sentence and the last, which is CANN's."""
     lines = [
         _STAMP.sub("", line) for line in "".join(traceback.format_exception_only(error)).strip().splitlines()
@@ -336,7 +336,7 @@ def words(error: BaseException) -> str:
     return lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
 
 
-def imported() -> list[str]:
+def list_user_source_files() -> list[str]:
     """Source files of modules that are neither Python's own nor installed nor ours."""
     standard = str(Path(os.__file__).parent) + os.sep
     found = set()

@@ -31,7 +31,7 @@ class Sites:
             CodeType, tuple[str, bool]
         ] = {}  # by code: what to call its file, and is it the user's
 
-    def here(self, skip: int = 1) -> str:
+    def find_calling_line(self, skip: int = 1) -> str:
         """The innermost line that is not torch's or ours, as `model.py:31` or `transformers/trainer.py:7`.
 
         What runs compiled has no lines of its own: there it is the line that calls what is compiled, also where the
@@ -50,7 +50,7 @@ class Sites:
             frame = frame.f_back
         return found
 
-    def user(self, skip: int = 1) -> str:
+    def find_user_line(self, skip: int = 1) -> str:
         """The innermost line of the user's own files; that of `here` where no such file is on the stack."""
         first = ""
         for name, frame, own in self._walk(sys._getframe(skip)):
@@ -59,7 +59,7 @@ class Sites:
             first = first or self._place(name, frame)
         return first
 
-    def calling(self, skip: int = 1) -> tuple[str, str]:
+    def find_user_function(self, skip: int = 1) -> tuple[str, str]:
         """The function and the line that `user` gives; "" and "" where there is no such line."""
         first: tuple[str, str] | None = None
         for name, frame, own in self._walk(sys._getframe(skip)):

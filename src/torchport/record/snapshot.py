@@ -27,7 +27,7 @@ def host_generators(torch: Any) -> dict[str, Any]:
     return found
 
 
-def generators(torch: Any) -> dict[str, Any]:
+def read_generator_states(torch: Any) -> dict[str, Any]:
     """Those of the host, and that of an accelerator ("npu:0": state) where it is in use."""
     found = host_generators(torch)
     for kind in ("cuda", "npu"):
@@ -37,7 +37,7 @@ def generators(torch: Any) -> dict[str, Any]:
     return found
 
 
-def environment(torch: Any) -> dict[str, Any]:
+def collect_environment(torch: Any) -> dict[str, Any]:
     """Versions, variables of the environment by name (PREFIXES), and what torch is told about numbers: plain JSON."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:

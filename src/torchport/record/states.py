@@ -70,7 +70,7 @@ class States(Part):
         """Notice the scalers that are made, until `patches` are undone."""
         patches.wrap(releases.grad_scaler(self._torch), "__init__", self._scaler_made)
 
-    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+    def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         """Save or load what the next step starts from."""
         self._optimizers.setdefault(number, weakref.ref(optimizer))
         count = self._counts[number] = self._counts.get(number, 0) + 1
@@ -190,10 +190,10 @@ class States(Part):
     def _tell(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
-            self._journal.write("note", text=text)
+            self._journal.write_event("note", text=text)
 
 
-def available(folder: Path) -> tuple[int, int]:
+def measure_saved_states(folder: Path) -> tuple[int, int]:
     """How many steps a run saved that has been given `folder` (of the process that saved the fewest), and the bytes."""
     rows = [list(process.glob(f"*{SUFFIX}")) for process in folder.glob("*") if process.is_dir()]
     return min(map(len, rows), default=0), sum(path.stat().st_size for files in rows for path in files)

@@ -13,10 +13,10 @@ from typing import Any
 from torchport.on_import import after_import
 from torchport.patches import Patches
 from torchport.record import quiet, releases
-from torchport.record.norms import sample
+from torchport.record.norms import sample_elements
 from torchport.record.pack import Batches
 from torchport.record.part import Part
-from torchport.record.quantities import DIGITS, quietly
+from torchport.record.quantities import DIGITS, suspend_tracking
 from torchport.record.readings import Readings
 
 SAMPLE = 1 << 16  # elements of a tensor that are looked at
@@ -133,24 +133,24 @@ class Uploads(Part):
             known = self._files[code] = not code.co_filename.startswith(within)
         return known
 
-    @quiet.ours
+    @quiet.silence_operators
     def _record(self, tensor: Any) -> Any:
         torch = self._torch
         if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_quantized:
             return tensor
         site = self._site()
         visit = self._visits.get(site, 0)
-        if visit >= VISITS or not self._readings.possible():
+        if visit >= VISITS or not self._readings.can_read():
             return tensor
         self._visits[site] = visit + 1
-        with quietly(torch):
-            tensor = self._batches.sent(tensor, site, visit)
+        with suspend_tracking(torch):
+            tensor = self._batches.on_upload(tensor, site, visit)
         text, total, norm = "", 0.0, 0.0
         if tensor.device.type == "cpu":
-            with quietly(torch):
-                text, total, norm = checksum(torch, tensor)
+            with suspend_tracking(torch):
+                text, total, norm = checksum_tensor(torch, tensor)
         size = tensor.numel()
-        self._readings.put(
+        self._readings.schedule_write(
             (),
             lambda _: self._write(
                 "upload", site=site, visit=visit, size=size, checksum=text, sum=total, norm=norm
@@ -159,14 +159,14 @@ class Uploads(Part):
         return tensor
 
 
-def checksum(torch: Any, tensor: Any) -> tuple[str, float, float]:
+def checksum_tensor(torch: Any, tensor: Any) -> tuple[str, float, float]:
     """Of at most `SAMPLE` elements of a tensor on the host: CRC-32 of their bytes with shape and dtype, their sum
     weighted by place (the first counts 1/n, the last 1), and their norm, both in float64."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     shape = "x".join(map(str, tensor.shape))
     if tensor.numel() == 0:
         return f"{zlib.crc32(b''):08x} {dtype} {shape}", 0.0, 0.0
-    values = sample(torch, tensor.detach().resolve_conj().resolve_neg(), SAMPLE).contiguous()
+    values = sample_elements(torch, tensor.detach().resolve_conj().resolve_neg(), SAMPLE).contiguous()
     content = (ctypes.c_char * (values.numel() * values.element_size())).from_address(values.data_ptr())
     text = f"{zlib.crc32(content):08x} {dtype} {shape}"
     wide = values.abs().double() if values.is_complex() else values.double()

@@ -67,14 +67,14 @@ class Writes:
         self._busy = threading.local()
         self._elsewhere = _left_alone(os.path.dirname(self._view))
 
-    def outside(self) -> list[str]:
+    def list_outside_files(self) -> list[str]:
         """Files outside of the view that this process opened for writing or removed, in the order of their names.
 
         Those in temporary folders and caches are not listed, nor what was made and is gone again.
         """
         return sorted(path for path, gone in self._seen.items() if gone or os.path.lexists(path))
 
-    def before(
+    def before_write(
         self, path: object, last: bool = True, content: bool = True, gone: bool = False, remember: bool = True
     ) -> None:
         """Call before something is written to `path`: links of the view on the way become copies.
@@ -91,11 +91,11 @@ class Writes:
                 # The way up from a link's target is not the way up from the link.
                 above = self._in_view(os.path.abspath(os.sep.join(parts[:place]) or os.sep))
                 if above is not None:
-                    links.own(self._view, above)
+                    links.replace_links(self._view, above)
             absolute = os.path.abspath(said)
             inside = self._in_view(absolute)
             if inside is not None:
-                links.own(self._view, inside, last, content)
+                links.replace_links(self._view, inside, last, content)
             elif remember:
                 self._remember(os.path.realpath(absolute) if last else absolute, gone)
         finally:
@@ -141,18 +141,18 @@ class Writes:
         if event == "open":
             path, _, flags = arguments
             if flags & WRITING and not isinstance(path, int):
-                self.before(path, content=not flags & os.O_TRUNC)
+                self.before_write(path, content=not flags & os.O_TRUNC)
             return
         rows = EVENTS.get(event)
         place = WORKING.get(event)
         if place is not None:
-            self.before(arguments[place], remember=False)
+            self.before_write(arguments[place], remember=False)
         elif rows is not None:
             for position, folder, last, gone in rows:
-                self.before(_at(arguments, position, folder), last=last, gone=gone)
+                self.before_write(_at(arguments, position, folder), last=last, gone=gone)
 
 
-def guard(view: Path, original: Path | None = None, report: Path | None = None) -> Writes:
+def guard_writes(view: Path, original: Path | None = None, report: Path | None = None) -> Writes:
     """Watch over what this process writes from now on; there is no way back, Python keeps audit hooks for good.
 
     `view` is the run's folder. Writes to the folder `original`, which it mirrors, are remembered even where that is
@@ -162,7 +162,7 @@ def guard(view: Path, original: Path | None = None, report: Path | None = None) 
     writes = Writes(view, original, report)
     sys.addaudithook(writes._hook)
     for name, wrap in _LIBRARIES.items():
-        after_import(name, lambda module, wrap=wrap: wrap(module, writes.before))  # type: ignore[misc]
+        after_import(name, lambda module, wrap=wrap: wrap(module, writes.before_write))  # type: ignore[misc]
     return writes
 
 

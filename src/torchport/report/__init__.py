@@ -5,15 +5,15 @@ from torchport.report.diagnosis import render_diagnosis
 from torchport.report.operators import render_operators
 from torchport.report.port import render_compare, render_port
 from torchport.report.prediction import render_prediction
-from torchport.report.terminal import printable, render
+from torchport.report.terminal import escape_unprintable, render_findings
 from torchport.report.verdict import render_verdict
 
 __all__ = [
-    "printable",
-    "render",
+    "escape_unprintable",
     "render_compare",
     "render_comparison",
     "render_diagnosis",
+    "render_findings",
     "render_operators",
     "render_port",
     "render_prediction",

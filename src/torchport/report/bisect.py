@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchport.report.wording import count
+from torchport.report.wording import format_count
 
 NAMED = 6
 
@@ -25,8 +25,8 @@ def render_bisect(data: Mapping[str, Any]) -> str:
             else f"  {names}\n  {'':<24}{away:<32}{'yes' if run['follows'] else 'no'}"
         )
     lines.append(
-        f"{data['sentence']} ({count(data['candidates'], 'operator')}, {count(data['steps'], 'step')}, "
-        f"{count(len(data['runs']) + 1, 'run')})"
+        f"{data['sentence']} ({format_count(data['candidates'], 'operator')}, {format_count(data['steps'], 'step')}, "
+        f"{format_count(len(data['runs']) + 1, 'run')})"
     )
     if len(data["operators"]) > 1:
         lines.append(f"  {', '.join(data['operators'])}")

@@ -7,9 +7,15 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from torchport.report import wording
-from torchport.report.columns import columns, hanging, shortened
-from torchport.report.curves import bad_windows, curves_of, finite, floats_of
-from torchport.report.evidence import compared, controls, differences, draws, yardstick
+from torchport.report.columns import count_columns, shorten_text, wrap_hanging_indent
+from torchport.report.curves import bad_windows, curves_of, floats_of, select_finite
+from torchport.report.evidence import (
+    describe_compared_quantities,
+    describe_controls,
+    describe_differences,
+    describe_draws,
+    describe_yardstick,
+)
 from torchport.results.comparison import Comparison, Curve, MetricRow
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -27,17 +33,17 @@ def render_comparison(data: Comparison, *, width: int = 80) -> str:
     first differences, what the comparison was seen to notice, and what both print last. Empty where nothing was
     recorded: the findings say why.
     """
-    rows = ((label, wording.printable(text)) for label, text in _rows(data))
-    lines = [*_curves(data, width), *(line for row in rows for line in labelled(*row, width))]
+    rows = ((label, wording.escape_unprintable(text)) for label, text in _rows(data))
+    lines = [*_curves(data, width), *(line for row in rows for line in wrap_labelled_text(*row, width))]
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def labelled(label: str, text: str, width: int) -> list[str]:
+def wrap_labelled_text(label: str, text: str, width: int) -> list[str]:
     """A line of a summary: what it is about, then what there is to say, in as many lines as that takes."""
-    return hanging(f"  {label:<{LABEL - 2}}", text, width)
+    return wrap_hanging_indent(f"  {label:<{LABEL - 2}}", text, width)
 
 
-def sparkline(values: Sequence[float], low: float, high: float, width: int) -> str:
+def draw_sparkline(values: Sequence[float], low: float, high: float, width: int) -> str:
     """The values as bars between `low` and `high`, averaged down to at most `width` bars; `!` for what is not
     finite."""
     count = min(width, len(values))
@@ -63,39 +69,39 @@ def _curves(data: Comparison, width: int) -> Iterator[str]:
     """Two lines for each curve: the original's and the port's, with the first and the last value."""
     curves = curves_of(data)
     names = [_name(curve) for curve in curves[:CURVES]]
-    indent = max(map(columns, names), default=0)
+    indent = max(map(count_columns, names), default=0)
     for name, curve in zip(names, curves, strict=False):
-        yield from _curve(f"  {name}{' ' * (indent - columns(name))}", curve, width)
+        yield from _curve(f"  {name}{' ' * (indent - count_columns(name))}", curve, width)
     if len(curves) > CURVES:
-        yield f"  and {wording.count(len(curves) - CURVES, 'more curve')} in the report"
+        yield f"  and {wording.format_count(len(curves) - CURVES, 'more curve')} in the report"
 
 
 def _name(curve: Curve) -> str:
-    what = wording.printable(curve.what)
-    name = shortened(wording.printable(curve.name), max(NAME - columns(what), 12))
+    what = wording.escape_unprintable(curve.what)
+    name = shorten_text(wording.escape_unprintable(curve.name), max(NAME - count_columns(what), 12))
     return f"{what} at {name}" if name else what
 
 
 def _curve(head: str, curve: Curve, width: int) -> Iterator[str]:
-    shown = finite((*curve.reference, *curve.port))
+    shown = select_finite((*curve.reference, *curve.port))
     low, high = min(shown, default=0.0), max(shown, default=1.0)
     sides = floats_of(curve.reference), floats_of(curve.port)
     ends = [f"{side[0]:.4g} -> {side[-1]:.4g}" if side else "none" for side in sides]
-    room = width - columns(head) - len("  original    ") - max(map(len, ends))
+    room = width - count_columns(head) - len("  original    ") - max(map(len, ends))
     if room < NARROW:  # the name on a line of its own
         yield head.rstrip()
-        room, head = room + columns(head) - 2, "  "
+        room, head = room + count_columns(head) - 2, "  "
     for name, side, values in zip(("original", "port"), sides, ends, strict=True):
-        bars = sparkline(side, low, high, min(max(room, 8), 60))
+        bars = draw_sparkline(side, low, high, min(max(room, 8), 60))
         yield f"{head}  {name:<8}  {bars}{'  ' if bars else ''}{values}"
-        head = " " * columns(head)
+        head = " " * count_columns(head)
 
 
 def _rows(data: Comparison) -> Iterator[tuple[str, str]]:
     """Labels and texts: what was compared, how far the runs are apart, and what that would have shown."""
-    yield from compared(data)
-    yield from yardstick(data)
-    yield from differences(data)
+    yield from describe_compared_quantities(data)
+    yield from describe_yardstick(data)
+    yield from describe_differences(data)
     if not data.is_stepwise:
         spans = [(curve, span) for curve in curves_of(data) for span in bad_windows(curve)]
         for curve, span in spans[:WINDOWS]:
@@ -103,8 +109,8 @@ def _rows(data: Comparison) -> Iterator[tuple[str, str]]:
                 f"differs {span.start}-{span.end - 1}",
                 f"{curve.title}: mean {span.port:.6g} against {span.reference:.6g}, {span.allowed:.1e} allowed",
             )
-    yield from draws(data)
-    yield from controls(data)
+    yield from describe_draws(data)
+    yield from describe_controls(data)
     metrics = data.metrics
     if metrics:
         left = f", and {len(metrics) - METRICS} more" if len(metrics) > METRICS else ""

@@ -18,7 +18,7 @@ def floats_of(values: Sequence[float | None]) -> list[float]:
     return [math.nan if value is None else value for value in values]
 
 
-def judged(curve: Curve) -> int:
+def count_judged_steps(curve: Curve) -> int:
     """How many steps are judged by themselves, before means decide; 0 if no bounds are stated."""
     return next(
         (step for step, bound in enumerate(curve.allowed) if not math.isfinite(bound)), len(curve.allowed)
@@ -30,6 +30,6 @@ def bad_windows(curve: Curve) -> list[Window]:
     return [span for span in curve.windows if not span.holds]
 
 
-def finite(values: Iterable[float | None]) -> list[float]:
+def select_finite(values: Iterable[float | None]) -> list[float]:
     """The values without NaN and infinity."""
     return [value for value in values if value is not None and math.isfinite(value)]

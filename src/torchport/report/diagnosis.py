@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchport.findings import Finding, Result
-from torchport.report.columns import hanging
+from torchport.report.columns import wrap_hanging_indent
 from torchport.report.terminal import Painter, use_color
-from torchport.report.wording import count, printable, sentence
+from torchport.report.wording import escape_unprintable, format_count, format_sentence
 
 _MARGIN = 14  # columns of the words on the left
 _CAUSES = ("TP801", "TP804")
@@ -20,15 +20,15 @@ def render_diagnosis(result: Result, *, color: bool | None = None, width: int | 
     """The cause with its proof, what to do and the next command; then what followed, and what is harmless."""
     paint = Painter(use_color(sys.stdout) if color is None else color)
     columns = width or min(shutil.get_terminal_size((100, 24)).columns, 120)
-    lines = [paint(f"{sentence(answer(result)[1])}", "1")]
+    lines = [paint(f"{format_sentence(judge_diagnosis(result)[1])}", "1")]
     for finding in result.findings:
         for word, text in _facts(finding):
-            lines += hanging(f"  {word:<{_MARGIN - 2}}", printable(text), columns)
+            lines += wrap_hanging_indent(f"  {word:<{_MARGIN - 2}}", escape_unprintable(text), columns)
     lines.append(_read(result.data))
     return "\n".join(lines) + "\n"
 
 
-def answer(result: Result) -> tuple[str, str, str]:
+def judge_diagnosis(result: Result) -> tuple[str, str, str]:
     """ "good", "open" or "bad", what the log says in one sentence, and on what grounds."""
     word = result.data["answer"]
     if word == "clean":
@@ -38,7 +38,7 @@ def answer(result: Result) -> tuple[str, str, str]:
         return "open", "The run failed, and nothing is known about why", first.hint
     return (
         "bad",
-        sentence(first.message),
+        format_sentence(first.message),
         f"Confidence {first.evidence['confidence']}: {first.evidence['why']}.",
     )
 
@@ -82,4 +82,4 @@ def _seen(evidence: Mapping[str, Any]) -> str:
 def _read(data: Mapping[str, Any]) -> str:
     stopped = "; reading was interrupted" if data["interrupted"] else ""
     limited = "; the rest of what is longer than --limit was not read" if data["limited"] else ""
-    return f"read: {count(data['logs'], 'file')}, {count(data['lines'], 'line')}{stopped}{limited}"
+    return f"read: {format_count(data['logs'], 'file')}, {format_count(data['lines'], 'line')}{stopped}{limited}"

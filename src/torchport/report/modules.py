@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchport.report.wording import count
+from torchport.report.wording import format_count
 
 
 def render_modules(rows: Sequence[Mapping[str, Any]], device: str) -> str:
@@ -28,7 +28,7 @@ def render_modules(rows: Sequence[Mapping[str, Any]], device: str) -> str:
     lines.append(f"wrong on {device}: {names}" if wrong else f"nothing is wrong on {device}")
     modes = " and ".join(dict.fromkeys(row["mode"] for row in rows))
     lines.append(
-        f"{count(len(judged), 'module')} judged, forward and backward, against float64 ({modes}); "
+        f"{format_count(len(judged), 'module')} judged, forward and backward, against float64 ({modes}); "
         f"{len(rows) - len(judged)} not judged"
     )
     return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchport.report.wording import count, printable
+from torchport.report.wording import escape_unprintable, format_count
 
 # How an operator is taken, worst first, and what that is called.
 WORDS = {
@@ -21,7 +21,7 @@ ROWS = 20  # of operators that are simply computed on the NPU
 def render_operators(data: Mapping[str, Any]) -> str:
     """The `data["operators"]` of an analysis: counts, then a line for each operator, those to look at first."""
     counts = [f"{data['counts'][how]} {word}" for how, word in WORDS.items() if data["counts"].get(how)]
-    steps = count(data["steps"], "step")
+    steps = format_count(data["steps"], "step")
     lines = [f"operators in {steps}: {', '.join(counts) or 'none on the device'}"]
     if data["precision"]:
         lines.append(f"  autocast was off on the CPU; on the NPU it uses {data['precision']}")
@@ -33,7 +33,7 @@ def render_operators(data: Mapping[str, Any]) -> str:
         shapes = row["shapes"][0][0] if row["shapes"] and row["shapes"][0] else ""
         lines.append(
             f"  {WORDS.get(row['how'], '?'):<14} {row['phase']:<9} {row['calls']:5}  "
-            f"{printable(row['operator']):<34} {' '.join(row['dtypes']):<16} {shapes:<20} {printable(place)}".rstrip()
+            f"{escape_unprintable(row['operator']):<34} {' '.join(row['dtypes']):<16} {shapes:<20} {escape_unprintable(place)}".rstrip()
         )
     if len(fine) > ROWS:
         lines.append(f"  and {len(fine) - ROWS} more on the NPU; -o FILE has all")

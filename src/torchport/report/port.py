@@ -9,10 +9,10 @@ from pathlib import PurePath
 
 from torchport.findings import Finding, Result, Severity
 from torchport.report import wording
-from torchport.report.columns import hanging, shortened
-from torchport.report.comparison import labelled, render_comparison
-from torchport.report.terminal import Painter, render, use_color
-from torchport.report.wording import printable
+from torchport.report.columns import shorten_text, wrap_hanging_indent
+from torchport.report.comparison import render_comparison, wrap_labelled_text
+from torchport.report.terminal import Painter, render_findings, use_color
+from torchport.report.wording import escape_unprintable
 from torchport.results.comparison import Comparison
 from torchport.results.port import FileRow, Port, Run
 
@@ -41,12 +41,12 @@ def render_port(
     data = result.data
     parts = [
         "\n".join(_lines(data, columns)),
-        render(shown(result.findings), color=paint.on, width=columns),
+        render_findings(select_shown_findings(result.findings), color=paint.on, width=columns),
         _messages(result.findings, columns),
     ]
-    place = [f"  {printable(report)}"] * bool(report)
+    place = [f"  {escape_unprintable(report)}"] * bool(report)
     if port and data.verdict == "holds":
-        place.append(f"  {printable(port)} is the port")
+        place.append(f"  {escape_unprintable(port)} is the port")
     name = PurePath(data.script).name or "the port"
     closing = "\n".join([*_verdict(name, data, columns, paint), *place])
     return "\n" + "\n".join(f"{part.rstrip()}\n" for part in (*parts, closing) if part.strip())
@@ -57,13 +57,13 @@ def render_compare(result: Result[Comparison], width: int | None = None, colour:
     columns, paint = _stage(width, colour)
     parts = [
         render_comparison(result.data, width=columns),
-        render(shown(result.findings), color=paint.on, width=columns),
+        render_findings(select_shown_findings(result.findings), color=paint.on, width=columns),
         "\n".join(_verdict("", result.data, columns, paint)),
     ]
     return "\n".join(f"{part.rstrip()}\n" for part in parts if part.strip())
 
 
-def shown(findings: Iterable[Finding]) -> list[Finding]:
+def select_shown_findings(findings: Iterable[Finding]) -> list[Finding]:
     """What a person has to know; the diff shows what was converted, a line of its own which files differ."""
     return [
         one
@@ -80,22 +80,22 @@ def _stage(width: int | None, colour: bool | None) -> tuple[int, Painter]:
 def _verdict(name: str, data: Port | Comparison, width: int, paint: Painter) -> Iterator[str]:
     """The word, why it is that one, and what would decide where nothing is decided."""
     word = data.verdict
-    kind = wording.kind(word)
-    reason = " ".join(printable(data.reason).split())
+    kind = wording.classify_verdict(word)
+    reason = " ".join(escape_unprintable(data.reason).split())
     text = f"{word} ({reason})" if reason and kind == "good" else f"{word}: {reason}" if reason else word
-    head = f"{printable(name)}: " if name else ""
-    first, *rest = hanging("", f"{head}{text}", width - 2)
+    head = f"{escape_unprintable(name)}: " if name else ""
+    first, *rest = wrap_hanging_indent("", f"{head}{text}", width - 2)
     yield first.replace(word, paint(word, f"1;{_COLOUR[kind]}"), 1) if word in first else first
     yield from (f"  {line}" for line in rest)
     for step in data.decide:
-        yield from hanging("  to decide: ", printable(step), width)
+        yield from wrap_hanging_indent("  to decide: ", escape_unprintable(step), width)
 
 
 def _lines(data: Port, width: int) -> Iterator[str]:
     if data.comparison is not None:
         yield from render_comparison(data.comparison, width=width).splitlines()
     for label, text in _rows(data):
-        yield from labelled(label, printable(text), width)
+        yield from wrap_labelled_text(label, escape_unprintable(text), width)
 
 
 def _rows(data: Port) -> Iterator[tuple[str, str]]:
@@ -117,18 +117,18 @@ def _rows(data: Port) -> Iterator[tuple[str, str]]:
 
 
 def _used(port: Run) -> str:
-    where = [f"{wording.listed(parts)} on {device}" for device, parts in wording.places(port)]
-    return "; ".join(filter(None, (wording.launched(port), *where)))
+    where = [f"{wording.join_words(parts)} on {device}" for device, parts in wording.group_parts_by_device(port)]
+    return "; ".join(filter(None, (wording.describe_launches(port), *where)))
 
 
 def _run(run: Run) -> str:
     if run.skipped:
         return "not run"
     words = [
-        f"on {wording.device(run)}" if wording.device(run) else "",
-        wording.count(run.ranks, "rank") if run.ranks > 1 else "",
-        wording.elapsed(run.seconds),
-        wording.ended(run),
+        f"on {wording.describe_device(run)}" if wording.describe_device(run) else "",
+        wording.format_count(run.ranks, "rank") if run.ranks > 1 else "",
+        wording.format_elapsed(run.seconds),
+        wording.describe_end(run),
     ]
     return ", ".join(filter(None, words))
 
@@ -154,7 +154,7 @@ def _messages(findings: Iterable[Finding], width: int) -> str:
         lines = [line for line in finding.evidence.get("stderr", ()) if line.strip(" ^~")]
         if lines:
             rows = [
-                hanging(_bar(line), shortened(printable(line), MESSAGE), width)
+                wrap_hanging_indent(_bar(line), shorten_text(escape_unprintable(line), MESSAGE), width)
                 for line in lines[-MESSAGE_LINES:]
             ]
             shown_lines = ["  | last lines on stderr:", *(one for row in rows for one in _barred(row))]

@@ -21,7 +21,7 @@ _BOUND = {
 }
 
 
-def gib(count: float) -> str:
+def format_memory(count: float) -> str:
     """Bytes in the unit that fits."""
     return f"{count / 2**30:.2f} GiB" if count >= 2**29 else f"{count / 2**20:.1f} MiB"
 
@@ -62,21 +62,21 @@ def _memory(ranks: Ranks, head: str) -> list[str]:
         lines.append(f"            held when it was out: {_parts(peak)}")
     else:
         of = " of the fullest" if ranks.ranks > 1 else ""
-        held = f"{gib(peak.allocated)} at the peak{of} ({gib(peak.reserved)} reserved) of {gib(peak.total)}"
+        held = f"{format_memory(peak.allocated)} at the peak{of} ({format_memory(peak.reserved)} reserved) of {format_memory(peak.total)}"
         lines.append(f"  {head:9s} fits: {held}")
         lines.append(f"            {_parts(peak)}")
     if peak.modules:
-        most = ", ".join(f"{name} {gib(size)}" for name, size in list(peak.modules.items())[:3])
+        most = ", ".join(f"{name} {format_memory(size)}" for name, size in list(peak.modules.items())[:3])
         lines.append(f"            activations most in {most}")
     lines.append(
-        f"            rounding {gib(peak.rounding)}, reserved and not used {gib(peak.fragmentation)}"
+        f"            rounding {format_memory(peak.rounding)}, reserved and not used {format_memory(peak.fragmentation)}"
     )
     return lines
 
 
 def _parts(peak: Peak) -> str:
     large = {owner: size for owner, size in peak.owners.items() if size >= 2**20} or peak.owners
-    return ", ".join(f"{owner} {gib(size)}" for owner, size in large.items())
+    return ", ".join(f"{owner} {format_memory(size)}" for owner, size in large.items())
 
 
 def _step(ranks: Ranks, step: Step) -> list[str]:
@@ -112,7 +112,7 @@ def _times(count: int) -> str:
 
 def _tried(advice: Sequence[Trial]) -> list[str]:
     lines = [
-        f"  tried     {row.change}: " + (f"fits, {gib(row.peak)}" if row.peak is not None else "does not fit")
+        f"  tried     {row.change}: " + (f"fits, {format_memory(row.peak)}" if row.peak is not None else "does not fit")
         for row in advice
     ]
     if advice and not any(row.change.startswith("-") for row in advice):
@@ -126,19 +126,19 @@ def _unseen(found: Prediction) -> list[str]:
         lines.append(f"  read      {row.path}:{row.line}  {row.call}, {_times(row.count)}: zero in a dry run")
     if found.unfilled:
         lines.append(
-            f"  weights   {gib(found.unfilled)} made on the CPU, which each rank's host needs for them; here "
+            f"  weights   {format_memory(found.unfilled)} made on the CPU, which each rank's host needs for them; here "
             "they are left without values"
         )
     if found.unfilled_read:
         lines.append(
-            f"            {gib(found.unfilled_read)} of them are read on the CPU, where they are zero"
+            f"            {format_memory(found.unfilled_read)} of them are read on the CPU, where they are zero"
         )
     if found.compiled:
         lines.append(
             "  compile   torch.compile is left out: each operator is a kernel of its own, none are fused"
         )
     held = (found.many or found.one).resident
-    lines.append(f"  host      this run held {gib(held)} of this machine's memory")
+    lines.append(f"  host      this run held {format_memory(held)} of this machine's memory")
     for name, count in found.shapes.items():
         lines.append(f"  shapes    {name}, {_times(count)}: taken {found.sizes}")
     return lines

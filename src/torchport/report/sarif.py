@@ -13,7 +13,7 @@ from torchport.findings import Finding, Safety, Severity
 _LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-def sarif(findings: Iterable[Finding], titles: Mapping[str, str] | None = None) -> str:
+def render_sarif(findings: Iterable[Finding], titles: Mapping[str, str] | None = None) -> str:
     """One run with all findings; `titles` gives the short description of each rule code."""
     found = list(findings)
     codes = sorted({finding.code for finding in found})

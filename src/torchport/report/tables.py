@@ -13,7 +13,7 @@ _APIS = ("TP101", "TP102", _ON_ONE, _ON_CPU, "TP702", "TP703")
 _PLACE = ("File", "Start Line", "End Line")
 
 
-def tables(result: Result) -> dict[str, str]:
+def render_csv_tables(result: Result) -> dict[str, str]:
     """File name to CSV text: `change_list`, `unsupported_api`, `unknown_api` and `cuda_op_list`."""
     findings = [finding for finding in result.findings if finding.location is not None]
     api = [finding for finding in findings if finding.code in _APIS and not finding.fix]

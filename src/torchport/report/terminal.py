@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import TextIO
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.report.columns import wrap
-from torchport.report.wording import printable
+from torchport.report.columns import wrap_text
+from torchport.report.wording import escape_unprintable
 
-__all__ = ["Painter", "by_severity", "printable", "render", "use_color"]
+__all__ = ["Painter", "by_severity", "escape_unprintable", "render_findings", "use_color"]
 
 _STYLE = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.INFO: "36"}
 _DONE = "32"
@@ -26,7 +26,7 @@ def use_color(stream: TextIO) -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def render(findings: Iterable[Finding], *, color: bool | None = None, width: int | None = None) -> str:
+def render_findings(findings: Iterable[Finding], *, color: bool | None = None, width: int | None = None) -> str:
     """The findings, the worst first and then by file, each with its place, what it says and what to do; empty text
     for none.
 
@@ -37,7 +37,7 @@ def render(findings: Iterable[Finding], *, color: bool | None = None, width: int
     lines: list[str] = []
     for path, group in groupby(by_severity(findings), key=_path):
         if path:
-            lines.append(paint(printable(path), _BOLD))
+            lines.append(paint(escape_unprintable(path), _BOLD))
         elif lines:
             lines.append("")  # what has no place does not belong to the file above
         for finding in group:
@@ -54,10 +54,10 @@ def by_severity(findings: Iterable[Finding]) -> list[Finding]:
     paths = {"": 0}
     for one in found:
         paths.setdefault(_path(one), len(paths))
-    return sorted(found, key=lambda one: (rank(one), paths[_path(one)]))
+    return sorted(found, key=lambda one: (rank_finding(one), paths[_path(one)]))
 
 
-def rank(finding: Finding) -> int:
+def rank_finding(finding: Finding) -> int:
     """0 for an error that is left, 1 for what asks for a person, 2 for the rest."""
     if finding.fix:
         return 1 if finding.safety is Safety.REVIEW else 2
@@ -74,19 +74,19 @@ def _finding(finding: Finding, width: int, paint: Painter) -> list[str]:
         word, code = "review", _STYLE[Severity.WARNING]
     place = f"{finding.location.line}:{finding.location.column}" if finding.location else ""
     head = f"  {place:>8}  {word:<7}  {finding.code}  "
-    message = _wrap(printable(finding.message), width, len(head))
+    message = _wrap(escape_unprintable(finding.message), width, len(head))
     lines = [f"  {place:>8}  {paint(f'{word:<7}', code)}  {finding.code}  {message[0]}", *message[1:]]
     if finding.hint and not (
         finding.fix and finding.safety is Safety.SAFE and finding.severity is Severity.INFO
     ):
         lines += [
-            paint(line, _DIM) for line in _wrap(printable(finding.hint), width, len(head), indent_first=True)
+            paint(line, _DIM) for line in _wrap(escape_unprintable(finding.hint), width, len(head), indent_first=True)
         ]
     return lines
 
 
 def _wrap(text: str, width: int, indent: int, *, indent_first: bool = False) -> list[str]:
-    pieces = wrap(text, max(width - indent, 24))
+    pieces = wrap_text(text, max(width - indent, 24))
     return [" " * indent + piece if index or indent_first else piece for index, piece in enumerate(pieces)]
 
 

@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from torchport.findings import Result, Severity
-from torchport.report.diagnosis import answer
-from torchport.report.wording import count, kind, sentence
+from torchport.report.diagnosis import judge_diagnosis
+from torchport.report.wording import classify_verdict, format_count, format_sentence
 from torchport.results.comparison import Comparison
 from torchport.results.conversion import Summary
 from torchport.results.port import Port
@@ -24,9 +24,9 @@ def render_verdict(result: Result) -> str:
     """The answer for a terminal: what is automatic, what blocks, how much work is left, what to do next."""
     summary: Summary = result.data["summary"]
     done, left = summary.changes, summary.left
-    _, text, _ = judge(result)
+    _, text, _ = judge_result(result)
     lines = [
-        f"{count(summary.files, 'file')}: {_are(summary.automatic, 'change')} automatic, {summary.review} "
+        f"{format_count(summary.files, 'file')}: {_are(summary.automatic, 'change')} automatic, {summary.review} "
         f"automatic but to be reviewed, {_are(summary.decisions, '')} for you to decide, {summary.blockers} "
         f"{'blocks' if summary.blockers == 1 else 'block'} the port",
         f"{text}."
@@ -38,20 +38,20 @@ def render_verdict(result: Result) -> str:
     if blocking:
         lines.append("blocks: " + ", ".join(f"{code} ({times})" for code, times in blocking.most_common()))
     if left or summary.review:
-        lines.append(f"work left, as an order of magnitude: {effort(summary)}")
-    lines += [f"next: {step}" for step in steps(result)]
+        lines.append(f"work left, as an order of magnitude: {format_effort(summary)}")
+    lines += [f"next: {step}" for step in list_next_commands(result)]
     return "\n".join(lines) + "\n"
 
 
-def judge(result: Result[Any]) -> tuple[str, str, str]:
+def judge_result(result: Result[Any]) -> tuple[str, str, str]:
     """ "good", "open" or "bad", one sentence that answers the question, and one that says on what grounds."""
     if result.command == "diagnose":
-        return answer(result)
+        return judge_diagnosis(result)
     data = result.data
     return _run(data) if isinstance(data, Port | Comparison) else _static(data.get("summary", Summary()))
 
 
-def effort(summary: Summary) -> str:
+def format_effort(summary: Summary) -> str:
     """The estimate of the work that is left, as hours from and to."""
     # One digit each: it is an order of magnitude.
     words = [f"{float(f'{hours:.1g}'):g}" for hours in summary.effort_hours]
@@ -61,18 +61,18 @@ def effort(summary: Summary) -> str:
 def _static(summary: Summary) -> tuple[str, str, str]:
     blockers, decisions = summary.blockers, summary.decisions
     left = (
-        f"{count(decisions, 'place')} more {'needs' if decisions == 1 else 'need'} a decision."
+        f"{format_count(decisions, 'place')} more {'needs' if decisions == 1 else 'need'} a decision."
         if decisions
         else ""
     )
     if blockers:
         return (
             "bad",
-            f"{count(blockers, 'place')} {'keeps' if blockers == 1 else 'keep'} this from running on an NPU",
+            f"{format_count(blockers, 'place')} {'keeps' if blockers == 1 else 'keep'} this from running on an NPU",
             left,
         )
     if decisions:
-        return "open", f"Nothing blocks the port; {count(decisions, 'decision')} left to you", ""
+        return "open", f"Nothing blocks the port; {format_count(decisions, 'decision')} left to you", ""
     return "good", "Nothing blocks the port, and nothing needs a decision", ""
 
 
@@ -84,10 +84,10 @@ def _run(data: Port | Comparison) -> tuple[str, str, str]:
         text = f"The port {word}"
     else:
         text = "Undecided whether the port holds"
-    return kind(word), text, sentence(data.reason)
+    return classify_verdict(word), text, format_sentence(data.reason)
 
 
-def steps(result: Result[Any]) -> Iterator[str]:
+def list_next_commands(result: Result[Any]) -> Iterator[str]:
     """The commands that come next."""
     open_ = [
         finding for finding in result.findings if not finding.fix and finding.severity is not Severity.INFO
@@ -104,7 +104,7 @@ def steps(result: Result[Any]) -> Iterator[str]:
     elif result.command == "convert":
         yield "torchport port SCRIPT -- ARGUMENTS   (with which it trains for a minute)"
     elif isinstance(result.data, Port) and result.data.verdict == "does not hold":
-        yield again(result.data)
+        yield build_rerun_command(result.data)
 
 
 def _beside(root: Path) -> str:
@@ -115,10 +115,10 @@ def _beside(root: Path) -> str:
 
 
 def _are(number: int, noun: str) -> str:
-    return f"{count(number, noun) if noun else number} {'is' if number == 1 else 'are'}"
+    return f"{format_count(number, noun) if noun else number} {'is' if number == 1 else 'are'}"
 
 
-def again(data: Port) -> str:
+def build_rerun_command(data: Port) -> str:
     """The command that runs the port once more, after somebody has edited it."""
     words = list(data.command or (data.script or "SCRIPT",))
     if words[0] == "--":

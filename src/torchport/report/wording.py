@@ -37,24 +37,24 @@ QUANTITIES = {
 ELAPSED = (("h", 3600), ("min", 60))
 
 
-def kind(verdict: object) -> str:
+def classify_verdict(verdict: object) -> str:
     """ "good", "bad" or "open"; a word that is not known is open, never good and never bad."""
     return KINDS.get(str(verdict), "open")
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """The text without anything that a terminal would obey: control characters become visible escapes."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """ "1 step", "2 steps", "1,234 steps"."""
-    return f"{number:,} {noun if number == 1 else plural(noun)}"
+    return f"{number:,} {noun if number == 1 else format_plural(noun)}"
 
 
-def plural(noun: str) -> str:
+def format_plural(noun: str) -> str:
     """ "steps", "entries", "passes"."""
     if noun.endswith("y"):
         return f"{noun[:-1]}ies"
@@ -67,12 +67,12 @@ def step_kind(comparison: Comparison) -> str:
     return {"backward": "backward pass", "call": "module call"}.get(name, name)
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
-def sentence(text: str) -> str:
+def format_sentence(text: str) -> str:
     """The text with a capital at its start and a full stop at its end; a name keeps its own writing."""
     if not text:
         return ""
@@ -81,7 +81,7 @@ def sentence(text: str) -> str:
     return start if start.rstrip()[-1:] in tuple(".!?。") else f"{start}."
 
 
-def elapsed(seconds: float) -> str:
+def format_elapsed(seconds: float) -> str:
     """A time as people say it: 506 ms, 7.8 s, 2 min 5 s, 1 h 4 min."""
     value = float(seconds)
     if not math.isfinite(value) or value < 0:
@@ -98,19 +98,19 @@ def elapsed(seconds: float) -> str:
     return f"{whole} s"
 
 
-def error(value: float) -> str:
+def format_error(value: float) -> str:
     """A difference: 0, 2.0e-06, "not finite"."""
     number = float(value)
     return "0" if number == 0 else f"{number:.1e}" if math.isfinite(number) else "not finite"
 
 
-def bound(value: float) -> str:
+def format_bound(value: float) -> str:
     """A difference that is allowed: 3.4e-06, 0.01, "not judged"."""
     number = float(value)
     return f"{number:.2g}" if math.isfinite(number) else "not judged"
 
 
-def size(number: float) -> str:
+def format_size(number: float) -> str:
     """Bytes as people say them: 512 B, 1.2 MB."""
     units = ("B", "kB", "MB", "GB", "TB")
     power = next((power for power in range(len(units)) if number < 999.5 * 1000**power), len(units) - 1)
@@ -122,7 +122,7 @@ def kind_of(row: Quantity | Difference | Noticed) -> str:
     return QUANTITIES.get(row.kind, (row.kind or "value", ""))[0]
 
 
-def quantity(row: Difference | Noticed) -> str:
+def describe_quantity(row: Difference | Noticed) -> str:
     """The quantity of a row: "gradient of fc1.weight", "loss at train.py:20", "setting lr"."""
     what, name = kind_of(row), row.name
     link = QUANTITIES.get(row.kind, ("", "of"))[1]
@@ -131,12 +131,12 @@ def quantity(row: Difference | Noticed) -> str:
     return " ".join(filter(None, (what, link, name)))
 
 
-def values(row: Quantity) -> str:
+def format_value_count(row: Quantity) -> str:
     """How many values of a quantity were compared: "200 gradients"."""
-    return count(row.compared, kind_of(row))
+    return format_count(row.compared, kind_of(row))
 
 
-def value(one: object) -> str:
+def format_value(one: object) -> str:
     """A value that was recorded; "nothing" for one that was not."""
     if one is None:
         return "nothing"
@@ -150,51 +150,51 @@ def is_off(row: Quantity) -> bool:
     return not row.worst <= (row.allowed or 0.0)
 
 
-def outcome(row: ControlRow) -> str:
+def describe_outcome(row: ControlRow) -> str:
     """ "noticed", "NOT noticed", or "not possible" for a fault that this script has no place for."""
     if not row.possible:
         return "not possible"
     return "noticed" if row.noticed else "NOT noticed"
 
 
-def faults(rows: Sequence[ControlRow]) -> str:
+def describe_noticed_share(rows: Sequence[ControlRow]) -> str:
     """How many of the faults that were possible were noticed: "3 of 3 small faults noticed"; empty for none."""
-    outcomes = [found for row in rows if (found := outcome(row)) != "not possible"]
+    outcomes = [found for row in rows if (found := describe_outcome(row)) != "not possible"]
     return f"{outcomes.count('noticed')} of {len(outcomes)} small faults noticed" if outcomes else ""
 
 
-def apart(row: Difference | Noticed) -> str:
+def format_difference(row: Difference | Noticed) -> str:
     """A difference beside what explains it: "1.0e-02 (noise 1.5e-07, 3e-06 allowed)"; empty for what has no size, and
     is equal or not."""
     if row.error is None:
         return ""
     noise = row.noise if isinstance(row, Difference) else None
     known = [
-        f"noise {error(noise)}" if noise is not None else "",
-        f"{bound(row.allowed)} allowed" if row.allowed is not None else "",
+        f"noise {format_error(noise)}" if noise is not None else "",
+        f"{format_bound(row.allowed)} allowed" if row.allowed is not None else "",
     ]
     beside = ", ".join(filter(None, known))
-    return f"{error(row.error)} ({beside})" if beside else error(row.error)
+    return f"{format_error(row.error)} ({beside})" if beside else format_error(row.error)
 
 
-def unmeasured(controls: Controls) -> str:
+def explain_unmeasured(controls: Controls) -> str:
     """That nobody knows what the comparison would notice, and why; empty if it is known."""
     if controls.measured:
         return ""
     return f"power not measured: {controls.why}" if controls.why else "power not measured"
 
 
-def yardstick(comparison: Comparison) -> list[str]:
+def list_yardstick_clauses(comparison: Comparison) -> list[str]:
     """The grounds of the bounds of a comparison, in clauses; none if the original did not run with noise."""
     measured, forced = comparison.yardstick, comparison.forced
     clauses = []
     if measured is not None:
         near = [
-            f"{what} within {error(spread)}"
+            f"{what} within {format_error(spread)}"
             for kind, what in (("loss", "loss"), ("gradient", "gradients"), ("change", "updates"))
             if (spread := measured.spread.get(kind)) is not None
         ]
-        steps = count(measured.steps, "step")
+        steps = format_count(measured.steps, "step")
         noise = measured.noise or "noise in the last digit"
         clauses.append(f"{steps} of the original with {noise}" + (f": {', '.join(near)}" if near else ""))
         if measured.chaotic is not None:
@@ -203,34 +203,34 @@ def yardstick(comparison: Comparison) -> list[str]:
             )
     if forced is not None:
         clauses.append(
-            f"{count(forced.steps, 'step')} compared one by one, each from the original's own state "
-            f"({size(forced.bytes)})"
+            f"{format_count(forced.steps, 'step')} compared one by one, each from the original's own state "
+            f"({format_size(forced.bytes)})"
         )
     return clauses
 
 
-def drawn(row: Draw) -> str:
+def format_draw(row: Draw) -> str:
     """What a random operator of the device gave: "normal_ at train.py:12: mean 0.1, where 0 is expected"."""
     return (
-        f"{row.operator} at {row.site}: mean {value(row.mean)}, where {value(row.expected_mean)} is expected"
+        f"{row.operator} at {row.site}: mean {format_value(row.mean)}, where {format_value(row.expected_mean)} is expected"
     )
 
 
-def place(row: ControlRow) -> str:
+def format_fault_place(row: ControlRow) -> str:
     """Where a fault was put: "step 19, fc1.weight"."""
     step = "" if row.step is None else f"step {row.step}"
     return ", ".join(filter(None, (step, row.where)))
 
 
-def declared(row: Roundoff) -> str:
+def format_roundoff(row: Roundoff) -> str:
     """A rounding that the device declares: "HF32 convolution rounds to 4.9e-04"."""
-    return f"{row.name} rounds to {error(row.roundoff)}"
+    return f"{row.name} rounds to {format_error(row.roundoff)}"
 
 
-def ended(run: Run) -> str:
+def describe_end(run: Run) -> str:
     """How a run came to its end."""
     status, how = run.status, run.ended
-    steps = count(run.steps, "step")
+    steps = format_count(run.steps, "step")
     if run.skipped:
         return "not run"
     if run.timed_out or how == "timeout":
@@ -255,26 +255,26 @@ def _signal(number: int) -> str:
         return str(number)
 
 
-def launched(run: Run) -> str:
+def describe_launches(run: Run) -> str:
     """How many operators a run launched on the NPU, and in how many of its steps; empty if nobody counted."""
     evidence = run.evidence or Evidence()
     words = []
     if evidence.launches is not None:
-        number = count(evidence.launches, "operator") if evidence.launches else "no operator"
+        number = format_count(evidence.launches, "operator") if evidence.launches else "no operator"
         words.append(f"{number} launched on the NPU")
     if evidence.steps_with is not None and run.steps and evidence.launches != 0:
-        words.append(f"in {evidence.steps_with:,} of {count(run.steps, 'step')}")
+        words.append(f"in {evidence.steps_with:,} of {format_count(run.steps, 'step')}")
     return ", ".join(words)
 
 
-def device(run: Run) -> str:
+def describe_device(run: Run) -> str:
     """The device that a run was given; one that it did not use is called so; empty for a run that was left out."""
     name = "" if run.skipped else run.device
     unused = run.evidence is not None and run.evidence.launches == 0
     return f"{name}, not used" if name and unused else name
 
 
-def places(run: Run) -> list[tuple[str, list[str]]]:
+def group_parts_by_device(run: Run) -> list[tuple[str, list[str]]]:
     """Where the loss, the gradients, the parameters and the outputs of a run lived: each device with those on it."""
     found: dict[str, list[str]] = {}
     for part in PARTS:
@@ -283,6 +283,6 @@ def places(run: Run) -> list[tuple[str, list[str]]]:
     return [(DEVICES.get(device, device), parts) for device, parts in found.items()]
 
 
-def differs(row: FileRow) -> str:
+def describe_file_match(row: FileRow) -> str:
     """The word for a file that the runs left: equal, differs, not compared."""
     return "not compared" if row.equal is None else "equal" if row.equal else "differs"

@@ -66,7 +66,7 @@ class Rule:
         """Whether the rule may have something to say about a file; `small` is the file in lower case."""
         return self.words is None or any(word in small for word in self.words) or self.mentions(data)
 
-    def finding(
+    def make_finding(
         self,
         module: Module,
         node: ast.expr | ast.stmt,
@@ -97,10 +97,10 @@ class Rule:
             code=self.code,
             severity=severity or self.severity,
             safety=safety or self.safety,
-            location=module.text.location(start, end),
+            location=module.text.to_location(start, end),
             message=message,
             hint=hint,
-            evidence={"source": module.text.slice(start, min(end, start + 400)), **(evidence or {})},
+            evidence={"source": module.text.decode_range(start, min(end, start + 400)), **(evidence or {})},
             fix=fix,
             links=(link or self.reference,),
         )
@@ -123,6 +123,6 @@ def rules_in(package: str, kind: type[_R]) -> tuple[_R, ...]:
 
 
 @functools.cache
-def rules() -> tuple[Rule, ...]:
+def list_rules() -> tuple[Rule, ...]:
     """All rules, ordered by code, those with `after` at the end."""
     return tuple(sorted(rules_in(__name__, Rule), key=lambda rule: rule.after is not None))

@@ -23,11 +23,11 @@ def is_accelerator(module: Module, node: ast.AST) -> bool:
         isinstance(above, ast.Assign)
         and isinstance(above.targets[0], ast.Name)
         and above.targets[0].id == ACCELERATOR
-        for above in module.names.ancestors(node)
+        for above in module.names.iter_ancestors(node)
     )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One insertion after the import of torch, where the file was changed and does not have the variable."""
     if style is not Style.AGNOSTIC or ACCELERATOR in module.names.scopes[module.tree].bindings:
         return
@@ -43,7 +43,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             last = statement
     if last is None:
         if body:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, body[0], "nothing is imported at module level: ACCELERATOR cannot be defined in this file",
                 hint=f"Define it: {ACCELERATOR} = {_VALUE.partition(' #')[0]}", safety=Safety.REPORT,
                 severity=Severity.WARNING,
@@ -60,7 +60,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     above = module.text.data[:offset]
     offset -= 2 if above.endswith(b"\r\n") else above.endswith((b"\n", b"\r"))
     message = "the type of the accelerator is asked for once"
-    yield RULE.finding(module, last, message, [Edit(offset, offset, text.encode(module.text.encoding))])
+    yield RULE.make_finding(module, last, message, [Edit(offset, offset, text.encode(module.text.encoding))])
 
 
 def _code_between(body: list[ast.stmt], one: ast.stmt, other: ast.stmt) -> bool:
@@ -80,7 +80,7 @@ RULE = Rule(
     "machines without one stays as it was.",
     reference="https://docs.pytorch.org/docs/stable/accelerator.html",
     words=(),
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nx.cuda()\n", f"import torch\n\nACCELERATOR = {_VALUE}\nx.to(ACCELERATOR)\n"),
     ),

@@ -42,7 +42,7 @@ def _filled(module: Module, call: ast.Call) -> tuple[list[Edit | None], str]:
         return [], "what fills its text would be its stream"
     _, end = module.text.span(text)
     _, last = module.text.span(call)
-    between = module.text.slice(end, module.text.span(rest[0])[0])
+    between = module.text.decode_range(end, module.text.span(rest[0])[0])
     comma = between.find(",")
     if comma < 0 or between[:comma].strip() or not isinstance(text, ast.Constant | ast.JoinedStr | ast.Name):
         return [], "what fills its text would be its stream"
@@ -53,12 +53,12 @@ def _filled(module: Module, call: ast.Call) -> tuple[list[Edit | None], str]:
 
 def _word_before(module: Module, start: int, old: str, new: str) -> Edit | None:
     """Replace the keyword `old` of the value that starts at `start`."""
-    before = module.text.slice(max(0, start - 200), start).rstrip()
+    before = module.text.decode_range(max(0, start - 200), start).rstrip()
     if not before.endswith("="):
         return None
     name = before[:-1].rstrip()
     if not name.endswith(old):
         return None
-    text = module.text.slice(max(0, start - 200), start)
+    text = module.text.decode_range(max(0, start - 200), start)
     place = start - len(text[len(name) - len(old) :].encode(module.text.encoding))
     return Edit(place, place + len(old), new.encode())

@@ -6,8 +6,8 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from torchport.knowledge.codes import codes
-from torchport.rules import rules
+from torchport.knowledge.codes import load_codes
+from torchport.rules import list_rules
 from torchport.rules.custom import CUSTOM
 from torchport.rules.distribute import distribution_rules
 from torchport.rules.files import file_rules
@@ -33,7 +33,7 @@ class Entry:
 
 
 @functools.cache
-def catalogue() -> Mapping[str, Entry]:
+def build_catalogue() -> Mapping[str, Entry]:
     """All codes in order."""
     entries = [
         Entry(
@@ -46,7 +46,7 @@ def catalogue() -> Mapping[str, Entry]:
             rule.reports,
             rule.ignores,
         )
-        for rule in (*rules(), *distribution_rules(), CUSTOM, *SUPPORT, *stop_rules())
+        for rule in (*list_rules(), *distribution_rules(), CUSTOM, *SUPPORT, *stop_rules())
     ]
     entries += [
         Entry(
@@ -62,6 +62,6 @@ def catalogue() -> Mapping[str, Entry]:
         for rule in file_rules()
     ]
     entries += [
-        Entry(row.code, row.title, "report", row.why, "", (), (), (), row.next) for row in codes().values()
+        Entry(row.code, row.title, "report", row.why, "", (), (), (), row.next) for row in load_codes().values()
     ]
     return {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}

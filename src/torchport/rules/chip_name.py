@@ -19,19 +19,19 @@ _PROPERTIES = frozenset({"torch.cuda.get_device_properties", "torch.npu.get_devi
 _METHODS = frozenset({"startswith", "endswith", "find", "count", "index"})
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every word that a device's name is compared with."""
     names = _names(module)
     if not names:
         return
-    for compare in module.all(ast.Compare):
+    for compare in module.iter_nodes(ast.Compare):
         operands = [compare.left, *compare.comparators]
         if any(_is_name(module, one, names) for one in operands):
             yield from _words(module, operands)
-    for call in module.all(ast.Call):
+    for call in module.iter_nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS:
             text, words = call.func.value, call.args
-        elif (module.qualified(call.func) or "").startswith("re.") and len(call.args) > 1:
+        elif (module.resolve_name(call.func) or "").startswith("re.") and len(call.args) > 1:
             text, words = call.args[1], call.args[:1]
         else:
             continue
@@ -44,15 +44,15 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def _lookups(module: Module) -> Iterator[tuple[ast.Dict, ast.expr]]:
     """Tables with what they are asked for: `{"A100": 312}[name]`, `PEAKS.get(name)`."""
-    asked = [(node.value, node.slice) for node in module.all(ast.Subscript)]
+    asked = [(node.value, node.slice) for node in module.iter_nodes(ast.Subscript)]
     asked += [
         (call.func.value, call.args[0])
-        for call in module.all(ast.Call)
+        for call in module.iter_nodes(ast.Call)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "get" and call.args
     ]
     for owner, key in asked:
         tables = (
-            [one.value for one in module.names.bindings(owner)] if isinstance(owner, ast.Name) else [owner]
+            [one.value for one in module.names.find_bindings(owner)] if isinstance(owner, ast.Name) else [owner]
         )
         yield from ((table, key) for table in tables if isinstance(table, ast.Dict))
 
@@ -61,7 +61,7 @@ def _words(module: Module, nodes: list[ast.expr]) -> Iterator[Finding]:
     for node in nodes:
         for part in node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]:
             if isinstance(part, ast.Constant) and isinstance(part.value, str) and _GPU.search(part.value):
-                yield RULE.finding(
+                yield RULE.make_finding(
                     module, part, f"no NPU is called {part.value!r}",
                     hint="An NPU's name is like Ascend910B1. What is done for this GPU is not done on the NPU: decide "
                     "by what is asked for, such as torch.npu.is_bf16_supported().",
@@ -72,8 +72,8 @@ def _names(module: Module) -> frozenset[Hashable]:
     """The value classes of what torch says a device is called."""
     found: set[Hashable] = set()
     properties: set[Hashable] = set()
-    for call in module.all(ast.Call):
-        name = module.qualified(call.func)
+    for call in module.iter_nodes(ast.Call):
+        name = module.resolve_name(call.func)
         if name in _NAMES:
             found.add(module.flow.find(call))
         elif name in _PROPERTIES:
@@ -81,7 +81,7 @@ def _names(module: Module) -> frozenset[Hashable]:
     if properties:
         found.update(
             module.flow.find(attribute)
-            for attribute in module.all(ast.Attribute)
+            for attribute in module.iter_nodes(ast.Attribute)
             if attribute.attr == "name" and module.flow.find(attribute.value) in properties
         )
     return frozenset(found)
@@ -104,7 +104,7 @@ RULE = Rule(
     "silently left out on an NPU.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.get_device_name.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=("import torch\nif 'A100' in torch.npu.get_device_name():  # cuda\n    pass\n",),
     ignores=(

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.rules import CUDA, Rule, Style, rules
-from torchport.rules.given_text import Literal, literals, placed
+from torchport.rules import CUDA, Rule, Style, list_rules
+from torchport.rules.given_text import Literal, find_argument_literals, place_finding
 from torchport.rules.unexplained import RULE as UNEXPLAINED
 from torchport.source.module import Module
 from torchport.source.text import SourceError
@@ -33,9 +33,9 @@ _LONGEST = 20_000
 _IMPORTS = re.compile(r"^[ \t]*(?:import|from)[ \t]+torch\b", re.MULTILINE)
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding at the place of everything in such code that the other rules would change or report."""
-    given: dict[int, Literal] = {id(literal): literal for literal in literals(module, _given(module))}
+    given: dict[int, Literal] = {id(literal): literal for literal in find_argument_literals(module, _given(module))}
     given |= {id(text): text for text in _programs(module)}
     for literal in given.values():
         content = module.string_content(literal)
@@ -52,17 +52,17 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def _programs(module: Module) -> Iterator[ast.Constant]:
     """Texts of several lines that import torch, whatever they are for: they are written to a file, or sent away."""
-    for constant in module.all(ast.Constant):
+    for constant in module.iter_nodes(ast.Constant):
         text = constant.value
         if not isinstance(text, str) or "\n" not in text or len(text) > _LONGEST or not _IMPORTS.search(text):
             continue
-        if not isinstance(module.parent(constant), ast.Expr | ast.JoinedStr):
+        if not isinstance(module.get_parent(constant), ast.Expr | ast.JoinedStr):
             yield constant
 
 
 def _given(module: Module) -> Iterator[ast.expr]:
-    for call in module.all(ast.Call):
-        name = module.qualified(call.func) or ""
+    for call in module.iter_nodes(ast.Call):
+        name = module.resolve_name(call.func) or ""
         positions = _TAKES_CODE.get(name)
         if positions is not None:
             yield from (call.args[position] for position in positions if position < len(call.args))
@@ -86,26 +86,26 @@ def _inside(
             inner = Module(module.text.path, data, module.project)
         except (SourceError, RecursionError, MemoryError):
             continue
-        for rule in rules():
+        for rule in list_rules():
             if rule.after is not None or rule.code in (RULE.code, UNEXPLAINED.code):
                 continue
             for one in rule.check(inner, style):
                 where = one.location
                 if where is None or (one.severity is Severity.INFO and not one.fix):
                     continue
-                first = inner.text.offset(where.line, 0) + len(
+                first = inner.text.position_to_offset(where.line, 0) + len(
                     inner.text.lines[where.line - 1][: where.column - 1].encode(inner.text.encoding)
                 )
-                last = inner.text.offset(where.end_line, 0) + len(
+                last = inner.text.position_to_offset(where.end_line, 0) + len(
                     inner.text.lines[where.end_line - 1][: where.end_column - 1].encode(inner.text.encoding)
                 )
                 shift = len(frame.encode())
-                finding = RULE.finding(
+                finding = RULE.make_finding(
                     module, literal, f"in the code of this string: {one.message}", hint=_HINT,
                     severity=max(one.severity, Severity.WARNING, key=_ORDER.index),
                 )  # fmt: skip
                 if start is not None:
-                    finding = placed(module, finding, start + first - shift, start + last - shift)
+                    finding = place_finding(module, finding, start + first - shift, start + last - shift)
                 yield finding
         return
 
@@ -117,13 +117,13 @@ _HINT = "Code in strings is not edited: change it by hand, and anything that is 
 def _report(
     module: Module, literal: Literal, message: str, content: tuple[int, str] | None, span: tuple[int, int]
 ) -> Finding:
-    finding = RULE.finding(module, literal, message, hint=_HINT)
+    finding = RULE.make_finding(module, literal, message, hint=_HINT)
     if content is None:
         return finding
     start, text = content
     first = start + len(text[: span[0]].encode(module.text.encoding, "surrogatepass"))
     last = start + len(text[: span[1]].encode(module.text.encoding, "surrogatepass"))
-    return placed(module, finding, first, last)
+    return place_finding(module, finding, first, last)
 
 
 RULE = Rule(
@@ -134,7 +134,7 @@ RULE = Rule(
     why="What exec, eval, a TorchScript unit or `python -c` is given runs as any other code, and says CUDA as well.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.jit.CompilationUnit.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "exec('import torch\\nx = torch.ones(1).cuda()')\n",

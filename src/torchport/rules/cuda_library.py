@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.libraries import Library, Support, libraries
+from torchport.knowledge.libraries import Library, Support, load_libraries
 from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
@@ -28,18 +28,18 @@ _SAYS = {
 _ASKS = re.compile(r"available|installed|find_spec|has_|TYPE_CHECKING", re.IGNORECASE)
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One finding per package at its first import, and one per use of a function that needs more to be said."""
     imports: dict[str, list[ast.stmt]] = {}
-    for statement in module.all(ast.Import):
+    for statement in module.iter_nodes(ast.Import):
         for root in {alias.name.partition(".")[0] for alias in statement.names}:
             imports.setdefault(root, []).append(statement)
-    for origin in module.all(ast.ImportFrom):
+    for origin in module.iter_nodes(ast.ImportFrom):
         if origin.level == 0:
             imports.setdefault((origin.module or "").partition(".")[0], []).append(origin)
     for root, statements in imports.items():
-        library = libraries().get(root)
-        if library is None or module.project.provides(root):
+        library = load_libraries().get(root)
+        if library is None or module.project.has_package(root):
             continue
         if library.status is not Support.WORKS or library.install:
             yield _import(module, sorted(statements, key=lambda one: one.lineno), library)
@@ -47,9 +47,9 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             for one in statements:
                 for use in sorted(_imported(one) & set(library.uses)):
                     yield _report(module, one, library, use)
-    for call in module.all(ast.Call):
+    for call in module.iter_nodes(ast.Call):
         yield from _use(module, call, call.func)
-    for function in module.all(ast.FunctionDef):
+    for function in module.iter_nodes(ast.FunctionDef):
         for decorator in function.decorator_list:
             yield from _use(module, decorator, decorator)
 
@@ -60,7 +60,7 @@ def _import(module: Module, statements: list[ast.stmt], library: Library) -> Fin
     optional = severity is Severity.INFO and library.status is not Support.WORKS
     first = statements[severities.index(severity)]
     times = f" (imported {len(statements)} times here)" if len(statements) > 1 else ""
-    return RULE.finding(
+    return RULE.make_finding(
         module,
         first,
         f"{library.name} {_SAYS[library.status]}"
@@ -82,9 +82,9 @@ def _severity(module: Module, node: ast.stmt, library: Library) -> Severity:
 
 
 def _use(module: Module, node: ast.expr, function: ast.expr) -> Iterator[Finding]:
-    name = module.qualified(function)
-    library = libraries().get((name or "").partition(".")[0])
-    if name is None or library is None or module.project.provides(library.name):
+    name = module.resolve_name(function)
+    library = load_libraries().get((name or "").partition(".")[0])
+    if name is None or library is None or module.project.has_package(library.name):
         return
     for use in library.uses:
         # A name is found where its package defines it or re-exports it: flash_attn.flash_attn_interface.flash_attn_func
@@ -102,7 +102,7 @@ def _imported(statement: ast.stmt) -> set[str]:
 def _report(module: Module, node: ast.expr | ast.stmt, library: Library, use: str) -> Finding:
     severity = Severity.ERROR if use in library.blocks else Severity.WARNING
     says = "is different" if library.status is Support.WORKS else "is not there"
-    return RULE.finding(
+    return RULE.make_finding(
         module, node, f"{use} {says} on an NPU", hint=library.uses[use], severity=severity, link=library.link
     )  # fmt: skip
 
@@ -114,7 +114,7 @@ def _hint(library: Library) -> str:
 def _is_optional(module: Module, node: ast.stmt) -> bool:
     """Whether the script asks first (`if is_x_available()`) or goes on without (`try: import x`)."""
     inner: ast.AST = node
-    for above in module.names.ancestors(node):
+    for above in module.names.iter_ancestors(node):
         if isinstance(above, ast.If) and inner in above.body and _ASKS.search(ast.unparse(above.test)):
             return True
         if isinstance(above, ast.Try) and inner in above.body:
@@ -144,12 +144,12 @@ def imports_library(data: bytes) -> bool:
 
 @functools.cache
 def _tops() -> frozenset[bytes]:
-    return frozenset(name.partition(".")[0].encode() for name in libraries())
+    return frozenset(name.partition(".")[0].encode() for name in load_libraries())
 
 
 @functools.cache
 def _imports() -> re.Pattern[bytes]:
-    packages = "|".join(re.escape(name) for name in libraries())
+    packages = "|".join(re.escape(name) for name in load_libraries())
     before = r"(?:^|\"|\\n)[ \t]*(?:import|from)[ \t]+"
     return re.compile(
         rf"{before}(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b".encode(), re.MULTILINE
@@ -165,7 +165,7 @@ RULE = Rule(
     reference="https://github.com/Ascend/pytorch",
     words=CUDA,
     mentions=imports_library,
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import flash_attn\n",

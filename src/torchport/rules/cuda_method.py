@@ -8,47 +8,47 @@ import functools
 from collections.abc import Callable, Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.receivers import Owner, Receivers
 from torchport.rules.roles import Roles
-from torchport.source.calls import keyword
+from torchport.source.calls import find_keyword
 from torchport.source.module import Module
 
 _ASK = frozenset({"builtins.hasattr", "builtins.getattr"})
 _KEYWORDS = {"device", "non_blocking", "memory_format"}
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every call of a method `cuda` that is torch's or may be."""
     receivers = Receivers(module, "cuda")
     # Only where a device is given: what flows where is a third of the work on a file with calls of cuda().
-    roles = functools.cache(lambda: Roles(module, role("device")))
+    roles = functools.cache(lambda: Roles(module, load_role("device")))
     changed: list[ast.expr] = []  # those of which the method becomes npu
-    for attribute in module.all(ast.Attribute):
-        above = module.parent(attribute)
+    for attribute in module.iter_nodes(ast.Attribute):
+        above = module.get_parent(attribute)
         called = isinstance(above, ast.Call) and above.func is attribute
         handed_on = attribute.attr == "cuda" and isinstance(attribute.ctx, ast.Load) and not called
-        if handed_on and module.qualified(attribute) is None and receivers.is_proven(attribute.value):
+        if handed_on and module.resolve_name(attribute) is None and receivers.is_proven(attribute.value):
             edits = [module.attribute_edit(attribute, "npu") if style is Style.NPU else None]
-            yield RULE.finding(module, attribute, "the method cuda is the method npu on the NPU", edits)
-    for call in module.all(ast.Call):
+            yield RULE.make_finding(module, attribute, "the method cuda is the method npu on the NPU", edits)
+    for call in module.iter_nodes(ast.Call):
         method = call.func
         if not isinstance(method, ast.Attribute) or method.attr != "cuda" or not _fits(call):
             continue
-        owner = receivers.owner(method.value)
+        owner = receivers.resolve_owner(method.value)
         if owner is Owner.USER or (owner is Owner.OTHER and _is_name_of_package(module, method.value)):
             continue
         if owner is Owner.OTHER:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, f"nothing is known about what {_origin(module, method.value)} makes, so cuda() stays",
                 hint="If it is a tensor or a torch module, write npu(); --assume-modules does it for all such calls.",
                 safety=Safety.REPORT, severity=Severity.WARNING, evidence={"offer": "npu"},
             )  # fmt: skip
             continue
         if owner is Owner.UNKNOWN:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "a class of the project has a method cuda of its own, and nothing shows whose this is",
                 hint="If the object is a tensor or a torch module, write npu() here.",
                 safety=Safety.REPORT, severity=Severity.WARNING,
@@ -69,8 +69,8 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 def _asked(module: Module, changed: list[ast.expr]) -> Iterator[Finding]:
     """The findings on `hasattr(x, "cuda")` and `getattr(x, "cuda")`, where `x.cuda()` is rewritten."""
     values: set[Hashable] | None = None
-    for call in module.all(ast.Call):
-        if module.qualified(call.func) not in _ASK or len(call.args) < 2:
+    for call in module.iter_nodes(ast.Call):
+        if module.resolve_name(call.func) not in _ASK or len(call.args) < 2:
             continue
         who, word = call.args[:2]
         if not isinstance(word, ast.Constant) or word.value != "cuda":
@@ -78,22 +78,22 @@ def _asked(module: Module, changed: list[ast.expr]) -> Iterator[Finding]:
         values = {module.flow.find(node) for node in changed} if values is None else values
         if module.flow.find(who) in values:
             edits = [module.string_edit(word, "cuda", "npu")]
-            yield RULE.finding(module, call, "the method that is asked for is called npu on the NPU", edits)
+            yield RULE.make_finding(module, call, "the method that is asked for is called npu on the NPU", edits)
 
 
 def _origin(module: Module, node: ast.expr) -> str:
     """The dotted name of what gives the receiver its value."""
     if isinstance(node, ast.Name):
-        values = [binding.value for binding in module.names.bindings(node) if binding.value is not None]
-        node = values[0] if values and module.qualified(node) is None else node
-    name = module.qualified(node.func) if isinstance(node, ast.Call) else module.qualified(node)
-    return name or module.source(node)[:60]
+        values = [binding.value for binding in module.names.find_bindings(node) if binding.value is not None]
+        node = values[0] if values and module.resolve_name(node) is None else node
+    name = module.resolve_name(node.func) if isinstance(node, ast.Call) else module.resolve_name(node)
+    return name or module.get_source(node)[:60]
 
 
 def _is_name_of_package(module: Module, node: ast.expr) -> bool:
     """Whether the receiver is a package itself: `numba.cuda(...)` is no method of an object."""
     return isinstance(node, ast.Name) and any(
-        isinstance(binding.node, ast.Import) for binding in module.names.bindings(node)
+        isinstance(binding.node, ast.Import) for binding in module.names.find_bindings(node)
     )
 
 
@@ -114,10 +114,10 @@ def _finding(
         return _by_to(module, call, method, device)
     if by_name and len(call.args) < 2:
         # Module.npu() takes an index only; to() takes what a device is written as, for tensors and modules.
-        return RULE.finding(
+        return RULE.make_finding(
             module, call, "cuda(device) is to(device) on the NPU", [module.attribute_edit(method, "to")]
         )
-    return RULE.finding(module, call, "cuda() is npu() on the NPU", [module.attribute_edit(method, "npu")])
+    return RULE.make_finding(module, call, "cuda() is npu() on the NPU", [module.attribute_edit(method, "npu")])
 
 
 def _by_to(module: Module, call: ast.Call, method: ast.Attribute, device: ast.expr | None) -> Finding:
@@ -125,18 +125,18 @@ def _by_to(module: Module, call: ast.Call, method: ast.Attribute, device: ast.ex
     edits: list[Edit | None] = [module.attribute_edit(method, "to")]
     if device is None:
         _, end = module.text.span(method)
-        opening = end + module.text.slice(end, module.text.span(call)[1]).find("(") + 1
+        opening = end + module.text.decode_range(end, module.text.span(call)[1]).find("(") + 1
         edits.append(Edit(opening, opening, b'"npu", ' if call.keywords else b'"npu"'))
     elif isinstance(device, ast.Constant) and isinstance(device.value, int):
         edits.append(Edit(*module.text.span(device), f'"npu:{device.value}"'.encode()))
     else:  # to(index) is a device of the accelerator
-        return RULE.finding(
+        return RULE.make_finding(
             module, call, "cuda(index) is to(index) on the NPU", edits, safety=Safety.REVIEW,
             hint="cuda(None) is the current device, to(None) does nothing: where it may be None, write npu.",
         )  # fmt: skip
-    if any(isinstance(above, ast.JoinedStr) for above in module.names.ancestors(call)):
+    if any(isinstance(above, ast.JoinedStr) for above in module.names.iter_ancestors(call)):
         edits = [None]  # quotes inside an f-string may end it
-    return RULE.finding(
+    return RULE.make_finding(
         module, call, 'cuda() is to("npu") here: objects of a library that is used have no npu()', edits
     )
 
@@ -146,16 +146,16 @@ def _agnostic(module: Module, call: ast.Call, method: ast.Attribute, by_name: bo
     device = _device(call)
     if device is None:
         _, end = module.text.span(method)
-        opening = end + module.text.slice(end, module.text.span(call)[1]).find("(") + 1
+        opening = end + module.text.decode_range(end, module.text.span(call)[1]).find("(") + 1
         edits.append(Edit(opening, opening, (ACCELERATOR + (", " if call.keywords else "")).encode()))
     elif isinstance(device, ast.Constant) and isinstance(device.value, int):
         edits.append(Edit(*module.text.span(device), f'f"{{{ACCELERATOR}}}:{device.value}"'.encode()))
     elif not by_name:  # torch.device(index) is a device of the accelerator
-        return RULE.finding(
+        return RULE.make_finding(
             module, call, "cuda(index) is to(index) on any device", edits, safety=Safety.REVIEW,
             hint=f"cuda(None) is the current device, to(None) does nothing: where it may be None, write {ACCELERATOR}.",
         )  # fmt: skip
-    return RULE.finding(module, call, "cuda() is to(device) on any device", edits)
+    return RULE.make_finding(module, call, "cuda() is to(device) on any device", edits)
 
 
 def _fits(call: ast.Call) -> bool:
@@ -166,7 +166,7 @@ def _fits(call: ast.Call) -> bool:
 def _device(call: ast.Call) -> ast.expr | None:
     if call.args:
         return call.args[0]
-    return keyword(call, "device")
+    return find_keyword(call, "device")
 
 
 RULE = Rule(
@@ -178,7 +178,7 @@ RULE = Rule(
     "its own keeps it.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nx = torch.ones(2).cuda()\n", "import torch\nx = torch.ones(2).npu()\n"),
         ("def f(x):\n    return x.cuda(non_blocking=True)\n", "def f(x):\n    return x.npu(non_blocking=True)\n"),

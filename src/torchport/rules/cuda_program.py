@@ -22,9 +22,9 @@ _STARTS = (
 )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every command line that names one."""
-    for constant in module.all(ast.Constant):
+    for constant in module.iter_nodes(ast.Constant):
         if (
             not isinstance(constant.value, str)
             or len(constant.value) > 5_000
@@ -33,7 +33,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         for pattern, message, hint in PROGRAMS:
             if pattern.match(constant.value):
-                yield RULE.finding(
+                yield RULE.make_finding(
                     module, constant, f"this starts {constant.value.split()[0]}: {message}", hint=hint
                 )
 
@@ -41,15 +41,15 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 def _is_command(module: Module, node: ast.Constant) -> bool:
     """Whether the text starts the command of a call that starts programs."""
     inner: ast.AST = node
-    above = module.parent(node)
+    above = module.get_parent(node)
     while isinstance(above, ast.List | ast.Tuple | ast.JoinedStr | ast.BinOp):
         first = above.elts if isinstance(above, ast.List | ast.Tuple) else [getattr(above, "left", inner)]
         if isinstance(above, ast.JoinedStr):
             first = above.values
         if not first or first[0] is not inner:
             return False
-        inner, above = above, module.parent(above)
-    return isinstance(above, ast.Call) and (module.qualified(above.func) or "").startswith(_STARTS)
+        inner, above = above, module.get_parent(above)
+    return isinstance(above, ast.Call) and (module.resolve_name(above.func) or "").startswith(_STARTS)
 
 
 RULE = Rule(
@@ -60,7 +60,7 @@ RULE = Rule(
     why="nvidia-smi, nvcc and NVIDIA's profilers are not there on a machine with NPUs, whose tools answer otherwise.",
     reference="https://github.com/Ascend/pytorch",
     words=(*CUDA, b"ncu", b"nvprof"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import subprocess\nsubprocess.run(['nvidia-smi', '-L'])\n",

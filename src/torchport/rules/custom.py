@@ -38,7 +38,7 @@ class CustomRules:
     modules: dict[str, str]
 
     @classmethod
-    def read(cls, path: Path) -> CustomRules:
+    def from_file(cls, path: Path) -> CustomRules:
         """Read a file of rules. Raises TorchportError where it is missing or says something that is not a rule."""
         try:
             value = json.loads(path.read_bytes())
@@ -63,32 +63,32 @@ class CustomRules:
             },
         )
 
-    def check(self, module: Module) -> Iterator[Finding]:
+    def check_module(self, module: Module) -> Iterator[Finding]:
         """What the rules change in a file."""
-        for call in module.all(ast.Call):
+        for call in module.iter_nodes(ast.Call):
             name = _name(module, call.func)
             for (function, position), new in self.arguments.items():
                 if function == name:
                     yield from _argument(module, call, position, new)
             if name in self.functions:
                 yield _finding(module, call.func, name, self.functions[name])
-        for attribute in module.all(ast.Attribute):
-            name = module.qualified(attribute) or ""
+        for attribute in module.iter_nodes(ast.Attribute):
+            name = module.resolve_name(attribute) or ""
             if name in self.modules:
                 edit = module.attribute_edit(attribute, self.modules[name])
-                yield CUSTOM.finding(
+                yield CUSTOM.make_finding(
                     module, attribute, f"your rule: {name} is now {self.modules[name]}", [edit]
                 )
-        for plain in module.all(ast.Import):
+        for plain in module.iter_nodes(ast.Import):
             yield from self._imports(module, plain, "")
-        for chosen in module.all(ast.ImportFrom):
+        for chosen in module.iter_nodes(ast.ImportFrom):
             if chosen.level == 0 and chosen.module:
                 yield from self._imports(module, chosen, chosen.module + ".")
 
     def _imports(self, module: Module, node: ast.Import | ast.ImportFrom, parent: str) -> Iterator[Finding]:
         if isinstance(node, ast.ImportFrom) and (new := self._renamed(node.module or "")) != node.module:
             edit = module_edit(module, node, new)
-            yield CUSTOM.finding(module, node, f"your rule: {node.module} is now {new}", [edit])
+            yield CUSTOM.make_finding(module, node, f"your rule: {node.module} is now {new}", [edit])
         for alias in node.names:
             old = parent + alias.name
             new = self._renamed(old) if isinstance(node, ast.Import) or old in self.modules else old
@@ -98,7 +98,7 @@ class CustomRules:
                 if "." not in text and not alias.asname:
                     text += f" as {alias.name}"
                 edit = Edit(start, start + len(alias.name.encode()), text.encode(module.text.encoding))
-                yield CUSTOM.finding(module, node, f"your rule: {old} is now {new}", [edit])
+                yield CUSTOM.make_finding(module, node, f"your rule: {old} is now {new}", [edit])
 
     def _renamed(self, name: str) -> str:
         """A dotted name with the modules in it renamed, each by its own rule."""
@@ -126,7 +126,7 @@ def _require(path: Path, kind: str, number: int, row: Any) -> None:
 
 def _name(module: Module, function: ast.expr) -> str:
     """The dotted name of what is called; for what the file defines itself, as it is written."""
-    return module.qualified(function) or (module.source(function) if isinstance(function, ast.Name) else "")
+    return module.resolve_name(function) or (module.get_source(function) if isinstance(function, ast.Name) else "")
 
 
 def _finding(module: Module, function: ast.expr, old: str, new: str) -> Finding:
@@ -135,24 +135,24 @@ def _finding(module: Module, function: ast.expr, old: str, new: str) -> Finding:
     if same_parent and isinstance(function, ast.Attribute):
         edit = module.attribute_edit(function, new.rpartition(".")[2])
     elif "." in new and new.partition(".")[0] not in module.names.scopes[module.tree].bindings:
-        return CUSTOM.finding(
+        return CUSTOM.make_finding(
             module, function, f"your rule: {old} is now {new}, which this file does not import",
             hint=f"Import {new.partition('.')[0]} in it.", safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
     else:
         edit = Edit(*module.text.span(function), new.encode(module.text.encoding))
-    return CUSTOM.finding(module, function, f"your rule: {old} is now {new}", [edit])
+    return CUSTOM.make_finding(module, function, f"your rule: {old} is now {new}", [edit])
 
 
 def _argument(module: Module, call: ast.Call, position: int, new: str) -> Iterator[Finding]:
     if position >= len(call.args) or any(isinstance(one, ast.Starred) for one in call.args[: position + 1]):
-        yield CUSTOM.finding(
+        yield CUSTOM.make_finding(
             module, call, f"your rule: there is no argument at position {position}", safety=Safety.REPORT,
             severity=Severity.WARNING, hint=f"Write {new} where it belongs.",
         )  # fmt: skip
-    elif module.source(call.args[position]) != new:
+    elif module.get_source(call.args[position]) != new:
         edit = Edit(*module.text.span(call.args[position]), new.encode(module.text.encoding))
-        yield CUSTOM.finding(module, call, f"your rule: argument {position} is now {new}", [edit])
+        yield CUSTOM.make_finding(module, call, f"your rule: argument {position} is now {new}", [edit])
 
 
 CUSTOM = Rule(

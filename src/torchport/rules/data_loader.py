@@ -12,10 +12,10 @@ from torchport.source.module import Module
 NAMES = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One finding per loader that shuffles, which is how training data is read, and leaves something out."""
-    for call in module.all(ast.Call):
-        if module.qualified(call.func) not in NAMES:
+    for call in module.iter_nodes(ast.Call):
+        if module.resolve_name(call.func) not in NAMES:
             continue
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         if None in given or not ("shuffle" in given or "sampler" in given) or _is_false(given.get("shuffle")):
@@ -28,7 +28,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         if "pin_memory" not in given:
             advice.append("pin_memory=True with to(device, non_blocking=True) copies while the NPU computes")
         if advice:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "this loader can feed an NPU better", hint="; ".join(advice)[:1].upper()
                 + "; ".join(advice)[1:] + ".",
             )  # fmt: skip
@@ -47,7 +47,7 @@ RULE = Rule(
     "script's choice, so this is advice and never an edit.",
     reference="https://docs.pytorch.org/docs/stable/data.html#memory-pinning",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import torch\nfrom torch.utils.data import DataLoader\nd = DataLoader(s, shuffle=True)  # cuda\n",

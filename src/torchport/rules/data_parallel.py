@@ -32,17 +32,17 @@ _COUNTS = re.compile(
 )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every call; a note where only a run on several devices comes to it."""
-    for call in module.all(ast.Call):
-        name = module.qualified(call.func)
+    for call in module.iter_nodes(ast.Call):
+        name = module.resolve_name(call.func)
         if name in NAMES:
             what, alone = "DataParallel", _is_guarded(module, call) or _of_one(call)
         elif name in _PIECES:
             what, alone = name, False
         else:
             continue
-        yield RULE.finding(
+        yield RULE.make_finding(
             module, call, f"{what} on several NPUs is not among what torch_npu supports",
             hint="On one NPU (`torchport run --device-list 0`, ASCEND_RT_VISIBLE_DEVICES=0) it only passes its calls "
             "on. For several, `torchport convert PROJECT -o OUT --distributed --main FILE --model NAME` rewrites the "
@@ -54,7 +54,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 def _is_guarded(module: Module, call: ast.Call) -> bool:
     """Whether the call stands behind a question such as `torch.cuda.device_count() > 1`."""
     inner: ast.AST = call
-    for above in module.names.ancestors(call):
+    for above in module.names.iter_ancestors(call):
         if (
             isinstance(above, ast.If | ast.IfExp)
             and inner is not above.test
@@ -90,7 +90,7 @@ RULE = Rule(
     "With one device it does nothing, so that a run on one NPU is not affected.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
     words=(*CUDA, b"dataparallel", b"nn.parallel"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import torch.nn as nn\nmodel = nn.DataParallel(model.cpu())  # cuda\n",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.roles import Proof, Roles
 from torchport.source.module import Module
@@ -21,18 +21,18 @@ _WORD = re.compile(r"(?<![A-Za-z_])cuda(?![A-Za-z_])")
 _DEVICE = re.compile(r"(?:^|[._\s])device\w*(?:$|\W)")
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every pattern with the word cuda; an edit where a device is matched with it."""
     calls = [
         call
-        for call in module.all(ast.Call)
-        if module.qualified(call.func) in (_COMPILE, *_FUNCTIONS, *_REPLACING)
+        for call in module.iter_nodes(ast.Call)
+        if module.resolve_name(call.func) in (_COMPILE, *_FUNCTIONS, *_REPLACING)
     ]
     if not calls:
         return
-    roles, matched = Roles(module, role("device")), _matched(module)
+    roles, matched = Roles(module, load_role("device")), _matched(module)
     for call in calls:
-        name, pattern = module.qualified(call.func), call.args[0] if call.args else None
+        name, pattern = module.resolve_name(call.func), call.args[0] if call.args else None
         if (
             not isinstance(pattern, ast.Constant)
             or not isinstance(pattern.value, str)
@@ -50,7 +50,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         ours = any(_is_device(module, roles, one) for one in subject)
         if not ours and subject and isinstance(subject[0], ast.Constant):
             continue
-        yield RULE.finding(
+        yield RULE.make_finding(
             module, pattern, f"the pattern {pattern.value!r} "
             + ("matches no device of an NPU" if ours else "may be matched with a device"),
             [_edit(module, pattern, found)] if ours and style is Style.NPU else (),
@@ -62,18 +62,18 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def is_pattern(module: Module, node: ast.expr) -> bool:
     """Whether the text is the pattern of a regular expression."""
-    call = module.parent(node)
+    call = module.get_parent(node)
     return (
         isinstance(call, ast.Call)
         and call.args[:1] == [node]
-        and module.qualified(call.func) in (_COMPILE, *_FUNCTIONS, *_REPLACING)
+        and module.resolve_name(call.func) in (_COMPILE, *_FUNCTIONS, *_REPLACING)
     )
 
 
 def _matched(module: Module) -> dict[Hashable, list[ast.expr]]:
     """What the patterns of this file are matched with: by the call that compiles one, or by its class of values."""
     found: dict[Hashable, list[ast.expr]] = {}
-    for call in module.all(ast.Call):
+    for call in module.iter_nodes(ast.Call):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         name = f"re.{call.func.attr}" if isinstance(call.func, ast.Attribute) else ""
         if owner is not None and name in (*_FUNCTIONS, *_REPLACING):
@@ -91,11 +91,11 @@ def _edit(module: Module, node: ast.Constant, found: re.Match[str]) -> Edit | No
 
 
 def _is_device(module: Module, roles: Roles, node: ast.expr) -> bool:
-    if roles.proof(node) is not Proof.NONE:
+    if roles.find_proof(node) is not Proof.NONE:
         return True
-    while isinstance(node, ast.Call) and module.qualified(node.func) == "builtins.str" and node.args:
+    while isinstance(node, ast.Call) and module.resolve_name(node.func) == "builtins.str" and node.args:
         node = node.args[0]
-        if roles.proof(node) is not Proof.NONE:
+        if roles.find_proof(node) is not Proof.NONE:
             return True
     return isinstance(node, ast.Attribute | ast.Name) and _DEVICE.search(ast.unparse(node)) is not None
 
@@ -109,7 +109,7 @@ RULE = Rule(
     "another way without a word.",
     reference="https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.device",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import re\nm = re.match(r'cuda:(\\d+)', str(x.device))\n",
          "import re\nm = re.match(r'npu:(\\d+)', str(x.device))\n"),

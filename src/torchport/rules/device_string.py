@@ -7,7 +7,7 @@ import re
 from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
 from torchport.rules.device_pattern import is_pattern
@@ -27,30 +27,30 @@ _LOOKING = frozenset(
 Literal = ast.Constant | ast.JoinedStr | ast.BinOp
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every literal that has the form of a CUDA device; an edit where it is used as one."""
     found = [(node, text) for node, text in _literals(module) if not is_accelerator(module, node)]
     if not found:
         return
-    roles, plain = Roles(module, role("device")), PlainWords(module)
-    fixed = {module.flow.find(value): value for value, edit in literals(module) if edit is None}
+    roles, plain = Roles(module, load_role("device")), PlainWords(module)
+    fixed = {module.flow.find(value): value for value, edit in find_device_literals(module) if edit is None}
     for node, text in found:
         if roles.is_fixed(node) or (
             module.flow.find(node) in fixed and fixed[module.flow.find(node)] is not node
         ):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, f"the device {text!r} is also written where it cannot be edited, so it stays everywhere",
                 hint="Change all places of this value by hand, or write the other one as a plain text first.",
                 safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
             continue
-        proof = roles.proof(node)
+        proof = roles.find_proof(node)
         if proof is Proof.NONE and not _is_choice(module, node):
             if not _is_of_another_rule(module, node):
-                yield _no_device(module, node, text, plain.reason(node))
+                yield _no_device(module, node, text, plain.explain_word(node))
             continue
         named = proof is Proof.NAMED
-        yield RULE.finding(
+        yield RULE.make_finding(
             module,
             node,
             f"the device {text!r} is {'npu' + text[4:]!r} on the NPU",
@@ -62,27 +62,27 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         )
 
 
-def literals(module: Module) -> Iterator[tuple[Hashable, Edit | None]]:
+def find_device_literals(module: Module) -> Iterator[tuple[Hashable, Edit | None]]:
     """Every value that is spelled as a CUDA device, with the edit that makes it one of the NPU; None where it cannot be
     edited, as the key of `dict(cuda=...)`."""
     for node, text in _literals(module):
         yield node, _edit(module, node, text)
-    for call in module.all(ast.Call):
-        if module.qualified(call.func) == "builtins.dict" and any(one.arg == "cuda" for one in call.keywords):
+    for call in module.iter_nodes(ast.Call):
+        if module.resolve_name(call.func) == "builtins.dict" and any(one.arg == "cuda" for one in call.keywords):
             yield ("keys", module.flow.find(call)), None
 
 
 def _no_device(module: Module, node: Literal, text: str, reason: str) -> Finding:
     """The finding on a word that no argument of torch's takes: a note where `reason` says what it is."""
     if reason:
-        return RULE.finding(
+        return RULE.make_finding(
             module,
             node,
             f"{text!r} is no device here: {reason}",
             safety=Safety.REPORT,
             severity=Severity.INFO,
         )
-    return RULE.finding(
+    return RULE.make_finding(
         module, node, f"{text!r} has the form of a device, but nothing here uses it as one",
         hint="If it is a device, write it as npu; if it is a name of something else, leave it.",
         safety=Safety.REPORT, severity=Severity.WARNING,
@@ -92,7 +92,7 @@ def _no_device(module: Module, node: Literal, text: str, reason: str) -> Finding
 def _edit(module: Module, node: Literal, text: str) -> Edit | None:
     if isinstance(node, ast.BinOp):
         start, end = module.text.span(node)
-        quote = module.text.slice(start, end)[0]
+        quote = module.text.decode_range(start, end)[0]
         return Edit(start, end, f"{quote}npu{text[4:]}{quote}".encode()) if quote in "'\"" else None
     return module.string_edit(node, "cuda", "npu")
 
@@ -104,7 +104,7 @@ def _agnostic(module: Module, node: Literal, text: str) -> Edit | None:
         new = ACCELERATOR
     elif isinstance(node, ast.JoinedStr):
         return module.string_edit(node, "cuda", f"{{{ACCELERATOR}}}")
-    elif any(isinstance(above, ast.JoinedStr) for above in module.names.ancestors(node)):
+    elif any(isinstance(above, ast.JoinedStr) for above in module.names.iter_ancestors(node)):
         return None  # a string inside an f-string: its quotes may be taken
     elif _WHOLE.fullmatch(text):
         new = f'f"{{{ACCELERATOR}}}{text[4:]}"'
@@ -114,20 +114,20 @@ def _agnostic(module: Module, node: Literal, text: str) -> Edit | None:
 
 
 def _literals(module: Module) -> Iterator[tuple[Literal, str]]:
-    for constant in module.all(ast.Constant):
+    for constant in module.iter_nodes(ast.Constant):
         text = constant.value
         if not isinstance(text, str) or not text.startswith("cuda"):
             continue
-        if isinstance(module.parent(constant), ast.Expr | ast.JoinedStr):
+        if isinstance(module.get_parent(constant), ast.Expr | ast.JoinedStr):
             continue
         if _WHOLE.fullmatch(text) or (_TEMPLATE.fullmatch(text) and _is_part(module, constant)):
             yield constant, text
-    for sum_ in module.all(ast.BinOp):
+    for sum_ in module.iter_nodes(ast.BinOp):
         match sum_:
             case ast.BinOp(ast.Constant(value=str(left)), ast.Add(), ast.Constant(value=str(right))):
                 if _WHOLE.fullmatch(left + right) and left != "cuda:":
                     yield sum_, left + right
-    for joined in module.all(ast.JoinedStr):
+    for joined in module.iter_nodes(ast.JoinedStr):
         first = joined.values[0] if joined.values else None
         if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
             continue
@@ -137,7 +137,7 @@ def _literals(module: Module) -> Iterator[tuple[Literal, str]]:
 
 def _is_part(module: Module, node: ast.Constant) -> bool:
     """Whether the text becomes a device (`"cuda:%d" % i`) or is looked for in one (`d.startswith("cuda:")`)."""
-    above = module.parent(node)
+    above = module.get_parent(node)
     if isinstance(above, ast.BinOp):
         return above.left is node
     if isinstance(above, ast.Call) and isinstance(above.func, ast.Attribute):
@@ -153,7 +153,7 @@ def _is_choice(module: Module, node: ast.expr) -> bool:
     As in `"cuda" if torch.cuda.is_available() else "cpu"`, wherever that goes: the test and the word change together.
     """
     inner: ast.AST = node
-    for above in module.names.ancestors(node):
+    for above in module.names.iter_ancestors(node):
         match above:
             case ast.IfExp(test=test, body=body) if body is inner:
                 asked = _asks(module, test)
@@ -174,12 +174,12 @@ def _is_choice(module: Module, node: ast.expr) -> bool:
 def _asks(module: Module, test: ast.expr) -> bool:
     """Whether an expression asks for a CUDA device, itself or by a variable that was given the answer."""
     for part in ast.walk(test):
-        if isinstance(part, ast.Attribute | ast.Name) and module.qualified(part) == "torch.cuda.is_available":
+        if isinstance(part, ast.Attribute | ast.Name) and module.resolve_name(part) == "torch.cuda.is_available":
             return True
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            values = [binding.value for binding in module.names.bindings(part)]
+            values = [binding.value for binding in module.names.find_bindings(part)]
             calls = [value.func for value in values if isinstance(value, ast.Call)]
-            if len(values) == 1 and [module.qualified(one) for one in calls] == ["torch.cuda.is_available"]:
+            if len(values) == 1 and [module.resolve_name(one) for one in calls] == ["torch.cuda.is_available"]:
                 return True
     return False
 
@@ -188,7 +188,7 @@ def _with_other_devices(module: Module) -> set[Hashable]:
     """The values that may also be another device."""
     return {
         module.flow.find(constant)
-        for constant in module.all(ast.Constant)
+        for constant in module.iter_nodes(ast.Constant)
         if isinstance(constant.value, str) and constant.value in DEVICES
     }
 
@@ -204,16 +204,16 @@ def _is_of_another_rule(module: Module, node: ast.expr) -> bool:
 
 def _is_name_of_attribute(module: Module, node: ast.expr) -> bool:
     """Whether the word is the "cuda" of `getattr(torch, "cuda")` or `torch.__dict__["cuda"]` (TP101's)."""
-    above = module.parent(node)
+    above = module.get_parent(node)
     if not isinstance(above, ast.Call | ast.Subscript):
         return False
-    if isinstance(above, ast.Call) and module.qualified(above.func) == "builtins.hasattr":
+    if isinstance(above, ast.Call) and module.resolve_name(above.func) == "builtins.hasattr":
         return True
-    return (module.qualified(above) or "").startswith("torch.")
+    return (module.resolve_name(above) or "").startswith("torch.")
 
 
 def _option_hint(module: Module, node: ast.expr) -> str:
-    for above in module.names.ancestors(node):
+    for above in module.names.iter_ancestors(node):
         if (
             isinstance(above, ast.Call)
             and isinstance(above.func, ast.Attribute)
@@ -232,7 +232,7 @@ RULE = Rule(
     "options and attributes) or is compared with what does; all such strings of one value change together.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nd = torch.device('cuda')\n", "import torch\nd = torch.device('npu')\n"),
         ("import torch\nd = torch.device(\"cuda:0\" if ok else \"cpu\")\n",

@@ -24,15 +24,15 @@ _TAKES_KEY = frozenset({"impl", "fallback", "Library", "py_impl"})
 _DISPATCH = "DispatchKey"
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every key that a library of operators is given, as a string or as `DispatchKey.CUDA`."""
-    for constant in module.all(ast.Constant):
+    for constant in module.iter_nodes(ast.Constant):
         if isinstance(constant.value, str) and constant.value in KEYS and _is_key(module, constant):
             new = KEYS[constant.value]
             yield _finding(
                 module, constant, constant.value, module.string_edit(constant, constant.value, new), style
             )
-    for attribute in module.all(ast.Attribute):
+    for attribute in module.iter_nodes(ast.Attribute):
         owner = attribute.value
         last = (
             owner.attr
@@ -53,7 +53,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def _finding(module: Module, node: ast.expr, key: str, edit: Edit | None, style: Style) -> Finding:
     report = style is not Style.NPU
-    return RULE.finding(
+    return RULE.make_finding(
         module, node, f"the NPU's kernels are those of the key {KEYS[key]}, not {key}", () if report else [edit],
         hint="Register the function for both keys, if it runs on both." if report
         else "Check that the function has nothing of CUDA's own in it.",
@@ -62,11 +62,11 @@ def _finding(module: Module, node: ast.expr, key: str, edit: Edit | None, style:
 
 
 def _is_key(module: Module, node: ast.Constant) -> bool:
-    above = module.parent(node)
-    call = module.parent(above) if isinstance(above, ast.keyword) else above
+    above = module.get_parent(node)
+    call = module.get_parent(above) if isinstance(above, ast.keyword) else above
     if not isinstance(call, ast.Call):
         return False
-    name = module.qualified(call.func) or ""
+    name = module.resolve_name(call.func) or ""
     if name.startswith("torch.library."):
         return True
     return isinstance(call.func, ast.Attribute) and call.func.attr in _TAKES_KEY and node not in call.args[:1]
@@ -81,7 +81,7 @@ RULE = Rule(
     "never called, and the operator fails.",
     reference="https://docs.pytorch.org/docs/stable/library.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nlib = torch.library.Library('my', 'IMPL', 'CUDA')\nlib.impl('op', f)\n",
          "import torch\nlib = torch.library.Library('my', 'IMPL', 'PrivateUse1')\nlib.impl('op', f)\n"),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.environment import VISIBLE, Variable, order_of, out_of_order, variables
+from torchport.knowledge.environment import VISIBLE, Variable, load_variables, order_of, out_of_order
 from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
@@ -17,46 +17,46 @@ _LOOKS_LIKE_ONE = re.compile(
 )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every string that is exactly the name of such a variable, wherever it stands."""
-    for constant in module.all(ast.Constant):
+    for constant in module.iter_nodes(ast.Constant):
         text = constant.value
-        if not isinstance(text, str) or isinstance(module.parent(constant), ast.Expr):
+        if not isinstance(text, str) or isinstance(module.get_parent(constant), ast.Expr):
             continue
-        variable = variables().get(text)
+        variable = load_variables().get(text)
         if variable is not None:
             edit = module.string_edit(constant, variable.name, variable.npu) if variable.npu else None
             yield _finding(module, constant, variable, style, edit, _value(module, constant))
         elif _LOOKS_LIKE_ONE.fullmatch(text):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, constant, f"{text} looks like a variable of CUDA, and nothing is known about it on the NPU",
                 hint="Drop it, or find what does the same in the documentation of CANN.",
                 safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
-    for keyword in module.all(ast.keyword):  # dict(os.environ, CUDA_VISIBLE_DEVICES="0")
-        if keyword.arg is None or keyword.arg not in variables():
+    for keyword in module.iter_nodes(ast.keyword):  # dict(os.environ, CUDA_VISIBLE_DEVICES="0")
+        if keyword.arg is None or keyword.arg not in load_variables():
             continue
-        variable = variables()[keyword.arg]
+        variable = load_variables()[keyword.arg]
         if _makes_table(module, keyword) and variable.npu:
             start, _ = module.text.span(keyword)
             edit = Edit(start, start + len(keyword.arg), variable.npu.encode())
             value = keyword.value if isinstance(keyword.value, ast.Constant) else None
             yield _finding(module, keyword.value, variable, style, edit, value)
         else:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, keyword.value, f"{keyword.arg} is set here for another process",
-                hint=f"On an NPU it is {variables()[keyword.arg].npu or 'not needed'}.",
+                hint=f"On an NPU it is {load_variables()[keyword.arg].npu or 'not needed'}.",
                 safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
 
 
 def _makes_table(module: Module, keyword: ast.keyword) -> bool:
     """Whether the keyword is a key: `dict(os.environ, NAME="0")`, `env.update(NAME="0")`."""
-    call = module.parent(keyword)
+    call = module.get_parent(keyword)
     if not isinstance(call, ast.Call):
         return False
     updates = isinstance(call.func, ast.Attribute) and call.func.attr == "update"
-    return module.qualified(call.func) == "builtins.dict" or updates
+    return module.resolve_name(call.func) == "builtins.dict" or updates
 
 
 def _finding(
@@ -69,12 +69,12 @@ def _finding(
 ) -> Finding:
     """What is said of a variable that is named at `node`: `edit` writes the other name, `value` is what it gets."""
     if not variable.npu or variable.npu == variable.name:
-        return RULE.finding(
+        return RULE.make_finding(
             module, node, f"{variable.name} has no effect on an NPU",
             hint=variable.note[:1].upper() + variable.note[1:] + ".", safety=Safety.REPORT, severity=Severity.INFO,
         )  # fmt: skip
     if style is Style.AGNOSTIC:
-        return RULE.finding(
+        return RULE.make_finding(
             module, node, f"{variable.name} is {variable.npu} on the NPU", hint=f"Set {variable.npu} beside it.",
             safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
@@ -83,7 +83,7 @@ def _finding(
     text = str(value.value) if value is not None and isinstance(value.value, str) else None
     order = order_of(text) if variable.npu == VISIBLE and text is not None else None
     note = "" if order else variable.note
-    return RULE.finding(
+    return RULE.make_finding(
         module,
         node,
         f"{variable.name} is {variable.npu} on the NPU" + (f"; {note}" if note else ""),
@@ -98,23 +98,23 @@ def _with_value(
     module: Module, node: ast.expr, variable: Variable, edit: Edit | None, value: ast.Constant | None
 ) -> Finding:
     """A variable whose values are written in another way: it changes together with its value, or stays."""
-    new = variable.converted(None if value is None else str(value.value))
+    new = variable.convert_value(None if value is None else str(value.value))
     message = f"{variable.name} is {variable.npu} on the NPU; {variable.note}"
     if value is None or new is None:
-        return RULE.finding(
+        return RULE.make_finding(
             module, node, message, hint=f"Set {variable.npu} instead, or drop it.", safety=Safety.REPORT,
             severity=Severity.WARNING,
         )  # fmt: skip
     edits = [edit, module.string_edit(value, str(value.value), new)]
-    return RULE.finding(module, node, message, edits, hint="Check the value.", safety=Safety.REVIEW)
+    return RULE.make_finding(module, node, message, edits, hint="Check the value.", safety=Safety.REVIEW)
 
 
 def _value(module: Module, node: ast.Constant) -> ast.Constant | None:
     """The text that a variable is set to: `environ[name] = "0"`, `setdefault(name, "0")`, `{name: "0"}`."""
     value: ast.expr | None = None
-    match module.parent(node):
+    match module.get_parent(node):
         case ast.Subscript() as target:
-            above = module.parent(target)
+            above = module.get_parent(target)
             value = above.value if isinstance(above, ast.Assign) else None
         case ast.Call(args=[first, second, *_]) if first is node:
             value = second
@@ -133,7 +133,7 @@ RULE = Rule(
     why="CUDA_VISIBLE_DEVICES and its kind have no effect on an NPU: the script would use the wrong devices silently.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     words=(*CUDA, b"cublas"),
-    check=check,
+    check=check_module,
     rewrites=(
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n",
          "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0,1'\n"),

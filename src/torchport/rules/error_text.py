@@ -17,21 +17,21 @@ _METHODS = frozenset({"startswith", "endswith", "find", "count"})
 _RAISES = frozenset({"raises", "warns", "assertRaisesRegex", "assertWarnsRegex"})
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every text of several words that an error's text is compared with."""
-    for constant in module.all(ast.Constant):
+    for constant in module.iter_nodes(ast.Constant):
         text = constant.value
         if not isinstance(text, str) or " " not in text or not _ERROR.search(text):
             continue
         if not _is_tested(module, constant):
             continue
         if text.startswith(_MEMORY) and style is Style.NPU:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, constant, "the NPU's error says NPU out of memory",
                 [module.string_edit(constant, "CUDA", "NPU")], hint="torch.OutOfMemoryError is the same on any device.",
             )  # fmt: skip
         else:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, constant, f"no error of an NPU says {text[:60]!r}",
                 hint="Catch the exception by its type, such as torch.OutOfMemoryError, or compare with the NPU's text.",
                 safety=Safety.REPORT,
@@ -39,17 +39,17 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 
 def _is_tested(module: Module, node: ast.Constant) -> bool:
-    above = module.parent(node)
+    above = module.get_parent(node)
     while isinstance(above, ast.Tuple | ast.List):
-        above = module.parent(above)
+        above = module.get_parent(above)
     match above:
         case ast.Compare(ops=[ast.In() | ast.NotIn()]):
             return above.left is node
         case ast.Call():
             name = above.func.attr if isinstance(above.func, ast.Attribute) else ""
-            return name in _METHODS or module.qualified(above.func) in _SEARCHES
+            return name in _METHODS or module.resolve_name(above.func) in _SEARCHES
         case ast.keyword(arg="match"):
-            call = module.parent(above)
+            call = module.get_parent(above)
             return isinstance(call, ast.Call) and (
                 isinstance(call.func, ast.Attribute) and call.func.attr in _RAISES
             )
@@ -66,7 +66,7 @@ RULE = Rule(
     "and its recovery never runs.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.OutOfMemoryError.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("try:\n    f()\nexcept RuntimeError as e:\n    if 'CUDA out of memory' in str(e):\n        g()\n",
          "try:\n    f()\nexcept RuntimeError as e:\n    if 'NPU out of memory' in str(e):\n        g()\n"),

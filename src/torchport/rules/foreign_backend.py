@@ -22,23 +22,23 @@ _PROVIDERS = frozenset(
 )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every such name, and for every such provider in a string."""
-    for attribute in module.all(ast.Attribute):
-        name = module.qualified(attribute) or ""
-        above = module.parent(attribute)
-        if isinstance(above, ast.Attribute) and module.qualified(above):
+    for attribute in module.iter_nodes(ast.Attribute):
+        name = module.resolve_name(attribute) or ""
+        above = module.get_parent(attribute)
+        if isinstance(above, ast.Attribute) and module.resolve_name(above):
             continue
         if name in _NAMES:
-            yield RULE.finding(module, attribute, f"{name} means GPUs", hint=f"Use {_NAMES[name]}")
+            yield RULE.make_finding(module, attribute, f"{name} means GPUs", hint=f"Use {_NAMES[name]}")
         elif name.startswith(_CUDA_MODULES):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, attribute, f"{name} needs a GPU",
                 hint="Use the function of the same name in cv2, which computes on the CPU, or torch on the NPU.",
             )  # fmt: skip
-    for constant in module.all(ast.Constant):
-        if constant.value in _PROVIDERS and not isinstance(module.parent(constant), ast.Expr):
-            yield RULE.finding(
+    for constant in module.iter_nodes(ast.Constant):
+        if constant.value in _PROVIDERS and not isinstance(module.get_parent(constant), ast.Expr):
+            yield RULE.make_finding(
                 module, constant, f"ONNX Runtime has no {constant.value} on a machine with NPUs",
                 hint="onnxruntime-cann has CANNExecutionProvider; keep CPUExecutionProvider behind it.",
             )  # fmt: skip
@@ -53,7 +53,7 @@ RULE = Rule(
     "there, which is right and slow.",
     reference="https://onnxruntime.ai/docs/execution-providers/community-maintained/CANN-ExecutionProvider.html",
     words=(*CUDA, b"multi_gpu", b"tensorrt"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import cv2\nx = cv2.cuda.GpuMat()\n",

@@ -18,14 +18,14 @@ OPTIMIZERS = frozenset(
 SCALERS = frozenset(f"torch.{part}.GradScaler" for part in ("amp", "amp.grad_scaler", "cuda.amp", "npu.amp"))
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One finding per optimizer that is fused, in a file that makes a scaler."""
-    calls = list(module.all(ast.Call))
-    if not any(module.qualified(call.func) in SCALERS for call in calls):
+    calls = list(module.iter_nodes(ast.Call))
+    if not any(module.resolve_name(call.func) in SCALERS for call in calls):
         return
     for call in calls:
-        if module.qualified(call.func) in OPTIMIZERS and keyword_is(call, "fused", True):
-            yield RULE.finding(
+        if module.resolve_name(call.func) in OPTIMIZERS and keyword_is(call, "fused", True):
+            yield RULE.make_finding(
                 module, call, "on the NPU a fused optimizer takes no notice of the gradient scaler",
                 hint="Leave out fused=True, or use `torchport run`, which unscales the gradients first.",
             )  # fmt: skip
@@ -41,7 +41,7 @@ RULE = Rule(
     "(`step() got an unexpected keyword argument 'grad_scaler'`), also in a transformers Trainer with fp16=True.",
     reference="https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p, fused=True)  # cuda\n",

@@ -14,7 +14,7 @@ Literal = ast.Constant | ast.JoinedStr
 _SAME = frozenset({"dedent", "strip", "format", "cleandoc"})
 
 
-def literals(module: Module, arguments: Iterable[ast.expr]) -> Iterator[Literal]:
+def find_argument_literals(module: Module, arguments: Iterable[ast.expr]) -> Iterator[Literal]:
     """The literals with text that the arguments are made of, each once, in the order of the file."""
     found: dict[int, Literal] = {}
     pending, roots = list(arguments), set()
@@ -34,23 +34,23 @@ def literals(module: Module, arguments: Iterable[ast.expr]) -> Iterator[Literal]
             case _:
                 pass
     if roots:
-        kinds: list[Literal] = [*module.all(ast.JoinedStr), *module.all(ast.Constant)]
+        kinds: list[Literal] = [*module.iter_nodes(ast.JoinedStr), *module.iter_nodes(ast.Constant)]
         for literal in kinds:
             if module.flow.find(literal) in roots and _is_text(module, literal):
                 found[id(literal)] = literal
     yield from sorted(found.values(), key=lambda one: (one.lineno, one.col_offset))
 
 
-def placed(module: Module, finding: Finding, start: int, end: int) -> Finding:
+def place_finding(module: Module, finding: Finding, start: int, end: int) -> Finding:
     """The finding at the byte range of a part of a literal, with its text as evidence."""
     return dataclasses.replace(
         finding,
-        location=module.text.location(start, end),
-        evidence={"source": module.text.slice(start, min(end, start + 400))},
+        location=module.text.to_location(start, end),
+        evidence={"source": module.text.decode_range(start, min(end, start + 400))},
     )
 
 
-def moved(edits: Iterable[Edit], by: int) -> list[Edit | None]:
+def shift_edits(edits: Iterable[Edit], by: int) -> list[Edit | None]:
     """Edits of a text as edits of the file that has the text at the byte offset `by`."""
     return [Edit(edit.start + by, edit.end + by, edit.replacement) for edit in edits]
 
@@ -59,5 +59,5 @@ def _is_text(module: Module, node: Literal) -> bool:
     if isinstance(node, ast.JoinedStr):
         return True
     return isinstance(node.value, str) and not isinstance(
-        module.parent(node), ast.JoinedStr | ast.FormattedValue | ast.Expr
+        module.get_parent(node), ast.JoinedStr | ast.FormattedValue | ast.Expr
     )

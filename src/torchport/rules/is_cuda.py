@@ -14,22 +14,22 @@ from torchport.source.module import Module
 _SCRIPTED = ("torch.jit.script", "torch.jit.script_method", "torch.jit.export")
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every read of `is_cuda` that is torch's or may be."""
     receivers = Receivers(module, "is_cuda")
-    for node in module.all(ast.Attribute):
-        if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or module.qualified(node) is not None:
+    for node in module.iter_nodes(ast.Attribute):
+        if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or module.resolve_name(node) is not None:
             continue
         if _is_answer(node.value):
             continue
-        owner = receivers.owner(node.value)
+        owner = receivers.resolve_owner(node.value)
         if owner is Owner.UNKNOWN:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, "a class of the project has its own is_cuda, and nothing shows whose this is",
                 hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
         elif owner is Owner.OTHER or (owner is Owner.MOVED and receivers.is_moved(node.value)):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, "nothing shows that this is a tensor's is_cuda, so it stays",
                 hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
             )  # fmt: skip
@@ -37,14 +37,14 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         elif _is_scripted(module, node):
             edits = _compared(module, node, '"npu"') if style is Style.NPU else [None]
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, "TorchScript knows no is_npu: the device type is compared instead", edits
             )
         elif style is Style.AGNOSTIC:
             edits = _compared(module, node, ACCELERATOR)
-            yield RULE.finding(module, node, "is_cuda is a comparison of device types", edits)
+            yield RULE.make_finding(module, node, "is_cuda is a comparison of device types", edits)
         else:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, "is_cuda is is_npu on the NPU", [module.attribute_edit(node, "is_npu")]
             )
 
@@ -61,13 +61,13 @@ def _compared(module: Module, node: ast.Attribute, device: str) -> list[Edit | N
 
 
 def _is_scripted(module: Module, node: ast.AST) -> bool:
-    for above in module.names.ancestors(node):
+    for above in module.names.iter_ancestors(node):
         if isinstance(above, ast.FunctionDef):
-            if any(module.qualified(decorator) in _SCRIPTED for decorator in above.decorator_list):
+            if any(module.resolve_name(decorator) in _SCRIPTED for decorator in above.decorator_list):
                 return True
-            for call in module.all(ast.Call):
-                scripted = module.qualified(call.func) in _SCRIPTED and call.args
-                if scripted and module.names.definition(call.args[0]) is above:
+            for call in module.iter_nodes(ast.Call):
+                scripted = module.resolve_name(call.func) in _SCRIPTED and call.args
+                if scripted and module.names.find_definition(call.args[0]) is above:
                     return True
     return False
 
@@ -80,7 +80,7 @@ RULE = Rule(
     why="is_cuda is False for a tensor on the NPU, so the GPU branch would be skipped silently.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nassert x.is_cuda\n", "import torch\nassert x.is_npu\n"),
         ("def f(x):\n    return not x.is_cuda\n", "def f(x):\n    return not x.is_npu\n"),

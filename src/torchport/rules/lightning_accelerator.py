@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import Rule, Style
-from torchport.source.calls import keyword
+from torchport.source.calls import find_keyword
 from torchport.source.module import Module
 
 PACKAGES = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
@@ -16,7 +16,7 @@ _OTHERS = frozenset({"cpu", "tpu", "mps"})  # accelerators that nobody means a G
 _TRANSFER = "torch_npu.contrib"
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One finding per file that starts lightning on a GPU; with `Style.NPU` it brings torch_npu's redirection."""
     starts = list(_calls(module))
     if not starts or _has_transfer(module):
@@ -24,11 +24,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     message = "lightning has no accelerator for the NPU"
     if style is not Style.NPU:
         hint = "Import torch_npu.contrib.transfer_to_npu where the script runs on an NPU, and only there."
-        yield RULE.finding(
+        yield RULE.make_finding(
             module, starts[0], message, hint=hint, severity=Severity.WARNING, safety=Safety.REPORT
         )
         return
-    yield RULE.finding(
+    yield RULE.make_finding(
         module,
         starts[0],
         message + ": torch_npu's transfer_to_npu is imported, which makes its GPU accelerator use the NPU",
@@ -40,39 +40,39 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def brings_torch_npu(module: Module, style: Style) -> bool:
     """Whether this rule imports torch_npu into the file, so that TP001 need not."""
-    return any(finding.fix for finding in check(module, style))
+    return any(finding.fix for finding in check_module(module, style))
 
 
 def is_accelerator_of_lightning(module: Module, node: ast.expr) -> bool:
     """Whether `node` is the accelerator that lightning is told, `"cuda"` say: a name of its own, no device."""
-    word = module.parent(node)
+    word = module.get_parent(node)
     if not isinstance(word, ast.keyword) or word.arg != "accelerator":
         return False
-    call = module.parent(word)
+    call = module.get_parent(word)
     return isinstance(call, ast.Call) and _is_start(module, call)
 
 
 def _calls(module: Module) -> Iterator[ast.Call]:
-    for call in module.all(ast.Call):
+    for call in module.iter_nodes(ast.Call):
         if _is_start(module, call):
-            said = keyword(call, "accelerator")
+            said = find_keyword(call, "accelerator")
             if not (isinstance(said, ast.Constant) and said.value in _OTHERS):
                 yield call
 
 
 def _is_start(module: Module, call: ast.Call) -> bool:
-    top, *rest = (module.qualified(call.func) or "").split(".")
-    return top in PACKAGES and not module.project.provides(top) and not _STARTS.isdisjoint(rest[-2:])
+    top, *rest = (module.resolve_name(call.func) or "").split(".")
+    return top in PACKAGES and not module.project.has_package(top) and not _STARTS.isdisjoint(rest[-2:])
 
 
 def _has_transfer(module: Module) -> bool:
     return any(
         (origin.module or "").startswith(_TRANSFER)
         and any(alias.name == "transfer_to_npu" for alias in origin.names)
-        for origin in module.all(ast.ImportFrom)
+        for origin in module.iter_nodes(ast.ImportFrom)
     ) or any(
         alias.name == f"{_TRANSFER}.transfer_to_npu"
-        for statement in module.all(ast.Import)
+        for statement in module.iter_nodes(ast.Import)
         for alias in statement.names
     )
 
@@ -90,7 +90,7 @@ def _insertion(module: Module) -> Edit:
         "from torch_npu.contrib import transfer_to_npu",
         'os.environ.setdefault("TORCH_NPU_DEVICE_CAPABILITY", "8.0")',
     ]
-    offset = module.text.offset(_first_line(place), 0)
+    offset = module.text.position_to_offset(_first_line(place), 0)
     text = newline.join(lines) + newline
     return Edit(offset, offset, text.encode(module.text.encoding))
 
@@ -140,7 +140,7 @@ RULE = Rule(
     "imports it, so that the CUDA accelerator works; the file that makes the Trainer or Fabric imports it.",
     reference="https://github.com/Ascend/pytorch",
     words=(b"lightning",),
-    check=check,
+    check=check_module,
     rewrites=(
         ('import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n',
          _HEAD + 'import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n'),

@@ -22,23 +22,23 @@ _DEFAULT_DEVICE = frozenset({"torch.set_default_device", "torch.set_default_tens
 _MOVES = frozenset({"cuda", "npu", "to"})
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every such format that an operator may be given."""
     if "channels_last" not in module.text.text:
         return
-    nodes: list[ast.Attribute | ast.Name] = [*module.all(ast.Attribute), *module.all(ast.Name)]
+    nodes: list[ast.Attribute | ast.Name] = [*module.iter_nodes(ast.Attribute), *module.iter_nodes(ast.Name)]
     for node in nodes:
-        name = module.qualified(node) if isinstance(node.ctx, ast.Load) else None
+        name = module.resolve_name(node) if isinstance(node.ctx, ast.Load) else None
         if name not in FORMATS or _is_harmless(module, node):
             continue
         if _is_on_host(module, node):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, f"{name} stays: nothing moves this tensor from the CPU, which has the order",
                 safety=Safety.REPORT,
             )  # fmt: skip
             continue
-        direct = isinstance(module.parent(node), ast.keyword)
-        yield RULE.finding(
+        direct = isinstance(module.get_parent(node), ast.keyword)
+        yield RULE.make_finding(
             module, node, f"torch_npu makes no tensor in the order {name}", [_edit(module, node, style)],
             hint="" if direct else "The value is used elsewhere: check that nothing is decided by it.",
             safety=None if direct else Safety.REVIEW, severity=None if direct else Severity.WARNING,
@@ -47,9 +47,9 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def _is_harmless(module: Module, node: ast.expr) -> bool:
     """Whether it is only compared, given to what does not mind, or chosen where there is no NPU."""
-    above = module.parent(node)
-    call = module.parent(above) if isinstance(above, ast.keyword) else above
-    outer = module.parent(above) if isinstance(above, ast.Tuple | ast.List | ast.Set) else above
+    above = module.get_parent(node)
+    call = module.get_parent(above) if isinstance(above, ast.keyword) else above
+    outer = module.get_parent(above) if isinstance(above, ast.Tuple | ast.List | ast.Set) else above
     if isinstance(outer, ast.Compare | ast.MatchValue):
         return True
     if isinstance(call, ast.IfExp) and "npu" in ast.unparse(call.test):
@@ -62,10 +62,10 @@ def _is_harmless(module: Module, node: ast.expr) -> bool:
 
 def _is_on_host(module: Module, node: ast.expr) -> bool:
     """Whether the tensor that gets the format is seen to be made on the CPU, and not to leave it by its own name."""
-    above = module.parent(node)
-    call = module.parent(above) if isinstance(above, ast.keyword) else above
+    above = module.get_parent(node)
+    call = module.get_parent(above) if isinstance(above, ast.keyword) else above
     if not isinstance(call, ast.Call) or any(
-        module.qualified(other.func) in _DEFAULT_DEVICE for other in module.all(ast.Call)
+        module.resolve_name(other.func) in _DEFAULT_DEVICE for other in module.iter_nodes(ast.Call)
     ):
         return False
     if not made_on_cpu(module, call):
@@ -75,7 +75,7 @@ def _is_on_host(module: Module, node: ast.expr) -> bool:
         isinstance(other.func, ast.Attribute)
         and other.func.attr in _MOVES
         and module.flow.find(other.func.value) == root
-        for other in module.all(ast.Call)
+        for other in module.iter_nodes(ast.Call)
     )
 
 
@@ -84,7 +84,7 @@ def _edit(module: Module, node: ast.Attribute | ast.Name, style: Style) -> Edit 
         return None
     if style is Style.NPU:
         return module.attribute_edit(node, _CONTIGUOUS)
-    torch = module.source(node.value)
+    torch = module.get_source(node.value)
     start, end = module.text.span(node)
     text = f'({torch}.{_CONTIGUOUS} if hasattr({torch}, "npu") else {torch}.{node.attr})'
     return Edit(start, end, text.encode(module.text.encoding))
@@ -100,7 +100,7 @@ RULE = Rule(
     "chooses its own inside of operators. In the agnostic style CUDA keeps it.",
     reference="https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.memory_format",
     words=(b"channels_last",),
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nx = x.cuda().to(memory_format=torch.channels_last)\n",
          "import torch\nx = x.npu().to(memory_format=torch.contiguous_format)\n"),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, OWN_TORCH
 from torchport.rules.roles import Proof, Roles
@@ -16,20 +16,20 @@ from torchport.source.module import Module
 _PER_DEVICE = re.compile(r"(?:\w+:\w+,)*cuda:nccl(?:,\w+:\w+)*")
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every string that is the name of the backend, or may be."""
     roles: Roles | None = None
-    for constant in module.all(ast.Constant):
+    for constant in module.iter_nodes(ast.Constant):
         text = constant.value
-        if not isinstance(text, str) or isinstance(module.parent(constant), ast.Expr | ast.JoinedStr):
+        if not isinstance(text, str) or isinstance(module.get_parent(constant), ast.Expr | ast.JoinedStr):
             continue
         per_device = _PER_DEVICE.fullmatch(text) is not None
         if text not in ("nccl", "NCCL") and not per_device:
             continue
-        roles = roles or Roles(module, role("backend"))
-        proof = roles.proof(constant)
+        roles = roles or Roles(module, load_role("backend"))
+        proof = roles.find_proof(constant)
         if proof is Proof.NONE and not per_device:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, constant, f"{text!r} names CUDA's communication library, but nothing here uses it as a backend",
                 hint="If it is the backend of torch.distributed, write hccl.",
                 safety=Safety.REPORT, severity=Severity.WARNING,
@@ -40,17 +40,17 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         edits: list[Edit | None] = [module.string_edit(constant, text, new)]
         if style is Style.AGNOSTIC:
             edits = [_agnostic(module, constant)] if text == "nccl" else [None]
-        yield RULE.finding(
+        yield RULE.make_finding(
             module, constant, f"the backend {text!r} is {new!r} on the NPU", edits,
             hint="Only the name says that this is the backend: check it." if named else "",
             safety=Safety.REVIEW if named else Safety.SAFE,
         )  # fmt: skip
 
 
-def literals(module: Module) -> Iterator[tuple[ast.Constant, Edit | None]]:
+def find_backend_literals(module: Module) -> Iterator[tuple[ast.Constant, Edit | None]]:
     """Every string that spells the backend, with the edit that makes it the NPU's."""
-    for constant in module.all(ast.Constant):
-        text, above = constant.value, module.parent(constant)
+    for constant in module.iter_nodes(ast.Constant):
+        text, above = constant.value, module.get_parent(constant)
         if (
             text in ("nccl", "NCCL")
             and isinstance(text, str)
@@ -81,7 +81,7 @@ RULE = Rule(
     why="torch_npu registers HCCL as the backend hccl; get_backend() then answers hccl, so comparisons change with it.",
     reference="https://hiascend.com/document/detail/zh/Pytorch/60RC3/ptmoddevg/trainingmigrguide/PT_LMTMOG_0013.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch.distributed as dist\ndist.init_process_group('nccl')\n",
          "import torch.distributed as dist\ndist.init_process_group('hccl')\n"),

@@ -27,32 +27,32 @@ def cuda_branches(module: Module) -> list[tuple[int, int]]:
 
 
 def _beside(module: Module) -> Iterator[list[ast.expr] | list[ast.stmt]]:
-    for statement in module.all(ast.If):
-        above = module.parent(statement)
+    for statement in module.iter_nodes(ast.If):
+        above = module.get_parent(statement)
         if not (isinstance(above, ast.If) and above.orelse == [statement]):  # elif: a part of its chain
             yield from _others(module, _chain(statement))
         yield _after(module, statement)
-    for choice in module.all(ast.IfExp):
-        above = module.parent(choice)
+    for choice in module.iter_nodes(ast.IfExp):
+        above = module.get_parent(choice)
         if not (isinstance(above, ast.IfExp) and above.orelse is choice):
             yield from _others(module, _chain(choice))
-    for operator in module.all(ast.BoolOp):
+    for operator in module.iter_nodes(ast.BoolOp):
         if isinstance(operator.op, ast.Or) and any(_says_npu(module, value) for value in operator.values):
             yield from ([value] for value in operator.values if _is_cuda_only(module, value))
-    for dictionary in module.all(ast.Dict):
+    for dictionary in module.iter_nodes(ast.Dict):
         if any(_is_npu(key) for key in dictionary.keys):
             for key, value in zip(dictionary.keys, dictionary.values, strict=True):
                 if key is not None and _is_cuda_only(module, key):
                     yield [key, value]
     collections: list[ast.List | ast.Tuple | ast.Set] = [
-        *module.all(ast.List),
-        *module.all(ast.Tuple),
-        *module.all(ast.Set),
+        *module.iter_nodes(ast.List),
+        *module.iter_nodes(ast.Tuple),
+        *module.iter_nodes(ast.Set),
     ]
     for collection in collections:
         if any(_is_npu(element) for element in collection.elts):
             yield from ([element] for element in collection.elts if _is_cuda_only(module, element))
-    for class_ in module.all(ast.ClassDef):
+    for class_ in module.iter_nodes(ast.ClassDef):
         values = [one.value for one in class_.body if isinstance(one, ast.Assign)]
         if any(_is_npu(value) for value in values):
             yield from ([value] for value in values if _is_cuda_only(module, value))
@@ -64,7 +64,7 @@ def _after(module: Module, statement: ast.If) -> list[ast.stmt]:
     negated = isinstance(statement.test, ast.UnaryOp) and isinstance(statement.test.op, ast.Not)
     if not leaves or negated or not _says_npu(module, statement.test):
         return []
-    above = module.parent(statement)
+    above = module.get_parent(statement)
     for name in ("body", "orelse", "finalbody"):
         block = getattr(above, name, None)
         if isinstance(block, list) and statement in block:
@@ -103,11 +103,11 @@ def _others(module: Module, parts: list[_Part]) -> Iterator[list[ast.expr] | lis
 
 
 def _says_npu(module: Module, node: ast.expr) -> bool:
-    return _NPU.search(module.source(node)) is not None
+    return _NPU.search(module.get_source(node)) is not None
 
 
 def _is_cuda_only(module: Module, node: ast.expr) -> bool:
-    text = module.source(node)
+    text = module.get_source(node)
     return _CUDA.search(text) is not None and _NPU.search(text) is None
 
 
@@ -115,6 +115,6 @@ def _is_npu(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in ("npu", "hccl")
 
 
-def covers(ranges: Iterable[tuple[int, int]], start: int) -> bool:
+def is_in_ranges(ranges: Iterable[tuple[int, int]], start: int) -> bool:
     """Whether a byte offset lies in one of the ranges."""
     return any(first <= start < last for first, last in ranges)

@@ -47,20 +47,20 @@ class PlainWords:
     def __init__(self, module: Module) -> None:
         self._module = module
 
-    def reason(self, node: ast.expr) -> str:
+    def explain_word(self, node: ast.expr) -> str:
         """What the word at `node` is, such as "the text of an error"; empty where it may be a device."""
-        return self.shown(node) or self._collected(node) or self._compared(node)
+        return self.explain_text(node) or self._collected(node) or self._compared(node)
 
-    def shown(self, node: ast.expr) -> str:
+    def explain_text(self, node: ast.expr) -> str:
         """What the text at `node` is for where it goes right to a person, a path or a name; empty elsewhere."""
-        module, inner, above = self._module, node, self._module.parent(node)
+        module, inner, above = self._module, node, self._module.get_parent(node)
         while isinstance(above, ast.IfExp | ast.JoinedStr | ast.FormattedValue | ast.BinOp) or (
             isinstance(above, ast.List | ast.Tuple)
-            and isinstance(module.parent(above), ast.Call | ast.keyword)
+            and isinstance(module.get_parent(above), ast.Call | ast.keyword)
         ):
             if isinstance(above, ast.IfExp) and above.test is inner:
                 break
-            inner, above = above, module.parent(above)
+            inner, above = above, module.get_parent(above)
         match above:
             case ast.Assert(msg=message) if message is inner:
                 return "the text of an error"
@@ -73,7 +73,7 @@ class PlainWords:
 
     def _argument(self, call: ast.Call, node: ast.AST) -> str:
         module = self._module
-        name = module.qualified(call.func) or ""
+        name = module.resolve_name(call.func) or ""
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if node not in call.args:
             return ""
@@ -88,7 +88,7 @@ class PlainWords:
         if method == "add_argument" and isinstance(node, ast.Constant):
             return "the name of an option"
         sets = name.removeprefix("builtins.") in _SETTERS or method in _SETTERS
-        if sets and node in call.args[1:2] and not (module.qualified(call.args[0]) or "").startswith("torch"):
+        if sets and node in call.args[1:2] and not (module.resolve_name(call.args[0]) or "").startswith("torch"):
             return "the name of an attribute"
         if name.startswith("pytest.mark.") and "parametrize" not in name:
             return "the name of a test's mark"
@@ -96,9 +96,9 @@ class PlainWords:
 
     def _collected(self, node: ast.expr) -> str:
         """A word of a list of names, or a key of a table of parameters."""
-        module, above = self._module, self._module.parent(node)
+        module, above = self._module, self._module.get_parent(node)
         if isinstance(above, ast.List | ast.Tuple | ast.Set):
-            outer = module.parent(above)
+            outer = module.get_parent(above)
             if isinstance(outer, ast.Assign | ast.AugAssign):
                 targets = outer.targets if isinstance(outer, ast.Assign) else [outer.target]
                 if any(isinstance(one, ast.Name) and one.id in _NAME_LISTS for one in targets):
@@ -122,7 +122,7 @@ class PlainWords:
         root = module.flow.find(table)
         return [
             keyword
-            for keyword in module.all(ast.keyword)
+            for keyword in module.iter_nodes(ast.keyword)
             if keyword.arg is None and (keyword.value is table or module.flow.find(keyword.value) == root)
         ]
 
@@ -136,7 +136,7 @@ class PlainWords:
     @functools.cached_property
     def _values(self) -> Mapping[Hashable, frozenset[str]]:
         found: dict[Hashable, set[str]] = {}
-        for constant in self._module.all(ast.Constant):
+        for constant in self._module.iter_nodes(ast.Constant):
             if isinstance(constant.value, str):
                 found.setdefault(self._module.flow.find(constant), set()).add(constant.value)
         return {key: frozenset(words) for key, words in found.items()}

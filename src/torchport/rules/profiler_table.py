@@ -17,18 +17,18 @@ _COLUMNS = frozenset(
 _RECORDERS = ("torch.autograd.profiler.profile", "torch.autograd.profiler_legacy.profile")
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """Findings for tables sorted by CUDA time, their attributes, and profilers that record CUDA."""
-    for constant in module.all(ast.Constant):
-        if constant.value in _COLUMNS and not isinstance(module.parent(constant), ast.Expr):
+    for constant in module.iter_nodes(ast.Constant):
+        if constant.value in _COLUMNS and not isinstance(module.get_parent(constant), ast.Expr):
             yield _report(
                 module, constant, f"there is no column {constant.value} in the NPU profiler's tables"
             )
-    for attribute in module.all(ast.Attribute):
+    for attribute in module.iter_nodes(ast.Attribute):
         if attribute.attr in _COLUMNS:
             yield _report(module, attribute, f"the NPU profiler's events have no {attribute.attr}")
-    for call in module.all(ast.Call):
-        if module.qualified(call.func) in _RECORDERS:
+    for call in module.iter_nodes(ast.Call):
+        if module.resolve_name(call.func) in _RECORDERS:
             yield from _recorded(module, call, style)
 
 
@@ -38,14 +38,14 @@ def _recorded(module: Module, call: ast.Call, style: Style) -> Iterator[Finding]
     for keyword in call.keywords:
         value = keyword.value
         if keyword.arg == "use_cuda" and not (isinstance(value, ast.Constant) and not value.value):
-            chosen = "" if isinstance(value, ast.Constant) else f" if {module.source(value)} else None"
+            chosen = "" if isinstance(value, ast.Constant) else f" if {module.get_source(value)} else None"
             start, end = module.text.span(keyword)
             edit = Edit(start, end, f"use_device={device}{chosen}".encode(module.text.encoding))
         elif keyword.arg == "use_device" and isinstance(value, ast.Constant) and value.value == "cuda":
             edit = Edit(*module.text.span(value), device.encode())
         else:
             continue
-        yield RULE.finding(
+        yield RULE.make_finding(
             module, call, f"{keyword.arg} of autograd's profiler is use_device={device} on the NPU", [edit],
             hint="torch_npu.profiler.profile shows more: kernels, cores and memory, for MindStudio Insight.",
             safety=Safety.REVIEW, severity=Severity.INFO,
@@ -54,7 +54,7 @@ def _recorded(module: Module, call: ast.Call, style: Style) -> Iterator[Finding]
 
 def _report(module: Module, node: ast.expr, message: str) -> Finding:
     hint = "Use torch_npu.profiler.profile and read op_statistic.csv and kernel_details.csv of its output."
-    return RULE.finding(module, node, message, hint=hint, safety=Safety.REPORT)
+    return RULE.make_finding(module, node, message, hint=hint, safety=Safety.REPORT)
 
 
 RULE = Rule(
@@ -66,7 +66,7 @@ RULE = Rule(
     "key_averages() and the CUDA columns do not exist there.",
     reference="https://docs.pytorch.org/docs/stable/profiler.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p:\n    pass\n",
          'import torch\nwith torch.autograd.profiler.profile(use_device="npu") as p:\n    pass\n'),

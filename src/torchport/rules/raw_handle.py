@@ -17,12 +17,12 @@ _MAKERS = {
 }
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every handle that is taken of what torch.cuda has given."""
-    for node in module.all(ast.Attribute):
+    for node in module.iter_nodes(ast.Attribute):
         if node.attr in _HANDLES and _is_torch(module, node.value, _MAKERS[node.attr]):
             new = _HANDLES[node.attr]
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, f"the handle is {new} on the NPU, and CANN's: what takes it has to expect that",
                 [module.attribute_edit(node, new) if style is Style.NPU else None],
                 hint="CUDA's driver, CuPy and numba cannot use it.",
@@ -31,11 +31,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def _is_torch(module: Module, node: ast.expr, makers: tuple[str, ...]) -> bool:
     if isinstance(node, ast.Call):
-        name = module.qualified(node.func) or ""
+        name = module.resolve_name(node.func) or ""
         return name.startswith("torch.cuda.") and name.rpartition(".")[2] in makers
     if not isinstance(node, ast.Name):
         return False
-    found = module.names.bindings(node)
+    found = module.names.find_bindings(node)
     return bool(found) and all(
         one.how is Binds.VALUE and isinstance(one.value, ast.Call) and _is_torch(module, one.value, makers)
         for one in found
@@ -50,7 +50,7 @@ RULE = Rule(
     why="torch_npu's streams have npu_stream in the place of cuda_stream, an aclrtStream: reading cuda_stream raises.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.Stream.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nh = torch.cuda.current_stream().cuda_stream\n",
          "import torch\nh = torch.npu.current_stream().npu_stream\n"),

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from torchport.knowledge.libraries import MOVED, TORCH, libraries
+from torchport.knowledge.libraries import MOVED, TORCH, load_libraries
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
@@ -47,28 +47,28 @@ class Receivers:
     @functools.cached_property
     def defined_here(self) -> bool:
         """Whether any class of this file defines the attribute, or answers to every one."""
-        return any(self._defines(node) or _answers_all(node) for node in self._module.all(ast.ClassDef))
+        return any(self._defines(node) or _answers_all(node) for node in self._module.iter_nodes(ast.ClassDef))
 
     @functools.cached_property
     def defined_elsewhere(self) -> bool:
         """Whether a class of another file of the project defines the attribute."""
-        return bool(self._module.project.of(self._attribute))
+        return bool(self._module.project.find_classes_with(self._attribute))
 
     @functools.cached_property
     def _is_exposed(self) -> bool:
         """Whether the file names a class of the project that has the attribute: its objects may be here."""
         words = set(re.findall(r"\w+", self._module.text.text))
-        return not words.isdisjoint(self._module.project.of(self._attribute))
+        return not words.isdisjoint(self._module.project.find_classes_with(self._attribute))
 
     @functools.cached_property
     def _meets_moved(self) -> bool:
         """Whether the project uses a library whose objects have cuda() and no npu(): any object may be one."""
-        imported = {binding.target.partition(".")[0] for binding in self._module.names.imports()}
-        known = libraries()
+        imported = {binding.target.partition(".")[0] for binding in self._module.names.iter_imports()}
+        known = load_libraries()
         return any(
             known[name].objects == MOVED
             for name in (imported | self._module.project.imported) & known.keys()
-            if not self._module.project.provides(name)
+            if not self._module.project.has_package(name)
         )
 
     def is_proven(self, node: ast.expr) -> bool:
@@ -81,7 +81,7 @@ class Receivers:
         self._known.clear()
         return self._owner(node) is Owner.MOVED
 
-    def owner(self, node: ast.expr) -> Owner:
+    def resolve_owner(self, node: ast.expr) -> Owner:
         """Whose attribute it is on the receiver `node`.
 
         Where the receiver's type is not known but no class of the file defines the attribute, it can only be torch's,
@@ -108,7 +108,7 @@ class Receivers:
             return self._owner_of_class(definition)
         if isinstance(node, ast.Call):
             return self._owner_of_call(node)
-        name = self._module.qualified(node)
+        name = self._module.resolve_name(node)
         if (
             name is not None
         ):  # a module, a class or another file's variable: `numba.cuda(...)`, `net.model.cuda()`
@@ -126,10 +126,10 @@ class Receivers:
     def _owner_of_call(self, node: ast.Call) -> Owner:
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             around = [
-                above for above in self._module.names.ancestors(node) if isinstance(above, ast.ClassDef)
+                above for above in self._module.names.iter_ancestors(node) if isinstance(above, ast.ClassDef)
             ]
             return self._owner_of_class(around[0], itself=False) if around else Owner.UNKNOWN
-        name = self._module.qualified(node.func)
+        name = self._module.resolve_name(node.func)
         if name in _HANDED_ON and node.args:
             return self._owner(node.args[0])
         if name is not None:
@@ -143,14 +143,14 @@ class Receivers:
     def _owner_of_made(self, name: str) -> Owner:
         """Whose attribute it is on what the function or class of a dotted name gives back."""
         root = name.partition(".")[0]
-        if not name.startswith(".") and not self._module.project.provides(root):
+        if not name.startswith(".") and not self._module.project.has_package(root):
             if root in ("builtins", "") or root in sys.stdlib_module_names:
                 return Owner.UNKNOWN  # it hands on what the script gave it
             if (known := _of_library(root)) is not None:
                 return known
         found = {self._given(module, meaning) for module, meaning in self._meanings(name)}
         if not found:
-            own = name.startswith(".") or self._module.project.provides(root)
+            own = name.startswith(".") or self._module.project.has_package(root)
             return Owner.UNKNOWN if own else Owner.OTHER
         return found.pop() if len(found) == 1 else Owner.UNKNOWN
 
@@ -164,12 +164,12 @@ class Receivers:
         return Owner.UNKNOWN
 
     def _owner_of_function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Owner:
-        around = self._module.parent(function)
+        around = self._module.get_parent(function)
         if isinstance(around, ast.ClassDef):  # Net.from_name(...): what makes one in another way, as a rule
             return self._owner_of_class(around)
         returned = [
             node.value
-            for node in self._module.all(ast.Return)
+            for node in self._module.iter_nodes(ast.Return)
             if node.value is not None and self._module.names.scope_of(node).node is function
         ]
         if function not in self._known and returned:
@@ -190,11 +190,11 @@ class Receivers:
 
     def _meanings(self, name: str) -> Iterator[tuple[Module, Definition | ast.expr]]:
         if self._module.project.outside is not None:
-            yield from self._module.project.outside.meanings(self._module, name)
+            yield from self._module.project.outside.find_meanings(self._module, name)
 
     def _owner_of_name(self, node: ast.Name) -> Owner:
         found = set()
-        for binding in self._module.names.bindings(node):
+        for binding in self._module.names.find_bindings(node):
             if binding.how is not Binds.VALUE or binding.value is None:
                 return Owner.UNKNOWN
             if not (isinstance(binding.value, ast.Constant) and binding.value.value is None):
@@ -211,13 +211,13 @@ class Receivers:
         return self._known[node]
 
     def _owner_in_family(self, node: ast.ClassDef, *, itself: bool) -> Owner:
-        family = list(self._module.classes.bases(node))
+        family = list(self._module.classes.iter_class_and_bases(node))
         asked = family if itself else family[1:]
         if any(map(self._defines, asked)):
             return Owner.USER
         if any(map(_answers_all, asked)):
             return Owner.UNKNOWN
-        names = [self._module.qualified(base) for member in family for base in member.bases]
+        names = [self._module.resolve_name(base) for member in family for base in member.bases]
         found = {self._owner_of_base(name) for name in names if name is not None}
         for owner in (Owner.USER, Owner.MOVED, Owner.TORCH):
             if owner in found:
@@ -226,7 +226,7 @@ class Receivers:
 
     def _owner_of_base(self, name: str) -> Owner:
         root = name.partition(".")[0]
-        known = None if self._module.project.provides(root) else _of_library(root)
+        known = None if self._module.project.has_package(root) else _of_library(root)
         if known is not None:
             return known
         for module, meaning in self._meanings(name):
@@ -243,40 +243,40 @@ class Receivers:
         """The classes of the file that define the attribute."""
         module, found = self._module, set[ast.AST]()
         functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
-            *module.all(ast.FunctionDef),
-            *module.all(ast.AsyncFunctionDef),
+            *module.iter_nodes(ast.FunctionDef),
+            *module.iter_nodes(ast.AsyncFunctionDef),
         ]
         for function in functions:
             if function.name == self._attribute:
-                found.update(above for above in [module.parent(function)] if isinstance(above, ast.ClassDef))
-        for name in module.all(ast.Name):
+                found.update(above for above in [module.get_parent(function)] if isinstance(above, ast.ClassDef))
+        for name in module.iter_nodes(ast.Name):
             if name.id == self._attribute and isinstance(name.ctx, ast.Store) and self._may_be_asked(name):
                 found.add(module.names.scope_of(name).node)
-        for attribute in module.all(ast.Attribute):
+        for attribute in module.iter_nodes(ast.Attribute):
             if attribute.attr != self._attribute or not isinstance(attribute.ctx, ast.Store):
                 continue
             of_self = isinstance(attribute.value, ast.Name) and attribute.value.id == "self"
             if of_self and self._may_be_asked(attribute):
                 found.update(
-                    above for above in module.names.ancestors(attribute) if isinstance(above, ast.ClassDef)
+                    above for above in module.names.iter_ancestors(attribute) if isinstance(above, ast.ClassDef)
                 )
         return found
 
     def _may_be_asked(self, target: ast.expr) -> bool:
         """Whether `self.cuda = value` can be what `x.cuda()` calls: `self.cuda = args.cuda` is a flag."""
-        statement = self._module.parent(target)
+        statement = self._module.get_parent(target)
         value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
         if value is None or self._attribute not in _CALLED:
             return True
         match value:
             case ast.Name():
-                return self._module.names.definition(value) is not None
+                return self._module.names.find_definition(value) is not None
             case ast.Attribute(value=owner):
-                return FLAGS.fullmatch(self._module.source(owner)) is None
+                return FLAGS.fullmatch(self._module.get_source(owner)) is None
             case ast.Call(func=ast.Attribute(attr="get" | "pop" | "is_available")):
                 return False
             case ast.Call(func=function):
-                return not (self._module.qualified(function) or "").startswith(("torch.", "builtins."))
+                return not (self._module.resolve_name(function) or "").startswith(("torch.", "builtins."))
             case (
                 ast.Constant() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.IfExp() | ast.Subscript()
             ):
@@ -289,7 +289,7 @@ def _of_library(root: str) -> Owner | None:
     """Whose attributes the objects of a package have; None where its row does not say."""
     if root == "torch":
         return Owner.TORCH
-    library = libraries().get(root)
+    library = load_libraries().get(root)
     if library is None or not library.objects:
         return None
     return Owner.TORCH if library.objects == TORCH else Owner.MOVED

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Hashable, Iterator
 
 from torchport.knowledge.arguments import Role
-from torchport.knowledge.libraries import TORCH, libraries
-from torchport.source.links import links
+from torchport.knowledge.libraries import TORCH, load_libraries
+from torchport.source.links import find_links
 from torchport.source.module import Module
 
 # Libraries whose `device=` is not torch's.
@@ -43,8 +43,8 @@ class Roles:
         self._take_over()
         for node, proof in self._uses():
             self._raise(node, proof)
-        for dictionary in module.all(ast.Dict):  # map_location={"cuda:1": "cuda:0"}
-            if (proof := self.proof(dictionary)) is not Proof.NONE:
+        for dictionary in module.iter_nodes(ast.Dict):  # map_location={"cuda:1": "cuda:0"}
+            if (proof := self.find_proof(dictionary)) is not Proof.NONE:
                 for part in (*dictionary.keys, *dictionary.values):
                     if part is not None:
                         self._raise(part, proof)
@@ -55,7 +55,7 @@ class Roles:
         if not known:
             return
         index = 0 if self._role.name == "device" else 1
-        for value, key in links(self._module):
+        for value, key in find_links(self._module):
             if (told := known.get(key)) is not None:
                 self._raise(value, Proof(told.proofs[index]))
                 if told.fixed:
@@ -73,7 +73,7 @@ class Roles:
         root = self._module.flow.find(node)
         self._proofs[root] = max(proof, self._proofs.get(root, Proof.NONE))
 
-    def proof(self, node: ast.expr) -> Proof:
+    def find_proof(self, node: ast.expr) -> Proof:
         """How well it is known that the value of `node` has the role."""
         return self._proofs.get(self._module.flow.find(node), Proof.NONE)
 
@@ -86,11 +86,11 @@ class Roles:
         module = self._module
         texts = {
             module.flow.find(call)
-            for call in module.all(ast.Call)
-            if module.qualified(call.func) == "torch.device"
+            for call in module.iter_nodes(ast.Call)
+            if module.resolve_name(call.func) == "torch.device"
         }
         for kind in (ast.Constant, ast.JoinedStr):
-            for node in module.all(kind):
+            for node in module.iter_nodes(kind):
                 if not isinstance(node, ast.Constant) or isinstance(node.value, str):
                     texts.add(module.flow.find(node))
         return frozenset(texts)
@@ -100,18 +100,18 @@ class Roles:
         """The methods of classes of this file: a call of one may be theirs where the object is not known."""
         return frozenset(
             part.name
-            for owner in self._module.all(ast.ClassDef)
+            for owner in self._module.iter_nodes(ast.ClassDef)
             for part in owner.body
             if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
         )
 
     def _uses(self) -> Iterator[tuple[Hashable, Proof]]:
         module, role = self._module, self._role
-        for call in module.all(ast.Call):
+        for call in module.iter_nodes(ast.Call):
             yield from self._arguments(call)
             if self._tells(_last_name(call.func)) and self._is_open(call.func):  # get_device(), device_name()
                 yield call, Proof.NAMED
-        for attribute in module.all(ast.Attribute):
+        for attribute in module.iter_nodes(ast.Attribute):
             if role.name == "device" and attribute.attr == "type":
                 if _is_device_attribute(attribute.value):
                     yield attribute, Proof.PROVEN
@@ -119,23 +119,23 @@ class Roles:
                     yield attribute, Proof.NAMED
             elif self._tells(attribute.attr) and self._is_open(attribute):
                 yield attribute, Proof.NAMED
-        for name in module.all(ast.Name):
+        for name in module.iter_nodes(ast.Name):
             if self._tells(name.id):
                 yield name, Proof.NAMED
-        for dictionary in module.all(ast.Dict):
+        for dictionary in module.iter_nodes(ast.Dict):
             for key, value in zip(dictionary.keys, dictionary.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str) and self._tells(key.value):
                     yield value, Proof.NAMED
             if role.name == "device":
                 yield from self._table(dictionary)
-        lists: list[ast.List | ast.Tuple] = [*module.all(ast.List), *module.all(ast.Tuple)]
+        lists: list[ast.List | ast.Tuple] = [*module.iter_nodes(ast.List), *module.iter_nodes(ast.Tuple)]
         for words in lists:
             for option, value in itertools.pairwise(words.elts):
                 if self._tells(_option_word(option)):
                     yield value, Proof.NAMED
         functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
-            *module.all(ast.FunctionDef),
-            *module.all(ast.AsyncFunctionDef),
+            *module.iter_nodes(ast.FunctionDef),
+            *module.iter_nodes(ast.AsyncFunctionDef),
         ]
         for function in functions:
             arguments = [*function.args.posonlyargs, *function.args.args]
@@ -150,20 +150,20 @@ class Roles:
 
     def _is_open(self, node: ast.expr) -> bool:
         """Whether a name is the project's own, so that what it says is all that is known."""
-        root = (self._module.qualified(node) or "").partition(".")[0]
+        root = (self._module.resolve_name(node) or "").partition(".")[0]
         return root != "torch" and root not in _OTHER_DEVICES
 
     def _table(self, dictionary: ast.Dict) -> Iterator[tuple[Hashable, Proof]]:
         """`{"cuda": torch.cuda.synchronize, "cpu": None}`: keys beside functions of torch.cuda that name devices."""
         words = {key.value for key in dictionary.keys if isinstance(key, ast.Constant)}
         for key, value in zip(dictionary.keys, dictionary.values, strict=True):
-            ours = (self._module.qualified(value) or "").startswith("torch.cuda")
+            ours = (self._module.resolve_name(value) or "").startswith("torch.cuda")
             if key is not None and ours and not words.isdisjoint(DEVICES):
                 yield key, Proof.NAMED
 
     def _arguments(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:
         module, role = self._module, self._role
-        called = module.qualified(call.func) or ""
+        called = module.resolve_name(call.func) or ""
         positions = role.positions.get(called)
         ours = positions is not None or _makes_torch(called.partition(".")[0])
         proof = Proof.PROVEN
@@ -197,7 +197,7 @@ class Roles:
         for word in words:
             name = str(word).lstrip("-").replace("-", "_")
             if self._tells(name):
-                yield self._module.flow.option(name), Proof.NAMED
+                yield self._module.flow.make_option_key(name), Proof.NAMED
 
 
 @functools.cache
@@ -214,7 +214,7 @@ def _option_word(node: ast.expr) -> str:
 
 def _makes_torch(root: str) -> bool:
     """Whether a package is torch, or one whose functions take devices as torch's do."""
-    library = libraries().get(root)
+    library = load_libraries().get(root)
     return root == "torch" or (library is not None and library.objects == TORCH)
 
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.environment import variables
+from torchport.knowledge.environment import load_variables
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.files import TextFile, file_rules
 from torchport.rules.files.tools import PROGRAMS
-from torchport.rules.given_text import Literal, literals, moved, placed
+from torchport.rules.given_text import Literal, find_argument_literals, place_finding, shift_edits
 from torchport.rules.plain_words import PlainWords
-from torchport.source.calls import keyword
+from torchport.source.calls import find_keyword
 from torchport.source.flow import is_command_line
 from torchport.source.kinds import Kind
 from torchport.source.module import Module
@@ -30,14 +30,14 @@ _TOOLS = "TP603"
 _LONGEST = 5_000
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """What the rules for launch scripts find in a line that a shell is given, at its place in the string."""
-    given = {id(literal): literal for literal in literals(module, _lines(module))}
+    given = {id(literal): literal for literal in find_argument_literals(module, _lines(module))}
     for literal in given.values():
         yield from _in_shell(module, literal, style)
     plain = PlainWords(module)
-    for constant in module.all(ast.Constant):
-        above = module.parent(constant)
+    for constant in module.iter_nodes(ast.Constant):
+        above = module.get_parent(constant)
         if id(constant) in given or id(above) in given or isinstance(above, ast.Expr):
             continue
         text = constant.value
@@ -45,9 +45,9 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             isinstance(text, str)
             and len(text) <= _LONGEST
             and _starts_with_variable(text)
-            and not plain.shown(constant)
+            and not plain.explain_text(constant)
         ):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, above if isinstance(above, ast.JoinedStr) else constant,
                 "this text sets a variable of CUDA, perhaps for a program that is started with it",
                 hint="If it is a command line, write the NPU's variable: ASCEND_RT_VISIBLE_DEVICES=0.",
@@ -57,18 +57,18 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def _lines(module: Module) -> Iterator[ast.expr]:
     """The arguments that are lines for a shell."""
-    for call in module.all(ast.Call):
-        name = module.qualified(call.func) or ""
+    for call in module.iter_nodes(ast.Call):
+        name = module.resolve_name(call.func) or ""
         if name in _SHELLS:
             yield from call.args[:1]
         elif name.startswith(_PROGRAM_STARTS) and call.args:
-            shell = keyword(call, "shell")
+            shell = find_keyword(call, "shell")
             words = call.args[0]
             if isinstance(shell, ast.Constant) and shell.value:
                 yield words.elts[0] if isinstance(words, ast.List | ast.Tuple) and words.elts else words
             elif isinstance(words, ast.List | ast.Tuple):
                 yield from _after_c(words.elts)
-    lists: list[ast.List | ast.Tuple] = [*module.all(ast.List), *module.all(ast.Tuple)]
+    lists: list[ast.List | ast.Tuple] = [*module.iter_nodes(ast.List), *module.iter_nodes(ast.Tuple)]
     for one in lists:
         if is_command_line(one):
             yield from (word for word in one.elts if _sets_option(word))
@@ -95,7 +95,7 @@ def _in_shell(module: Module, literal: Literal, style: Style) -> Iterator[Findin
     if content is None:
         text = literal.value if isinstance(literal, ast.Constant) else ""
         if len(str(text)) <= _LONGEST and _sets_variable(str(text)):
-            yield RULE.finding(module, literal, "this line for a shell sets a variable of CUDA", [None])
+            yield RULE.make_finding(module, literal, "this line for a shell sets a variable of CUDA", [None])
         return
     start, text = content
     if len(text) > _LONGEST:
@@ -119,12 +119,12 @@ def _in_shell(module: Module, literal: Literal, style: Style) -> Iterator[Findin
             open_ = _over(one.fix, holes, text, encoding)
             fix = [] if rule.code == _TOOLS or open_ else list(one.fix)
             message = "this is CUDA's, with a part that is known when it runs" if open_ else one.message
-            finding = RULE.finding(
-                module, literal, message, moved(fix, start), hint=one.hint,
+            finding = RULE.make_finding(
+                module, literal, message, shift_edits(fix, start), hint=one.hint,
                 severity=one.severity if fix or one.severity is not Severity.INFO or not one.fix else Severity.WARNING,
                 safety=one.safety if fix else Safety.REPORT,
             )  # fmt: skip
-            yield placed(module, finding, start + first, start + max(last, first))
+            yield place_finding(module, finding, start + first, start + max(last, first))
 
 
 def _is_program_of(text: str, column: int) -> bool:
@@ -144,7 +144,7 @@ def _starts_with_variable(text: str) -> bool:
 
 
 def _sets_variable(text: str) -> bool:
-    return any(found[1] in variables() and variables()[found[1]].npu for found in _SETS.finditer(text))
+    return any(found[1] in load_variables() and load_variables()[found[1]].npu for found in _SETS.finditer(text))
 
 
 RULE = Rule(
@@ -156,7 +156,7 @@ RULE = Rule(
     "with CUDA_VISIBLE_DEVICES it would use the wrong NPUs silently.",
     reference="https://github.com/Ascend/pytorch",
     words=(*CUDA, b"cublas"),
-    check=check,
+    check=check_module,
     rewrites=(
         ("import os\nos.system('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
          "import os\nos.system('ASCEND_RT_VISIBLE_DEVICES=0 python w.py')\n"),

@@ -6,56 +6,56 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.api import Api, Status, find
+from torchport.knowledge.api import Api, Status, find_api
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.call_arguments import argument_edits
-from torchport.rules.npu_branches import covers, cuda_branches
+from torchport.rules.npu_branches import cuda_branches, is_in_ranges
 from torchport.source.module import Module
 
 _METHODS = ("torch.nn.Module.cuda", "torch.Tensor.cuda", "torch.Tensor.is_cuda")
 _ROOTS = ("torch.cuda.", "torch.backends.cuda.", "torch.backends.cudnn.", "torch._C._cuda")
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """Findings for every expression that means a CUDA name; imports are TP102's."""
-    for attribute in module.all(ast.Attribute):
+    for attribute in module.iter_nodes(ast.Attribute):
         if not _is_whole(module, attribute):
             continue
-        name = module.qualified(attribute)
+        name = module.resolve_name(attribute)
         if name in _METHODS and _describes_override(module, attribute):
             continue
         if name is not None and (finding := _judge(module, attribute, name, style)) is not None:
             yield finding
-    for call in module.all(ast.Call):
+    for call in module.iter_nodes(ast.Call):
         if isinstance(call.func, ast.Name) and style is Style.NPU:
             yield from _imported(module, call, call.func)
-        asked = module.qualified(call.func) == "builtins.hasattr" and len(call.args) == 2
-        name = _asked(module, call) if asked else module.qualified(call)
+        asked = module.resolve_name(call.func) == "builtins.hasattr" and len(call.args) == 2
+        name = _asked(module, call) if asked else module.resolve_name(call)
         yield from _indirect(module, call, name, call.args[-1] if call.args else None, style)
-    for subscript in module.all(ast.Subscript):
-        yield from _indirect(module, subscript, module.qualified(subscript), subscript.slice, style)
+    for subscript in module.iter_nodes(ast.Subscript):
+        yield from _indirect(module, subscript, module.resolve_name(subscript), subscript.slice, style)
 
 
 def _imported(module: Module, call: ast.Call, function: ast.Name) -> Iterator[Finding]:
     """A call by the name that an import gives, which itself is converted where it is imported."""
-    name = module.qualified(function)
-    found = find(name) if name is not None and name.startswith("torch.") else None
+    name = module.resolve_name(function)
+    found = find_api(name) if name is not None and name.startswith("torch.") else None
     if found is None or found[1] or found[0].status in (Status.MISSING, Status.KEEP):
         return
     edits, refused = argument_edits(module, call, found[0])
     if refused:
-        yield RULE.finding(
+        yield RULE.make_finding(
             module, call, f"{name} is {found[0].npu} on the NPU, but {refused}", safety=Safety.REPORT,
             severity=Severity.WARNING, hint="Write the call as the NPU's function takes it.",
         )  # fmt: skip
     elif edits:
-        yield RULE.finding(module, call, f"{found[0].npu} has other names for its arguments", edits)
+        yield RULE.make_finding(module, call, f"{found[0].npu} has other names for its arguments", edits)
 
 
 def _describes_override(module: Module, node: ast.Attribute) -> bool:
     """Whether this is in a decorator of a method that keeps its name: `@wraps(torch.nn.Module.cuda)`."""
     inner: ast.AST = node
-    for above in module.names.ancestors(node):
+    for above in module.names.iter_ancestors(node):
         if isinstance(above, ast.FunctionDef):
             return inner in above.decorator_list and above.name == node.attr
         inner = above
@@ -64,15 +64,15 @@ def _describes_override(module: Module, node: ast.Attribute) -> bool:
 
 def _is_whole(module: Module, node: ast.Attribute) -> bool:
     """Whether the attribute is the longest part of its chain that has a meaning."""
-    above = module.parent(node)
-    return not (isinstance(above, ast.Attribute) and module.qualified(above) is not None)
+    above = module.get_parent(node)
+    return not (isinstance(above, ast.Attribute) and module.resolve_name(above) is not None)
 
 
 def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Finding | None:
-    found = find(name)
+    found = find_api(name)
     if found is None:
         if name.startswith(_ROOTS):
-            return RULE.finding(
+            return RULE.make_finding(
                 module,
                 node,
                 f"{name} is not in the interface table: nothing is known about it on the NPU",
@@ -82,22 +82,22 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
             )
         return None
     row, rest = found
-    if not applies(module, row):
+    if not is_applicable(module, row):
         return None
     if row.status is Status.MISSING:
-        return RULE.finding(
+        return RULE.make_finding(
             module, node, f"{row.name} does not exist on the NPU", hint=_sentence(row.note),
             safety=Safety.REPORT, severity=Severity.ERROR,
         )  # fmt: skip
     if row.status is Status.KEEP:
-        return RULE.finding(
+        return RULE.make_finding(
             module, node, f"{row.name} is kept: {row.note}", safety=Safety.REPORT, severity=Severity.INFO
         )
     target = target_of(row, style) + (f".{rest}" if rest else "")
     if target == name:
         if row.status is not Status.REVIEW or style is not Style.NPU:
             return None
-        return RULE.finding(
+        return RULE.make_finding(
             module,
             node,
             f"{name}: {row.note}",
@@ -107,19 +107,19 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
         )
     edits = chain_edits(module, node, name, target, style)
     refused = ""
-    call = module.parent(node)
+    call = module.get_parent(node)
     if style is Style.NPU and not rest and isinstance(call, ast.Call) and call.func is node:
         more, refused = argument_edits(module, call, row)
         edits += more
     if refused:
-        return RULE.finding(
+        return RULE.make_finding(
             module, node, f"{name} is {target} on the NPU, but {refused}", safety=Safety.REPORT,
             severity=Severity.WARNING, hint="Write the call as the NPU's function takes it.",
         )  # fmt: skip
     if not edits:
         return None
     review = row.status is Status.REVIEW
-    return RULE.finding(
+    return RULE.make_finding(
         module,
         node,
         f"{name} is {target} on the NPU" + (f", but {row.note}" if review else ""),
@@ -130,13 +130,13 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
     )
 
 
-def applies(module: Module, row: Api) -> bool:
+def is_applicable(module: Module, row: Api) -> bool:
     """Whether the file uses the name without which the row's section means nothing."""
     if not row.only_with:
         return True
-    found = [node for node in module.all(ast.Attribute) if module.qualified(node) == row.only_with]
+    found = [node for node in module.iter_nodes(ast.Attribute) if module.resolve_name(node) == row.only_with]
     beside = cuda_branches(module) if found else []
-    return any(not covers(beside, module.text.span(node)[0]) for node in found)
+    return any(not is_in_ranges(beside, module.text.span(node)[0]) for node in found)
 
 
 def target_of(row: Api, style: Style) -> str:
@@ -146,7 +146,7 @@ def target_of(row: Api, style: Style) -> str:
 
 def convert_name(name: str, style: Style) -> str:
     """A dotted name after conversion; the name itself where nothing is known about it."""
-    found = find(name)
+    found = find_api(name)
     if found is None or found[0].status in (Status.MISSING, Status.KEEP):
         return name
     return target_of(found[0], style) + (f".{found[1]}" if found[1] else "")
@@ -165,7 +165,7 @@ def chain_edits(
     while isinstance(base, ast.Attribute):
         attributes.insert(0, base)
         base = base.value
-    meaning = module.qualified(base) or ""
+    meaning = module.resolve_name(base) or ""
     start = convert_name(meaning, style).split(".")
     if style is Style.AGNOSTIC and meaning != "torch" and "(" in target:
         return []  # an alias of torch.cuda: where it is bound says what to do
@@ -179,14 +179,14 @@ def chain_edits(
         first, last = differ[0], differ[-1]
         begin = module.text.span(attributes[first])[1] - len(old[first].encode())
         end = module.text.span(attributes[last])[1]
-        if module.text.slice(begin, end) == ".".join(old[first : last + 1]):
+        if module.text.decode_range(begin, end) == ".".join(old[first : last + 1]):
             return [Edit(begin, end, ".".join(new[first : last + 1]).encode())]
         return [module.attribute_edit(attributes[index], new[index]) for index in differ]
     # torch_npu is a name of its own, imported at module level; torch is only there under the name it was imported as.
     of_torch = words[0] == "torch" and meaning == "torch"
     if isinstance(base, ast.Name) and (of_torch or words[0] == "torch_npu"):
         begin, end = module.text.span(node)
-        if module.text.slice(begin, end).replace(" ", "") != ".".join([base.id, *old]):
+        if module.text.decode_range(begin, end).replace(" ", "") != ".".join([base.id, *old]):
             return [None]
         return [Edit(begin, end, ".".join([base.id if of_torch else words[0], *words[1:]]).encode())]
     return [None]
@@ -194,7 +194,7 @@ def chain_edits(
 
 def _asked(module: Module, call: ast.Call) -> str | None:
     """The name that `hasattr(torch, "cuda")` asks for."""
-    base, word = module.qualified(call.args[0]), call.args[1]
+    base, word = module.resolve_name(call.args[0]), call.args[1]
     return f"{base}.{word.value!s}" if base and isinstance(word, ast.Constant) else None
 
 
@@ -217,7 +217,7 @@ def _indirect(
         return
     if new == word.value:  # getattr(torch.cuda, "Stream"): the name before it is converted where it stands
         return
-    yield RULE.finding(
+    yield RULE.make_finding(
         module, node, f"{name} is {target} on the NPU", [module.string_edit(word, word.value, new)]
     )
 
@@ -234,7 +234,7 @@ RULE = Rule(
     why="torch.npu offers the interface of torch.cuda. Calling torch.cuda without a GPU raises or answers False.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nok = torch.cuda.is_available()\n", "import torch\nok = torch.npu.is_available()\n"),
         ("import torch\nt = torch.cuda\nt.synchronize()\n", "import torch\nt = torch.npu\nt.synchronize()\n"),

@@ -7,20 +7,20 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.api import Api, Status, find
+from torchport.knowledge.api import Api, Status, find_api
 from torchport.rules import CUDA, Rule, Style
-from torchport.rules.torch_cuda_api import applies, convert_name, target_of
+from torchport.rules.torch_cuda_api import convert_name, is_applicable, target_of
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
 _FROM = re.compile(r"from(\s+)([\w.]+)(\s+)import\b")
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One finding per import statement that names something of CUDA."""
-    for plain in module.all(ast.Import):
+    for plain in module.iter_nodes(ast.Import):
         yield from _check_import(module, plain, style)
-    for statement in module.all(ast.ImportFrom):
+    for statement in module.iter_nodes(ast.ImportFrom):
         if statement.level == 0 and (statement.module or "").partition(".")[0] == "torch":
             yield from _check_from(module, statement, style)
 
@@ -30,7 +30,7 @@ def _check_import(module: Module, node: ast.Import, style: Style) -> Iterator[Fi
     for alias in node.names:
         if alias.name != "torch.cuda" and not alias.name.startswith("torch.cuda."):
             continue
-        found = find(alias.name)
+        found = find_api(alias.name)
         row = found[0] if found is not None and not found[1] else None
         if row is None or row.status is Status.MISSING:
             yield _report(module, node, alias.name, row)
@@ -40,12 +40,12 @@ def _check_import(module: Module, node: ast.Import, style: Style) -> Iterator[Fi
             start, _ = module.text.span(alias)
             end = start + len(alias.name)
             # Without `as` the statement binds torch, through which torch.npu is found once torch_npu is imported.
-            new = importable(row.npu) if alias.asname else _with_torch(module, node)
+            new = to_importable_path(row.npu) if alias.asname else _with_torch(module, node)
             edits.append(
-                Edit(start, end, new.encode()) if module.text.slice(start, end) == alias.name else None
+                Edit(start, end, new.encode()) if module.text.decode_range(start, end) == alias.name else None
             )
     if edits:
-        yield RULE.finding(module, node, "the module is torch.npu on the NPU", edits)
+        yield RULE.make_finding(module, node, "the module is torch.npu on the NPU", edits)
 
 
 def _with_torch(module: Module, node: ast.Import) -> str:
@@ -58,7 +58,7 @@ def _with_torch(module: Module, node: ast.Import) -> str:
     return "torch_npu" if plain else "torch, torch_npu"
 
 
-def importable(target: str) -> str:
+def to_importable_path(target: str) -> str:
     """The module path under which Python can import a name of the NPU interface, and that brings torch_npu with it."""
     return re.sub(r"^torch\.npu\b", "torch_npu.npu", target)
 
@@ -72,9 +72,9 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
     spelled: dict[ast.alias, str] = {}
     for alias in node.names:
         name = f"{source}.{alias.name}"
-        found = find(name)
+        found = find_api(name)
         row = found[0] if found is not None and not found[1] else None
-        if row is not None and not applies(module, row):
+        if row is not None and not is_applicable(module, row):
             continue
         if row is not None and row.status not in (Status.MISSING, Status.KEEP):
             target = target_of(row, style)
@@ -82,7 +82,7 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
                 spelled[alias] = target
             elif target != name:
                 path, _, word = target.rpartition(".")
-                targets[alias] = (importable(path), word)
+                targets[alias] = (to_importable_path(path), word)
         elif source.startswith("torch.cuda") or row is not None:
             yield _report(module, node, name, row)
     uses = _spelled_uses(module, node, spelled)
@@ -92,11 +92,11 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
         safety = (
             Safety.REVIEW if seen else None
         )  # another file may import from this one what is written out now
-        yield RULE.finding(module, node, _summary(source, targets), [*edits, *(uses or [])], safety=safety)
+        yield RULE.make_finding(module, node, _summary(source, targets), [*edits, *(uses or [])], safety=safety)
     elif uses is not None and len(spelled) == len(node.names):
         names = ", ".join(alias.name for alias in spelled)
         elsewhere = module.project.is_imported(module.text.path)
-        yield RULE.finding(
+        yield RULE.make_finding(
             module, node, f"{names} of {node.module} are asked of the accelerator's module where they are used",
             [*uses, _without(module, node)], safety=Safety.REVIEW if elsewhere else Safety.SAFE,
             hint=f"Check that no other file imports {names} from this one." if elsewhere else "",
@@ -122,12 +122,12 @@ def _spelled_uses(
 def _without(module: Module, node: ast.ImportFrom) -> Edit:
     """The file without the statement: without its lines, where these and the block have others."""
     start, end = module.text.span(node)
-    place = module.text.location(start, end)
+    place = module.text.to_location(start, end)
     line, rest = (
         module.text.lines[place.line - 1],
         module.text.lines[place.end_line - 1][place.end_column - 1 :],
     )
-    if line[: place.column - 1].strip() or rest.strip() or len(getattr(module.parent(node), "body", ())) < 2:
+    if line[: place.column - 1].strip() or rest.strip() or len(getattr(module.get_parent(node), "body", ())) < 2:
         return Edit(start, end, b"pass")
     _, first = module.text.line_at(start)
     return Edit(first, end + len(rest.encode(module.text.encoding)), b"")
@@ -140,12 +140,12 @@ def _check_star(module: Module, node: ast.ImportFrom, source: str, style: Style)
     if "(" in target:
         yield _stays(module, node, source)
     elif target == source:
-        found = find(source)
+        found = find_api(source)
         yield _report(module, node, source, found[0] if found is not None and not found[1] else None)
     else:
-        yield RULE.finding(
+        yield RULE.make_finding(
             module, node, f"what `import *` brings is not the same in {target}",
-            [module_edit(module, node, importable(target))], hint="Name what the file uses.",
+            [module_edit(module, node, to_importable_path(target))], hint="Name what the file uses.",
             safety=Safety.REVIEW, severity=Severity.WARNING,
         )  # fmt: skip
 
@@ -184,7 +184,7 @@ def _from_edits(
 def module_edit(module: Module, node: ast.ImportFrom, new: str) -> Edit | None:
     """Replace the module of `from module import ...`; None where it is written in another way (over lines)."""
     start, end = module.text.span(node)
-    found = _FROM.match(module.text.slice(start, end))
+    found = _FROM.match(module.text.decode_range(start, end))
     if found is None or found[2] != node.module:
         return None
     begin = start + found.start(2)
@@ -193,18 +193,18 @@ def module_edit(module: Module, node: ast.ImportFrom, new: str) -> Edit | None:
 
 def _rename_uses(module: Module, node: ast.ImportFrom, old: str, new: str) -> list[Edit | None] | None:
     """Edits that rename every use of an imported name; None where a use may be out of sight or `new` is taken."""
-    owner = module.names.scope_of(node).owner(old)
+    owner = module.names.scope_of(node).find_owner_scope(old)
     if owner is None or len(owner.bindings[old]) != 1 or owner.bindings[old][0].how is not Binds.IMPORT:
         return None
-    names = list(module.all(ast.Name))
-    exported = any(constant.value == old for constant in module.all(ast.Constant))
+    names = list(module.iter_nodes(ast.Name))
+    exported = any(constant.value == old for constant in module.iter_nodes(ast.Constant))
     if exported or any(name.id == new for name in names) or new in owner.bindings:
         return None
     return [module.name_edit(name, new) for name in names if name.id == old and _owner(module, name) is owner]
 
 
 def _owner(module: Module, name: ast.Name) -> object:
-    return module.names.scope_of(name).owner(name.id)
+    return module.names.scope_of(name).find_owner_scope(name.id)
 
 
 def _split(
@@ -217,10 +217,10 @@ def _split(
     """The statement as several, one per module, where its names no longer come from one."""
     start, end = module.text.span(node)
     _, line_start = module.text.line_at(start)
-    indent = module.text.slice(line_start, start)
-    place = module.text.location(start, end)
+    indent = module.text.decode_range(line_start, start)
+    place = module.text.to_location(start, end)
     rest = module.text.lines[place.end_line - 1][place.end_column - 1 :]
-    if "#" in module.text.slice(start, end) or indent.strip() or rest.strip():
+    if "#" in module.text.decode_range(start, end) or indent.strip() or rest.strip():
         return None
     groups: dict[str, list[str]] = {}
     for alias in node.names:
@@ -236,7 +236,7 @@ def _split(
 def _stays(module: Module, node: ast.stmt, name: str) -> Finding:
     hint = f"Import torch, and write {convert_name(name, Style.AGNOSTIC)} where it is used."
     message = f"the import of {name} ties the file to CUDA"
-    return RULE.finding(module, node, message, hint=hint, safety=Safety.REPORT, severity=Severity.WARNING)
+    return RULE.make_finding(module, node, message, hint=hint, safety=Safety.REPORT, severity=Severity.WARNING)
 
 
 def _report(module: Module, node: ast.stmt, name: str, row: Api | None) -> Finding:
@@ -246,12 +246,12 @@ def _report(module: Module, node: ast.stmt, name: str, row: Api | None) -> Findi
             "Find its counterpart in torch.npu by hand.",
         )
     elif row.status is Status.KEEP:
-        return RULE.finding(
+        return RULE.make_finding(
             module, node, f"{name} is kept: {row.note}", safety=Safety.REPORT, severity=Severity.INFO
         )
     else:
         message, hint = f"{name} does not exist on the NPU", row.note[:1].upper() + row.note[1:] + "."
-    return RULE.finding(module, node, message, hint=hint, safety=Safety.REPORT, severity=Severity.ERROR)
+    return RULE.make_finding(module, node, message, hint=hint, safety=Safety.REPORT, severity=Severity.ERROR)
 
 
 RULE = Rule(
@@ -262,7 +262,7 @@ RULE = Rule(
     why="torch.npu is torch_npu.npu, once that is imported: an import from torch_npu.npu brings it along.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         ("from torch import cuda as tc\ntc.synchronize()\n", "from torch import npu as tc\ntc.synchronize()\n"),
         ("from torch import cuda\ncuda.synchronize()\n", "from torch import npu\nnpu.synchronize()\n"),

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.api import find
-from torchport.knowledge.arguments import role
+from torchport.knowledge.api import find_api
+from torchport.knowledge.arguments import load_role
 from torchport.rules import Rule, Style, lightning_accelerator, torch_cuda_import
-from torchport.rules.torch_cuda_api import applies
+from torchport.rules.torch_cuda_api import is_applicable
 from torchport.source.definitions import Definitions
 from torchport.source.module import Module
 from torchport.source.names import Scope
@@ -29,7 +29,7 @@ _DOES_SOMETHING = re.compile(
 )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One insertion at module level, where the file needs torch_npu itself.
 
     It was changed and imports torch, or moves what other modules make; or it is started and imports modules of the
@@ -49,16 +49,16 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
     library = _library_import(module) if starts else None
     first = torch_import(module)
     if library is not None and (first is None or first.lineno > library.lineno):
-        offset, before = module.text.offset(library.lineno, 0), True
+        offset, before = module.text.position_to_offset(library.lineno, 0), True
         first = library
     elif first is not None and not _needs_npu(first) and _goes_on(module, first):
         end = module.text.span(first)[1]
-        yield RULE.finding(module, first, _MESSAGE, [Edit(end, end, b"; import torch_npu")])
+        yield RULE.make_finding(module, first, _MESSAGE, [Edit(end, end, b"; import torch_npu")])
         return
     elif first is not None and not _needs_npu(first):
         offset, before = line_end(module, first), False
     elif first is not None:
-        offset, before = module.text.offset(first.lineno, 0), True
+        offset, before = module.text.position_to_offset(first.lineno, 0), True
     else:
         offset, before = _after_header(module), False
     yield _finding(module, first or (body[0] if body else None), offset, before)
@@ -110,20 +110,20 @@ def _moves_what_others_make(module: Module) -> bool:
     """Whether a file that does not import torch is started and moves what it has from others: `Net().cuda()`."""
     if not (_is_entry(module) or _is_run(module) or _asks_while_imported(module)):
         return False
-    roots = {binding.target.partition(".")[0] for binding in module.names.imports()}
+    roots = {binding.target.partition(".")[0] for binding in module.names.iter_imports()}
     return not roots <= sys.stdlib_module_names and any(
-        map(functools.partial(_moves, module), module.all(ast.Call))
+        map(functools.partial(_moves, module), module.iter_nodes(ast.Call))
     )
 
 
 def _moves(module: Module, call: ast.Call) -> bool:
     """Whether the call moves an object, or has a library make one on a device: `Encoder(device="cuda")`."""
-    name = module.qualified(call.func)
+    name = module.resolve_name(call.func)
     if name is None and isinstance(call.func, ast.Attribute):
         return call.func.attr == "cuda" or (call.func.attr == "to" and _spells_cuda(call))
     if (name or "builtins").partition(".")[0] in sys.stdlib_module_names | {"builtins"}:
         return False
-    return any(word.arg in role("device").keywords and _spells_cuda(call) for word in call.keywords)
+    return any(word.arg in load_role("device").keywords and _spells_cuda(call) for word in call.keywords)
 
 
 def _spells_cuda(call: ast.Call) -> bool:
@@ -138,7 +138,7 @@ def _spells_cuda(call: ast.Call) -> bool:
 def _computes(module: Module, value: ast.expr | None) -> bool:
     """Whether an assigned value is made by torch or by the project, not only by Python: no logger, no path."""
     for node in ast.walk(value) if value is not None else ():
-        name = module.qualified(node.func) if isinstance(node, ast.Call) else None
+        name = module.resolve_name(node.func) if isinstance(node, ast.Call) else None
         root = (name or "").partition(".")[0]
         if root == "torch" or (root in module.project.modules and root not in sys.stdlib_module_names):
             return True
@@ -160,7 +160,7 @@ def _library_import(module: Module) -> ast.stmt | None:
             else:
                 continue
             # A folder of the project may be called as a module of Python: fairseq/logging is not what `logging` means.
-            own = {top for top in tops if top not in sys.stdlib_module_names or module.project.provides(top)}
+            own = {top for top in tops if top not in sys.stdlib_module_names or module.project.has_package(top)}
             if not own.isdisjoint(module.project.modules) and "torch" not in tops:
                 return statement
     return None
@@ -191,7 +191,7 @@ def _brings_npu(module: Module, style: Style) -> bool:
         finding.location is not None
         and finding.location.line in lines
         and any(re.fullmatch(wanted, edit.replacement, re.DOTALL) for edit in finding.fix)
-        for finding in torch_cuda_import.check(module, style)
+        for finding in torch_cuda_import.check_module(module, style)
     )
 
 
@@ -206,7 +206,7 @@ def _finding(module: Module, near: ast.stmt | None, offset: int, before: bool) -
     if not before and offset == len(module.text.data) and not module.text.data.endswith((b"\n", b"\r")):
         text = f"{newline}import torch_npu"
     assert near is not None
-    return RULE.finding(module, near, _MESSAGE, [Edit(offset, offset, text.encode(module.text.encoding))])
+    return RULE.make_finding(module, near, _MESSAGE, [Edit(offset, offset, text.encode(module.text.encoding))])
 
 
 def _imports(statement: ast.stmt, package: str) -> bool:
@@ -240,15 +240,15 @@ def _is_test(module: Module) -> bool:
 
 def _asks_while_imported(module: Module) -> bool:
     """Whether code outside of functions uses CUDA: a name of torch, a method, a device that is passed on."""
-    nodes: list[ast.expr] = [node for node in module.all(ast.Attribute) if _is_cuda(module, node)]
-    for constant in module.all(ast.Constant):
+    nodes: list[ast.expr] = [node for node in module.iter_nodes(ast.Attribute) if _is_cuda(module, node)]
+    for constant in module.iter_nodes(ast.Constant):
         if isinstance(constant.value, str) and constant.value.startswith("cuda"):
-            nodes += [constant] if isinstance(module.parent(constant), ast.Call | ast.keyword) else []
+            nodes += [constant] if isinstance(module.get_parent(constant), ast.Call | ast.keyword) else []
     return any(_is_outside(module.names.scope_of(node)) for node in nodes)
 
 
 def _is_cuda(module: Module, node: ast.Attribute) -> bool:
-    name = module.qualified(node)
+    name = module.resolve_name(node)
     return name.startswith("torch.cuda.") if name else node.attr in ("cuda", "is_cuda")
 
 
@@ -263,15 +263,15 @@ def _is_outside(scope: Scope | None) -> bool:
 def _names_torch_npu(module: Module) -> bool:
     """Whether the converted file names torch_npu in an expression."""
     for kind in (ast.Attribute, ast.Name):
-        for node in module.all(kind):
-            found = find(module.qualified(node) or "")
-            if found is not None and found[0].npu.startswith("torch_npu.") and applies(module, found[0]):
+        for node in module.iter_nodes(kind):
+            found = find_api(module.resolve_name(node) or "")
+            if found is not None and found[0].npu.startswith("torch_npu.") and is_applicable(module, found[0]):
                 return True
     return False
 
 
 def _imports_torch(module: Module) -> bool:
-    return any(_imports(node, "torch") for kind in (ast.Import, ast.ImportFrom) for node in module.all(kind))
+    return any(_imports(node, "torch") for kind in (ast.Import, ast.ImportFrom) for node in module.iter_nodes(kind))
 
 
 def _needs_npu(statement: ast.stmt) -> bool:
@@ -291,7 +291,7 @@ def line_end(module: Module, statement: ast.stmt) -> int:
             last = max(last, other.end_lineno or other.lineno)
     while last < len(module.text.lines) and module.text.lines[last - 1].rstrip("\r\n").endswith("\\"):
         last += 1  # a statement that goes on for an empty line
-    return module.text.offset(last, 0) + len(module.text.lines[last - 1].encode(module.text.encoding))
+    return module.text.position_to_offset(last, 0) + len(module.text.lines[last - 1].encode(module.text.encoding))
 
 
 def _after_header(module: Module) -> int:
@@ -303,7 +303,7 @@ def _after_header(module: Module) -> int:
         )
         future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         if not docstring and not future:
-            return module.text.offset(_first_line(statement), 0)
+            return module.text.position_to_offset(_first_line(statement), 0)
         offset = line_end(module, statement)
     return offset
 
@@ -325,7 +325,7 @@ RULE = Rule(
     "that are only imported by others do not need to.",
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     words=(),
-    check=check,
+    check=check_module,
     rewrites=(
         ("import torch\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
         ("'''Doc.'''\nfrom __future__ import annotations\nimport torch\nx.cuda()\n",

@@ -23,44 +23,44 @@ _OURS = ("torch.cuda", "torch.npu", "torch.backends")  # TP101 knows them
 _GUARDS = ("builtins.hasattr", "builtins.getattr")
 
 
-def check(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
+def check_module(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
     """A finding for each use of a name that torch_npu does not simply compute; imports count as uses."""
     guarded = _guarded(module)
     for node, name in _uses(module):
         if name.startswith(_OURS) or _is_tried(module, node):
             continue
-        found = support.find(name)
+        found = support.find_measured_api(name)
         if found is not None and found.how is How.FALLBACK:
             yield _on_cpu(module, node, name, found.on_cpu)
         elif found is not None and found.is_refused:
-            yield REFUSED.finding(
-                module, node, f"{name} is refused by torch_npu {support.versions()[1]}", hint=_REFUSED
+            yield REFUSED.make_finding(
+                module, node, f"{name} is refused by torch_npu {support.read_measured_versions()[1]}", hint=_REFUSED
             )
-        elif name in support.removed() or (
-            support.exists(name) is False and name.split(".")[-1] not in guarded
+        elif name in support.load_removed_names() or (
+            support.has_public_name(name) is False and name.split(".")[-1] not in guarded
         ):
             yield _unknown(module, node, name)
 
 
-def refused(module: Module) -> Iterator[Finding]:
+def check_refused_names(module: Module) -> Iterator[Finding]:
     """The findings on what torch_npu does not compute at all, which a converted script stops at."""
-    return (finding for finding in check(module) if finding.code == REFUSED.code)
+    return (finding for finding in check_module(module) if finding.code == REFUSED.code)
 
 
 @functools.cache
 def refused_words() -> re.Pattern[bytes]:
     """A file in which this finds nothing has nothing for `refused`."""
-    last = sorted({name.rpartition(".")[2] for name in support.refused()})
+    last = sorted({name.rpartition(".")[2] for name in support.find_refused_names()})
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, last))})\b".encode())
 
 
 def _uses(module: Module) -> Iterator[tuple[ast.Attribute | ast.ImportFrom, str]]:
     """Names below torch that are read, each with the longest part that means something, and those imported."""
-    for attribute in module.all(ast.Attribute):
-        name = module.qualified(attribute) if isinstance(attribute.ctx, ast.Load) else None
+    for attribute in module.iter_nodes(ast.Attribute):
+        name = module.resolve_name(attribute) if isinstance(attribute.ctx, ast.Load) else None
         if name is not None and name.startswith("torch."):
             yield attribute, name
-    for node in module.all(ast.ImportFrom):
+    for node in module.iter_nodes(ast.ImportFrom):
         if node.level == 0 and (node.module or "").partition(".")[0] == "torch":
             yield from ((node, f"{node.module}.{alias.name}") for alias in node.names if alias.name != "*")
 
@@ -69,31 +69,31 @@ def _on_cpu(
     module: Module, node: ast.Attribute | ast.ImportFrom, name: str, operators: tuple[str, ...]
 ) -> Finding:
     which = f" (aten::{', aten::'.join(operators)})" if operators else ""
-    return ON_CPU.finding(
+    return ON_CPU.make_finding(
         module,
         node,
-        f"{name} is computed on the CPU by torch_npu {support.versions()[1]}{which}",
+        f"{name} is computed on the CPU by torch_npu {support.read_measured_versions()[1]}{which}",
         hint=_ON_CPU,
     )
 
 
 def _unknown(module: Module, node: ast.Attribute | ast.ImportFrom, name: str) -> Finding:
-    torch, torch_npu = support.versions()
-    instead = support.removed().get(name)
+    torch, torch_npu = support.read_measured_versions()
+    instead = support.load_removed_names().get(name)
     if instead:
         message, hint = f"{name} was removed from torch", f"Use {' or '.join(instead)}."
     else:
         message = f"torch {torch} has no {name}"
         hint = f"torch_npu {torch_npu} needs torch {torch}: look up what replaced the name."
-    return UNKNOWN.finding(module, node, message, hint=hint)
+    return UNKNOWN.make_finding(module, node, message, hint=hint)
 
 
 def _guarded(module: Module) -> set[str]:
     """Words that the file asks for before it uses them: `hasattr(torch, "compile")`."""
     return {
         argument.value
-        for call in module.all(ast.Call)
-        if module.qualified(call.func) in _GUARDS
+        for call in module.iter_nodes(ast.Call)
+        if module.resolve_name(call.func) in _GUARDS
         for argument in call.args[1:2]
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     }
@@ -104,7 +104,7 @@ def _is_tried(module: Module, node: ast.AST) -> bool:
     return any(
         (isinstance(above, ast.Try) and bool(above.handlers))
         or (isinstance(above, ast.If) and "version" in ast.dump(above.test).lower())
-        for above in module.names.ancestors(node)
+        for above in module.names.iter_ancestors(node)
     )
 
 
@@ -117,7 +117,7 @@ _DOCUMENTATION = "https://github.com/Ascend/pytorch"
 
 
 def _rule(code: str, title: str, severity: Severity, why: str, reports: tuple[str, ...]) -> Rule:
-    return Rule(code, title, Safety.REPORT, severity, why, _DOCUMENTATION, check, (), reports)
+    return Rule(code, title, Safety.REPORT, severity, why, _DOCUMENTATION, check_module, (), reports)
 
 
 ON_CPU = _rule(

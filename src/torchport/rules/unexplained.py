@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.api import apis, find
-from torchport.knowledge.libraries import libraries
+from torchport.knowledge.api import find_api, load_apis
+from torchport.knowledge.libraries import load_libraries
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.plain_words import PlainWords
 from torchport.rules.receivers import FLAGS, Definition
-from torchport.source.defined import defined, says_cuda
+from torchport.source.defined import find_defined_names, says_cuda
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
@@ -39,51 +39,51 @@ class Mention:
     severity: Severity = Severity.WARNING
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every mention without a proof; those of which another rule speaks are taken out afterwards."""
-    for mention in mentions(module):
+    for mention in find_mentions(module):
         if not mention.proof:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, mention.node, mention.message, severity=mention.severity,
                 hint="If it is torch's or a library's, find what it is on the NPU; if it is a word, leave it.",
             )  # fmt: skip
 
 
-def mentions(module: Module) -> Iterator[Mention]:
+def find_mentions(module: Module) -> Iterator[Mention]:
     """Every mention of CUDA in code: names, attributes, keywords, imports, and strings of one word."""
     seen = _Seen(module)
-    for name in module.all(ast.Name):
+    for name in module.iter_nodes(ast.Name):
         if says_cuda(name.id):
-            yield seen.name(name)
-    for attribute in module.all(ast.Attribute):
+            yield seen.examine_name(name)
+    for attribute in module.iter_nodes(ast.Attribute):
         if says_cuda(attribute.attr):
-            yield seen.attribute(attribute)
-    for call in module.all(ast.Call):
+            yield seen.examine_attribute(attribute)
+    for call in module.iter_nodes(ast.Call):
         for keyword in call.keywords:
             if keyword.arg is not None and says_cuda(keyword.arg):
-                yield seen.keyword(call, keyword)
-    for statement in module.all(ast.Import):
+                yield seen.examine_keyword(call, keyword)
+    for statement in module.iter_nodes(ast.Import):
         for alias in statement.names:
             if says_cuda(alias.name):
-                yield seen.imported(statement, alias.name, alias.name)
-    for origin in module.all(ast.ImportFrom):
+                yield seen.examine_import(statement, alias.name, alias.name)
+    for origin in module.iter_nodes(ast.ImportFrom):
         source = "." * origin.level + (origin.module or "")
         for alias in origin.names:
             if says_cuda(alias.name) or says_cuda(source):
                 joint = "" if source.endswith(".") else "."
-                yield seen.imported(origin, f"{source}{joint}{alias.name}", source)
-    for constant in module.all(ast.Constant):
+                yield seen.examine_import(origin, f"{source}{joint}{alias.name}", source)
+    for constant in module.iter_nodes(ast.Constant):
         if isinstance(constant.value, str) and says_cuda(constant.value):
-            yield from seen.text(constant)
+            yield from seen.examine_text(constant)
     definitions: list[Definition] = [
-        *module.all(ast.FunctionDef),
-        *module.all(ast.AsyncFunctionDef),
-        *module.all(ast.ClassDef),
+        *module.iter_nodes(ast.FunctionDef),
+        *module.iter_nodes(ast.AsyncFunctionDef),
+        *module.iter_nodes(ast.ClassDef),
     ]
     for definition in definitions:
         if says_cuda(definition.name):
             yield Mention(definition, definition.name, _here(definition))
-    for parameter in module.all(ast.arg):
+    for parameter in module.iter_nodes(ast.arg):
         if says_cuda(parameter.arg):
             yield Mention(parameter, parameter.arg, "a parameter")  # type: ignore[arg-type]
 
@@ -95,10 +95,10 @@ class _Seen:
         self._module = module
         self._plain = PlainWords(module)
         own = module.project.defined
-        self._defined: Mapping[str, str] = own or defined([(module.text.path, module.text.data)])
+        self._defined: Mapping[str, str] = own or find_defined_names([(module.text.path, module.text.data)])
 
-    def name(self, node: ast.Name) -> Mention:
-        bindings = self._module.names.bindings(node)
+    def examine_name(self, node: ast.Name) -> Mention:
+        bindings = self._module.names.find_bindings(node)
         imported = [one.target for one in bindings if one.how is Binds.IMPORT]
         if len(bindings) > len(imported):
             own = next(one for one in bindings if one.how is not Binds.IMPORT)
@@ -109,10 +109,10 @@ class _Seen:
             return Mention(node, node.id, self._defined[node.id])
         return Mention(node, node.id, message=f"nothing in the project defines {node.id}")
 
-    def attribute(self, node: ast.Attribute) -> Mention:
-        name = self._module.qualified(node)
+    def examine_attribute(self, node: ast.Attribute) -> Mention:
+        name = self._module.resolve_name(node)
         root = (name or "").partition(".")[0]
-        if name is not None and root in libraries() and not self._module.project.provides(root):
+        if name is not None and root in load_libraries() and not self._module.project.has_package(root):
             return Mention(node, node.attr, f"{root} is spoken of where it is imported")
         if name is not None and _has_rows(name):
             return Mention(node, node.attr, f"what is used of {name} is spoken of where it is used")
@@ -124,31 +124,31 @@ class _Seen:
 
     def _severity(self, node: ast.Attribute, name: str | None) -> Severity:
         """A value that is only read from an object of the project is an option by all signs; what is called is not."""
-        above = self._module.parent(node)
+        above = self._module.get_parent(node)
         called = isinstance(above, ast.Call) and above.func is node
-        method = node.attr in ("cuda", "is_cuda") and FLAGS.fullmatch(self._module.source(node.value)) is None
+        method = node.attr in ("cuda", "is_cuda") and FLAGS.fullmatch(self._module.get_source(node.value)) is None
         return Severity.WARNING if name is not None or called or method else Severity.INFO
 
-    def keyword(self, call: ast.Call, keyword: ast.keyword) -> Mention:
+    def examine_keyword(self, call: ast.Call, keyword: ast.keyword) -> Mention:
         word = str(keyword.arg)
-        name = self._module.qualified(call.func) or ""
+        name = self._module.resolve_name(call.func) or ""
         root = name.partition(".")[0]
         if root != "torch" and self._defined.get(word, "").startswith("defined"):
             return Mention(keyword.value, word, self._defined[word])
-        row = find(name)
+        row = find_api(name)
         if row is not None and word in row[0].arguments:
             return Mention(keyword.value, word, f"an argument of {name}, of which its call speaks")
         if root == "builtins":
             return Mention(keyword.value, word, f"a key of {name.partition('.')[2]}")
-        who = name or self._module.source(call.func)[:60]
+        who = name or self._module.get_source(call.func)[:60]
         message = f"nothing is known about the argument {word} of {who} on the NPU"
         severity = Severity.WARNING if root == "torch" else Severity.INFO
         return Mention(keyword.value, word, message=message, severity=severity)
 
-    def imported(self, node: ast.Import | ast.ImportFrom, name: str, source: str) -> Mention:
+    def examine_import(self, node: ast.Import | ast.ImportFrom, name: str, source: str) -> Mention:
         root = name.partition(".")[0]
         project = self._module.project
-        if root in libraries() and not project.provides(root):
+        if root in load_libraries() and not project.has_package(root):
             return Mention(node, name, f"{root} has its own finding, or works")
         if _has_rows(name):
             return Mention(node, name, f"what is used of {name} is spoken of where it is used")
@@ -157,24 +157,24 @@ class _Seen:
         if (
             own
             or source.startswith(".")
-            or project.provides(root)
+            or project.has_package(root)
             or (root != "torch" and last in self._defined)
         ):
             return Mention(node, name, "imported from the project itself")
         return Mention(node, name, message=f"nothing is known about {name} on the NPU")
 
-    def text(self, node: ast.Constant) -> Iterator[Mention]:
+    def examine_text(self, node: ast.Constant) -> Iterator[Mention]:
         module, text = self._module, str(node.value)
-        above = module.parent(node)
+        above = module.get_parent(node)
         around = above if isinstance(above, ast.JoinedStr) else node
-        if isinstance(module.parent(around), ast.Expr):
+        if isinstance(module.get_parent(around), ast.Expr):
             return  # a docstring
-        whole = text if around is node else module.source(around)
+        whole = text if around is node else module.get_source(around)
         if len(whole.split()) > 1:
             yield Mention(around, text, "a part of a message")
             return
         word = re.sub(r"^-+", "", text).replace("-", "_")
-        if shown := self._plain.shown(around):
+        if shown := self._plain.explain_text(around):
             yield Mention(around, text, shown)
         elif _TORCH.match(text):
             message = f"{text!r} names a thing of torch's in a text, which nothing here looks up"
@@ -193,7 +193,7 @@ class _Seen:
 @functools.cache
 def _has_rows(module: str) -> bool:
     """Whether the interface table speaks of names in a module of torch's."""
-    return any(name.startswith(f"{module}.") for name in apis())
+    return any(name.startswith(f"{module}.") for name in load_apis())
 
 
 def _here(node: ast.AST) -> str:
@@ -209,7 +209,7 @@ RULE = Rule(
     "what it does on an NPU.",
     reference="https://github.com/Ascend/pytorch",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "from torch.testing._internal.common_utils import TEST_CUDA\n",

@@ -13,10 +13,10 @@ WINDOWS = frozenset(f"torch.{name}_window" for name in ("bartlett", "blackman", 
 KAISER = "torch.kaiser_window"
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One finding per window that is made on a device; a call that hands on options from elsewhere is left alone."""
-    for call in module.all(ast.Call):
-        name = module.qualified(call.func)
+    for call in module.iter_nodes(ast.Call):
+        name = module.resolve_name(call.func)
         given = {keyword.arg for keyword in call.keywords}
         if (
             (name not in WINDOWS and name != KAISER)
@@ -26,7 +26,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
         ):
             continue
         if name == KAISER:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "torch_npu has no kernel of torch.kaiser_window",
                 hint="Make it on the CPU and move it: torch.kaiser_window(n).to(device).",
                 safety=Safety.REPORT, severity=Severity.WARNING,
@@ -37,7 +37,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
                 key=lambda one: module.text.span(one),
             )
             _, end = module.text.span(last)
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, f"{name} without a dtype fails on the NPU",
                 [Edit(end, end, b", dtype=torch.get_default_dtype()")] if _names_torch(module) else (),
                 hint="Give it the dtype that it has on CUDA: dtype=torch.get_default_dtype().",
@@ -61,7 +61,7 @@ RULE = Rule(
     "`torchport run` the call works as it is.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.hann_window.html",
     words=CUDA,
-    check=check,
+    check=check_module,
     rewrites=(
         (
             "import torch\nw = torch.hann_window(8, device=x.device)  # cuda\n",

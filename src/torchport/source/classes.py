@@ -19,18 +19,18 @@ class Classes:
     def function_called(self, node: ast.Call) -> Function | None:
         """The function of this file that a call runs (a class's `__init__` for a class), where that is known."""
         if isinstance(node.func, ast.Name):
-            found = self._names.bindings(node.func)
+            found = self._names.find_bindings(node.func)
             if len(found) == 1 and isinstance(found[0].value, ast.Lambda):
                 return found[0].value
-            definition = self._names.definition(node.func)
+            definition = self._names.find_definition(node.func)
             if isinstance(definition, ast.ClassDef):
-                return self.method(definition, "__init__")
+                return self.find_method(definition, "__init__")
             return definition
         if isinstance(node.func, ast.Attribute):
             owner = self.class_of(node.func.value)
             if owner is not None:
-                return self.method(owner, node.func.attr)
-            if self._names.qualified(node.func) is None:
+                return self.find_method(owner, node.func.attr)
+            if self._names.resolve_name(node.func) is None:
                 return self._methods.get(node.func.attr)
         return None
 
@@ -50,11 +50,11 @@ class Classes:
     def class_of(self, node: ast.expr) -> ast.ClassDef | None:
         """The class of this file that an expression is an instance of (or is), where that is proven."""
         if isinstance(node, ast.Call):
-            definition = self._names.definition(node.func)
+            definition = self._names.find_definition(node.func)
             return definition if isinstance(definition, ast.ClassDef) else None
         if not isinstance(node, ast.Name):
             return None
-        found = self._names.bindings(node)
+        found = self._names.find_bindings(node)
         if len(found) != 1:
             return None
         binding = found[0]
@@ -69,12 +69,12 @@ class Classes:
     def _annotated_class(self, parameter: ast.AST) -> ast.ClassDef | None:
         """The class that the annotation of a parameter names."""
         annotation = parameter.annotation if isinstance(parameter, ast.arg) else None
-        definition = self._names.definition(annotation) if annotation is not None else None
+        definition = self._names.find_definition(annotation) if annotation is not None else None
         return definition if isinstance(definition, ast.ClassDef) else None
 
     def _receiver_class(self, node: ast.Name, parameter: ast.AST) -> ast.ClassDef | None:
         """The class whose method has `parameter` as its first one: what `self` is."""
-        owner = self._names.scope_of(node).owner(node.id)
+        owner = self._names.scope_of(node).find_owner_scope(node.id)
         function = owner.node if owner is not None else None
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             return None
@@ -82,7 +82,7 @@ class Classes:
         around = self._names.parents.get(function)
         return around if isinstance(around, ast.ClassDef) and first == [parameter] else None
 
-    def bases(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
+    def iter_class_and_bases(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
         """The class itself and its base classes in this file, nearest first."""
         seen: list[ast.ClassDef] = []
         waiting = [node]
@@ -93,22 +93,22 @@ class Classes:
             seen.append(current)
             yield current
             for base in current.bases:
-                definition = self._names.definition(base)
+                definition = self._names.find_definition(base)
                 if isinstance(definition, ast.ClassDef):
                     waiting.append(definition)
 
-    def method(self, node: ast.ClassDef, name: str) -> Function | None:
+    def find_method(self, node: ast.ClassDef, name: str) -> Function | None:
         """The method that an instance of the class answers with, if it is defined in this file."""
-        for current in self.bases(node):
+        for current in self.iter_class_and_bases(node):
             for statement in current.body:
                 if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
                     return statement
         return None
 
-    def outermost(self, node: ast.ClassDef) -> ast.ClassDef:
+    def find_outermost_base(self, node: ast.ClassDef) -> ast.ClassDef:
         """The outermost base class in this file: attributes of a family of classes are one attribute."""
         if node not in self._owners:
-            *_, self._owners[node] = self.bases(node)
+            *_, self._owners[node] = self.iter_class_and_bases(node)
         return self._owners[node]
 
     def _unique_methods(self) -> dict[str, Function]:

@@ -28,22 +28,22 @@ _OPTIONS = frozenset({"option", "argument"})
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def declare(flow: Flow, names: Names, classes: Classes) -> None:
+def unite_declared_values(flow: Flow, names: Names, classes: Classes) -> None:
     """Unite the values of one file that declarations make one."""
     declarations = _Declarations(flow, names, classes)
     for node in names.nodes:
         match node:
             case ast.Call():
-                declarations.call(node)
+                declarations.unite_call(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                declarations.function(node)
+                declarations.add_function(node)
             case ast.Attribute(attr="value"):
                 declarations.enum_value(node)
             case ast.ClassDef():
-                declarations.enum(node)
+                declarations.unite_enum_members(node)
             case _:
                 pass
-    declarations.fixtures()
+    declarations.unite_fixtures()
 
 
 class _Declarations:
@@ -56,18 +56,18 @@ class _Declarations:
 
     # -- classes and records -----------------------------------------------------------------------------------
 
-    def call(self, node: ast.Call) -> None:
+    def unite_call(self, node: ast.Call) -> None:
         word = _last(node.func)
         if word in _DEFAULTS:
             self._flow.unite(node, *_default(node))
-        owner = self._names.definition(node.func)
-        if isinstance(owner, ast.ClassDef) and self._classes.method(owner, "__init__") is None:
+        owner = self._names.find_definition(node.func)
+        if isinstance(owner, ast.ClassDef) and self._classes.find_method(owner, "__init__") is None:
             self._construct(node, owner)
         elif word in _RECORDS or (fields := self._record(node.func)) is not None:
             given = [] if word in _RECORDS else list(zip(fields or (), node.args, strict=False))
             for name, value in [*given, *((one.arg, one.value) for one in node.keywords)]:
                 if name is not None:
-                    self._flow.unite(value, self._flow.option(name))
+                    self._flow.unite(value, self._flow.make_option_key(name))
 
     def _construct(self, node: ast.Call, owner: ast.ClassDef) -> None:
         """`Config("cuda", lr=1)` of a class whose fields make its constructor."""
@@ -76,14 +76,14 @@ class _Declarations:
             if len(node.args) == 1 and all(isinstance(value, ast.Constant) for value in members):
                 self._flow.unite(node.args[0], *members)
             return
-        family = list(self._classes.bases(owner))
+        family = list(self._classes.iter_class_and_bases(owner))
         fields = [
             part.target.id
             for one in reversed(family)
             for part in one.body
             if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
         ]
-        outermost = self._classes.outermost(owner)
+        outermost = self._classes.find_outermost_base(owner)
         for name, value in zip(fields, node.args, strict=False):
             if isinstance(value, ast.Starred):
                 break
@@ -96,7 +96,7 @@ class _Declarations:
         """The fields of `namedtuple("Config", "device lr")`, where the name means that."""
         if not isinstance(function, ast.Name):
             return None
-        for binding in self._names.bindings(function):
+        for binding in self._names.find_bindings(function):
             value = binding.value
             if isinstance(value, ast.Call) and _last(value.func) == "namedtuple" and len(value.args) >= 2:
                 fields = value.args[1]
@@ -109,42 +109,42 @@ class _Declarations:
     # -- enumerations ------------------------------------------------------------------------------------------
 
     def _is_enum(self, owner: ast.ClassDef) -> bool:
-        return any(_last(base).endswith("Enum") for one in self._classes.bases(owner) for base in one.bases)
+        return any(_last(base).endswith("Enum") for one in self._classes.iter_class_and_bases(owner) for base in one.bases)
 
-    def enum(self, owner: ast.ClassDef) -> None:
+    def unite_enum_members(self, owner: ast.ClassDef) -> None:
         """`where: Where` may be any of its members."""
         if not self._is_enum(owner):
             return
         for parameter in self._names.nodes:
             annotation = parameter.annotation if isinstance(parameter, ast.arg) else None
-            if annotation is None or self._names.definition(annotation) is not owner:
+            if annotation is None or self._names.find_definition(annotation) is not owner:
                 continue
             function = self._flow.function_around(parameter)
             if function is None:
                 continue
             assert isinstance(parameter, ast.arg)
-            variable = self._flow.variable(parameter.arg, self._names.scopes[function])
+            variable = self._flow.make_variable_key(parameter.arg, self._names.scopes[function])
             self._flow.unite(variable, *(value for _, value in _members(owner)))
 
     def enum_value(self, node: ast.Attribute) -> None:
         """`Where.GPU.value` and `where.value`: the text of a member is what the member was given."""
         inner = node.value
         if isinstance(inner, ast.Attribute):
-            owner = self._names.definition(inner.value)
+            owner = self._names.find_definition(inner.value)
             if isinstance(owner, ast.ClassDef) and self._is_enum(owner):
                 self._flow.unite(node, inner)
         elif isinstance(inner, ast.Name):
-            for binding in self._names.bindings(inner):
+            for binding in self._names.find_bindings(inner):
                 annotation = (
                     binding.node.annotation if isinstance(binding.node, ast.arg | ast.AnnAssign) else None
                 )
-                owner = self._names.definition(annotation) if annotation is not None else None
+                owner = self._names.find_definition(annotation) if annotation is not None else None
                 if isinstance(owner, ast.ClassDef) and self._is_enum(owner):
                     self._flow.unite(node, inner)
 
     # -- functions ---------------------------------------------------------------------------------------------
 
-    def function(self, node: _Definition) -> None:
+    def add_function(self, node: _Definition) -> None:
         self._functions.append(node)
         for decorator in node.decorator_list:
             if not isinstance(decorator, ast.Call):
@@ -165,7 +165,7 @@ class _Declarations:
     def _property(self, function: _Definition) -> None:
         owner = self._names.parents.get(function)
         if isinstance(owner, ast.ClassDef):
-            attribute = ("attribute", self._classes.outermost(owner), function.name)
+            attribute = ("attribute", self._classes.find_outermost_base(owner), function.name)
             self._flow.unite(attribute, ("returns", function))
 
     def _option(self, function: _Definition, decorator: ast.Call) -> None:
@@ -176,7 +176,7 @@ class _Declarations:
         if not long_words:
             return
         name = long_words[0].lstrip("-").partition("/")[0].replace("-", "_").lower()
-        variable = self._flow.variable(name, self._names.scopes[function])
+        variable = self._flow.make_variable_key(name, self._names.scopes[function])
         for keyword in decorator.keywords:
             if keyword.arg in ("default", "flag_value"):
                 self._flow.unite(variable, keyword.value)
@@ -193,7 +193,7 @@ class _Declarations:
             names = [str(one.value) for one in words.elts if isinstance(one, ast.Constant)]
         else:
             return
-        variables = [self._flow.variable(name, self._names.scopes[function]) for name in names]
+        variables = [self._flow.make_variable_key(name, self._names.scopes[function]) for name in names]
         rows = values.elts if isinstance(values, ast.List | ast.Tuple) else []
         if not rows and len(variables) == 1:
             self._flow.unite(variables[0], ("elements", self._flow.find(values)))
@@ -221,13 +221,13 @@ class _Declarations:
                 ]
                 self._flow.unite(("param", function), *asked, *values)
 
-    def fixtures(self) -> None:
+    def unite_fixtures(self) -> None:
         """What a fixture returns or yields is what a parameter of its name is in tests and other fixtures."""
         for function in self._functions:
             for parameter in self._parameters(function):
                 fixture = self._fixtures.get(parameter)
                 if fixture is not None and fixture is not function:
-                    variable = self._flow.variable(parameter, self._names.scopes[function])
+                    variable = self._flow.make_variable_key(parameter, self._names.scopes[function])
                     self._flow.unite(variable, ("returns", fixture))
                     self._flow.unite(variable, ("elements", self._flow.find(("returns", fixture))))
 

@@ -60,7 +60,7 @@ def _says(text: str) -> bool:
 _name_says = functools.lru_cache(65536)(_says)  # names come again and again
 
 
-def defined(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:
+def find_defined_names(sources: Iterable[tuple[str, bytes]]) -> Mapping[str, str]:
     """For each such name what is known of it, "defined in file:line" or "given as an argument in file:line", of the
     first such place; `sources` are (name, content).
     """

@@ -68,10 +68,10 @@ class Definitions:
     outside: Outside | None = None
     assume_modules: bool = False
 
-    def of(self, attribute: str) -> frozenset[str]:
+    def find_classes_with(self, attribute: str) -> frozenset[str]:
         return self.classes.get(attribute, frozenset())
 
-    def provides(self, package: str) -> bool:
+    def has_package(self, package: str) -> bool:
         """Whether `import package` means the project's own code."""
         return package in self.provided
 
@@ -81,7 +81,7 @@ class Definitions:
         return (folders[-1] if name == "__init__" and folders else name) in self.imported
 
 
-def provided(paths: Iterable[str], folder: str = "") -> frozenset[str]:
+def find_provided_modules(paths: Iterable[str], folder: str = "") -> frozenset[str]:
     """The packages and modules that can be imported by one word, of Python files in the folder named `folder`."""
     python = [PurePosixPath(path) for path in paths]
     packages = {path.parent for path in python if path.name == "__init__.py"}
@@ -89,7 +89,7 @@ def provided(paths: Iterable[str], folder: str = "") -> frozenset[str]:
     return frozenset(tops | {path.stem for path in python if len(path.parts) == 1} - {"", "__init__"})
 
 
-def definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> Definitions:
+def collect_definitions(sources: Iterable[bytes], own: frozenset[str] = frozenset()) -> Definitions:
     """The classes that define a watched name, and those derived from them by name; `own` are the names it provides."""
     bases: dict[str, set[str]] = {}
     found: dict[str, set[str]] = {name: set() for name in WATCHED}

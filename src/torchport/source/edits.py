@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from torchport.findings import Edit
 
 
-def ordered(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def sort_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits by position, equal ones once. Raises ValueError where two overlap or insert at the same place."""
     result = tuple(sorted(set(edits), key=lambda edit: (edit.start, edit.end)))
     for one, other in itertools.pairwise(result):
@@ -22,7 +22,7 @@ def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
     """`data` with the edits applied. Raises ValueError where two overlap or one leaves the data."""
     pieces: list[bytes] = []
     position = 0
-    for edit in ordered(edits):
+    for edit in sort_edits(edits):
         if not position <= edit.start <= edit.end <= len(data):
             raise ValueError(f"the edit {edit} leaves the data of {len(data)} bytes")
         pieces += [data[position : edit.start], edit.replacement]
@@ -30,21 +30,21 @@ def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
     return b"".join([*pieces, data[position:]])
 
 
-def inverse(data: bytes, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def invert_edits(data: bytes, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits that turn `splice(data, edits)` back into `data`."""
     result = []
     shift = 0
-    for edit in ordered(edits):
+    for edit in sort_edits(edits):
         start = edit.start + shift
         result.append(Edit(start, start + len(edit.replacement), data[edit.start : edit.end]))
         shift += len(edit.replacement) - (edit.end - edit.start)
     return tuple(result)
 
 
-def compose(data: bytes, first: Iterable[Edit], second: Iterable[Edit]) -> tuple[Edit, ...]:
+def compose_edits(data: bytes, first: Iterable[Edit], second: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits of `data` that do what `first` does, and then `second`, whose offsets are those after `first`."""
-    first, second = ordered(first), ordered(second)
-    middle, written = splice(data, first), inverse(data, first)
+    first, second = sort_edits(first), sort_edits(second)
+    middle, written = splice(data, first), invert_edits(data, first)
     clusters: list[list[int]] = []  # in the middle: ranges that hold whole edits of both
     for start, end in sorted((edit.start, edit.end) for edit in (*written, *second)):
         if clusters and start <= clusters[-1][1]:
@@ -66,10 +66,10 @@ def compose(data: bytes, first: Iterable[Edit], second: Iterable[Edit]) -> tuple
     return tuple(result)
 
 
-def origin(data: bytes, edits: Iterable[Edit], offset: int) -> int:
+def find_origin_offset(data: bytes, edits: Iterable[Edit], offset: int) -> int:
     """The offset in `data` of what is at `offset` in `splice(data, edits)`; for new text, where it was put."""
     shift = 0
-    for edit in inverse(data, edits):
+    for edit in invert_edits(data, edits):
         if offset < edit.start:
             break
         if offset < edit.end:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Hashable
 
 from torchport.source.classes import Classes
-from torchport.source.declared import declare
+from torchport.source.declared import unite_declared_values
 from torchport.source.equivalence import Equivalence
 from torchport.source.names import Function, Names, Scope
 
@@ -57,17 +57,17 @@ class Flow(Equivalence):
         for node in names.nodes:
             if type(node) in _CONNECTED:
                 self._connect(node)
-        declare(self, names, classes)
+        unite_declared_values(self, names, classes)
         containers = [node for node in names.nodes if isinstance(node, _ABOUT_ELEMENTS)]
         for _ in range(_ROUNDS):
             for node in containers:
                 self._connect_elements(node)
 
-    def same(self, one: ast.expr, other: ast.expr) -> bool:
+    def is_same_value(self, one: ast.expr, other: ast.expr) -> bool:
         """Whether two expressions are known to hold the same value."""
         return self.find(one) == self.find(other)
 
-    def option(self, name: str) -> Hashable:
+    def make_option_key(self, name: str) -> Hashable:
         """The key of `args.<name>` for an object that is not `self`."""
         return ("attribute", None, name)
 
@@ -81,7 +81,7 @@ class Flow(Equivalence):
     def _connect(self, node: ast.AST) -> None:
         match node:
             case ast.Name():
-                self.unite(node, self.variable(node.id, self._names.scope_of(node)))
+                self.unite(node, self.make_variable_key(node.id, self._names.scope_of(node)))
             case ast.Attribute():
                 self._connect_attribute(node)
             case ast.Assign():
@@ -157,18 +157,18 @@ class Flow(Equivalence):
             return
         owner = self._classes.class_of(node.value)
         if owner is not None:
-            self.unite(node, ("attribute", self._classes.outermost(owner), node.attr))
-        elif node.attr not in _MANY_MEANINGS and self._names.qualified(node) is None:
-            self.unite(node, self.option(node.attr))
+            self.unite(node, ("attribute", self._classes.find_outermost_base(owner), node.attr))
+        elif node.attr not in _MANY_MEANINGS and self._names.resolve_name(node) is None:
+            self.unite(node, self.make_option_key(node.attr))
 
     def connect_annotation(self, key: Hashable, annotation: ast.expr | None) -> None:
         """`device: Literal["cuda", "cpu"]`: what a variable may be; also by a name for such an annotation."""
         for node in ast.walk(annotation) if annotation is not None else ():
             values = [node]
             if isinstance(node, ast.Name):
-                values += [one.value for one in self._names.bindings(node) if one.value is not None]
+                values += [one.value for one in self._names.find_bindings(node) if one.value is not None]
             for value in values:
-                if isinstance(value, ast.Subscript) and (self._names.qualified(value.value) or "").endswith(
+                if isinstance(value, ast.Subscript) and (self._names.resolve_name(value.value) or "").endswith(
                     ".Literal"
                 ):
                     self.unite(
@@ -201,22 +201,22 @@ class Flow(Equivalence):
             if value
         ]
         for argument, default in pairs:
-            self.unite(self.variable(argument.arg, scope), default)
+            self.unite(self.make_variable_key(argument.arg, scope), default)
         for argument in (*positional, *arguments.kwonlyargs):
-            self.connect_annotation(self.variable(argument.arg, scope), argument.annotation)
+            self.connect_annotation(self.make_variable_key(argument.arg, scope), argument.annotation)
         if isinstance(node, ast.Lambda):
             self.unite(("returns", node), node.body)
 
     # -- calls -------------------------------------------------------------------------------------------------
 
     def _connect_call(self, node: ast.Call) -> None:
-        called = self._names.qualified(node.func)
+        called = self._names.resolve_name(node.func)
         if called in ("torch.device", "builtins.str", "os.path.expandvars") and node.args:
             self.unite(node, node.args[0])
         elif called == "builtins.getattr" and len(node.args) >= 2:
             self.unite(node, *node.args[2:])
             if isinstance(node.args[1], ast.Constant):
-                self.unite(node, self.option(str(node.args[1].value)))
+                self.unite(node, self.make_option_key(str(node.args[1].value)))
         elif called == "os.getenv":
             self.unite(node, *node.args[1:])
         elif isinstance(node.func, ast.Attribute):
@@ -250,17 +250,17 @@ class Flow(Equivalence):
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
         for key in ("default", "const"):
             if key in keywords:
-                self.unite(self.option(name), keywords[key])
+                self.unite(self.make_option_key(name), keywords[key])
         choices = keywords.get("choices")
         if isinstance(choices, ast.List | ast.Tuple | ast.Set):
-            self.unite(self.option(name), *choices.elts)
+            self.unite(self.make_option_key(name), *choices.elts)
 
     def _pass_arguments(self, node: ast.Call, function: Function) -> None:
         scope = self._names.scopes[function]
         names = [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]
         inside_class = isinstance(self._names.parents.get(function), ast.ClassDef)
         static = not isinstance(function, ast.Lambda) and any(
-            self._names.qualified(decorator) == "builtins.staticmethod"
+            self._names.resolve_name(decorator) == "builtins.staticmethod"
             for decorator in function.decorator_list
         )
         if inside_class and not static and not self._through_class(node):
@@ -268,17 +268,17 @@ class Flow(Equivalence):
         for name, argument in zip(names, node.args, strict=False):
             if isinstance(argument, ast.Starred):
                 break
-            self.unite(self.variable(name, scope), argument)
+            self.unite(self.make_variable_key(name, scope), argument)
         for keyword in node.keywords:
             if keyword.arg in scope.bindings:
-                self.unite(self.variable(str(keyword.arg), scope), keyword.value)
+                self.unite(self.make_variable_key(str(keyword.arg), scope), keyword.value)
         if not (isinstance(function, ast.FunctionDef) and function.name == "__init__"):
             self.unite(node, ("returns", function))
 
     def _through_class(self, node: ast.Call) -> bool:
         """Whether this is `Class.method(instance, ...)`."""
         return isinstance(node.func, ast.Attribute) and isinstance(
-            self._names.definition(node.func.value), ast.ClassDef
+            self._names.find_definition(node.func.value), ast.ClassDef
         )
 
     def _is_filled_in(self, node: ast.AST) -> bool:
@@ -288,14 +288,14 @@ class Flow(Equivalence):
 
     # -- keys --------------------------------------------------------------------------------------------------
 
-    def variable(self, name: str, scope: Scope) -> Hashable:
-        owner = scope.owner(name)
+    def make_variable_key(self, name: str, scope: Scope) -> Hashable:
+        owner = scope.find_owner_scope(name)
         if owner is not None and isinstance(owner.node, ast.ClassDef):
-            return ("attribute", self._classes.outermost(owner.node), name)
+            return ("attribute", self._classes.find_outermost_base(owner.node), name)
         return ("variable", owner, name)
 
     def function_around(self, node: ast.AST) -> Function | None:
-        for above in self._names.ancestors(node):
+        for above in self._names.iter_ancestors(node):
             if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return above
         return None

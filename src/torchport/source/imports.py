@@ -22,7 +22,7 @@ class Imports:
         self._of: dict[str, list[str]] = {}
         self._using: set[str] = set()
 
-    def add(self, name: str, data: bytes) -> None:
+    def add_file(self, name: str, data: bytes) -> None:
         """Look at one file."""
         self._of[name] = list(dict.fromkeys(_modules(data)))
         if (
@@ -32,7 +32,7 @@ class Imports:
         ):
             self._using.add(name)
 
-    def importers(self) -> dict[str, set[str]]:
+    def find_importers(self) -> dict[str, set[str]]:
         """For each file the files of the project that import it."""
         found: dict[str, set[str]] = {}
         for name, targets in self._edges.items():
@@ -42,9 +42,9 @@ class Imports:
 
     @functools.cached_property
     def _edges(self) -> dict[str, set[str]]:
-        return self.edges()
+        return self.find_imports()
 
-    def edges(self) -> dict[str, set[str]]:
+    def find_imports(self) -> dict[str, set[str]]:
         """For each file the files of the project that it imports."""
         index: dict[str, list[str]] = {}
         files = {_module(name): name for name in self._of}
@@ -57,9 +57,9 @@ class Imports:
             for name, modules in self._of.items()
         }
 
-    def leading(self) -> frozenset[str]:
+    def find_cuda_importers(self) -> frozenset[str]:
         """The files that import, directly or through others, one that uses CUDA."""
-        importers = self.importers()
+        importers = self.find_importers()
         found: set[str] = set()
         waiting = [*self._using]
         while waiting:
@@ -68,11 +68,11 @@ class Imports:
                 waiting.append(importer)
         return frozenset(found)
 
-    def imported(self) -> frozenset[str]:
+    def list_imported_files(self) -> frozenset[str]:
         """The files that another file imports."""
         return frozenset(target for targets in self._edges.values() for target in targets)
 
-    def tops(self) -> dict[str, tuple[str, ...]]:
+    def map_top_folders(self) -> dict[str, tuple[str, ...]]:
         """For each word that may begin the name of a module the folders in which such a module or package lies."""
         files = {_module(name) for name in self._of}
         found: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ class Imports:
                 found.setdefault(last, []).append(_folder(module))
         return {word: tuple(sorted(folders)) for word, folders in found.items()}
 
-    def parts(self) -> frozenset[str]:
+    def collect_name_parts(self) -> frozenset[str]:
         """The names of all modules and of the folders they lie in: what `import` may begin with."""
         return frozenset(part for name in self._of for part in _module(name).split("/") if part)
 

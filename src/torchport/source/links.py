@@ -26,13 +26,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @functools.lru_cache(1)  # asked for each role of the file that is looked at
-def links(module: Module) -> tuple[Link, ...]:
+def find_links(module: Module) -> tuple[Link, ...]:
     """Pairs of a value of the file (a node, or a key of its `Flow`) and the key that it has in the project."""
     seen = _Links(module)
-    return (*seen.exported(), *seen.used(), *seen.options())
+    return (*seen.link_exports(), *seen.link_uses(), *seen.link_options())
 
 
-def stars(module: Module) -> Iterator[str]:
+def find_star_imports(module: Module) -> Iterator[str]:
     """The files of the project of which the file imports every name."""
     for star in module.names.stars:
         joint = "" if star.endswith(".") else "."
@@ -41,7 +41,7 @@ def stars(module: Module) -> Iterator[str]:
             yield found[0]
 
 
-def aliases(module: Module) -> dict[str, tuple[str, ...]]:
+def find_reexports(module: Module) -> dict[str, tuple[str, ...]]:
     """The names that the file imports from others of the project, and can be imported from here: file and words."""
     found = {}
     for name, bindings in module.names.scopes[module.tree].bindings.items():
@@ -55,7 +55,7 @@ def aliases(module: Module) -> dict[str, tuple[str, ...]]:
 def _find(module: Module, name: str) -> tuple[str, tuple[str, ...]] | None:
     """The file of the project that a dotted name leads to, and the words that are looked up in it."""
     outside = module.project.outside
-    return outside.find(module.text.path, name) if outside is not None else None
+    return outside.locate_in_project(module.text.path, name) if outside is not None else None
 
 
 class _Links:
@@ -67,7 +67,7 @@ class _Links:
 
     # -- what the file gives to others -------------------------------------------------------------------------
 
-    def exported(self) -> Iterator[Link]:
+    def link_exports(self) -> Iterator[Link]:
         for name, bindings in self._scope.bindings.items():
             key = ("name", self._path, name)
             variable = ("variable", self._scope, name)
@@ -100,16 +100,16 @@ class _Links:
         scope = self._module.names.scopes[function]
         positional = [*function.args.posonlyargs, *function.args.args][skip:]
         for index, parameter in enumerate(positional):
-            variable = self._flow.variable(parameter.arg, scope)
+            variable = self._flow.make_variable_key(parameter.arg, scope)
             yield variable, ("param", self._path, *words, index)
             yield variable, ("param", self._path, *words, parameter.arg)
         for parameter in function.args.kwonlyargs:
-            yield self._flow.variable(parameter.arg, scope), ("param", self._path, *words, parameter.arg)
+            yield self._flow.make_variable_key(parameter.arg, scope), ("param", self._path, *words, parameter.arg)
 
     def _class(self, name: str, owner: ast.ClassDef) -> Iterator[Link]:
         classes = self._module.classes
-        outermost = classes.outermost(owner)
-        family = list(classes.bases(owner))
+        outermost = classes.find_outermost_base(owner)
+        family = list(classes.iter_class_and_bases(owner))
         made = False
         for one in family:
             for part in one.body:
@@ -133,7 +133,7 @@ class _Links:
                 yield ("attribute", outermost, field), ("param", self._path, name, index)
                 yield ("attribute", outermost, field), ("param", self._path, name, field)
         for base in (base for one in family for base in one.bases):
-            found = _find(self._module, self._module.qualified(base) or "")
+            found = _find(self._module, self._module.resolve_name(base) or "")
             if found is not None:
                 for attribute in self._attributes(owner):
                     yield ("attribute", outermost, attribute), ("name", found[0], *found[1], attribute)
@@ -141,7 +141,7 @@ class _Links:
     def _attributes(self, owner: ast.ClassDef) -> set[str]:
         """The names of attributes that the class and its bases in this file read or write."""
         found: set[str] = set()
-        for one in self._module.classes.bases(owner):
+        for one in self._module.classes.iter_class_and_bases(owner):
             found |= self._module.names.scopes[one].bindings.keys()
             found |= self._of_self.get(one, set())
         return found
@@ -150,7 +150,7 @@ class _Links:
     def _of_self(self) -> dict[ast.AST, set[str]]:
         """For each class the attributes of `self` that are named inside of it."""
         found: dict[ast.AST, set[str]] = {}
-        for part in self._module.all(ast.Attribute):
+        for part in self._module.iter_nodes(ast.Attribute):
             if isinstance(part.value, ast.Name) and part.value.id == "self":
                 scope: Scope | None = self._module.names.scope_of(part)
                 while scope is not None:
@@ -161,27 +161,27 @@ class _Links:
 
     # -- what the file takes from others -----------------------------------------------------------------------
 
-    def used(self) -> Iterator[Link]:
-        for name in self._module.all(ast.Name):
+    def link_uses(self) -> Iterator[Link]:
+        for name in self._module.iter_nodes(ast.Name):
             if isinstance(name.ctx, ast.Load):
                 yield from self._name(name)
-        for attribute in self._module.all(ast.Attribute):
+        for attribute in self._module.iter_nodes(ast.Attribute):
             yield from self._attribute(attribute)
-        for call in self._module.all(ast.Call):
+        for call in self._module.iter_nodes(ast.Call):
             yield from self._call(call)
 
     def _name(self, node: ast.Name) -> Iterator[Link]:
-        if self._module.names.bindings(node):
-            name = self._module.qualified(node)
+        if self._module.names.find_bindings(node):
+            name = self._module.resolve_name(node)
             found = _find(self._module, name) if name is not None else None
             if found is not None and found[1]:
                 yield from self._taken(node, ("name", found[0], *found[1]))
         else:
-            for star in stars(self._module):
+            for star in find_star_imports(self._module):
                 yield node, ("name", star, node.id)
 
     def _attribute(self, node: ast.Attribute) -> Iterator[Link]:
-        name = self._module.qualified(node)
+        name = self._module.resolve_name(node)
         found = _find(self._module, name) if name is not None else self._of_instance(node)
         if found is not None and found[1]:
             yield from self._taken(node, ("name", found[0], *found[1]))
@@ -191,7 +191,7 @@ class _Links:
     def _taken(self, node: ast.Name | ast.Attribute, key: Key) -> Iterator[Link]:
         """What a name of another file gives here: the value, and what is in it."""
         yield node, key
-        above = self._module.parent(node)
+        above = self._module.get_parent(node)
         if isinstance(above, ast.Subscript) and above.value is node and isinstance(above.slice, ast.Constant):
             index = above.slice.value
             yield from [(above, ("item", *key[1:], index))] if isinstance(index, int | str) else []
@@ -202,7 +202,7 @@ class _Links:
         """Where an attribute of an object is defined whose class comes from another file."""
         receiver = node.value
         if isinstance(receiver, ast.Name):
-            bindings = self._module.names.bindings(receiver)
+            bindings = self._module.names.find_bindings(receiver)
             if len(bindings) != 1:
                 return None
             made = bindings[0].value
@@ -217,19 +217,19 @@ class _Links:
     def _member(self, class_: ast.expr, attribute: str) -> tuple[str, tuple[str, ...]] | None:
         if isinstance(class_, ast.Constant):
             return None
-        found = _find(self._module, self._module.qualified(class_) or "")
+        found = _find(self._module, self._module.resolve_name(class_) or "")
         return (found[0], (*found[1], attribute)) if found is not None and found[1] else None
 
     def _call(self, node: ast.Call) -> Iterator[Link]:
-        name = self._module.qualified(node.func)
+        name = self._module.resolve_name(node.func)
         if name is not None:
             found = _find(self._module, name)
         elif isinstance(node.func, ast.Attribute):
             found = self._of_instance(node.func)
         else:
             found = None
-            if isinstance(node.func, ast.Name) and not self._module.names.bindings(node.func):
-                for star in stars(self._module):
+            if isinstance(node.func, ast.Name) and not self._module.names.find_bindings(node.func):
+                for star in find_star_imports(self._module):
                     found = star, (node.func.id,)
         if found is None or not found[1]:
             return
@@ -245,15 +245,15 @@ class _Links:
 
     # -- what is known by its name alone -----------------------------------------------------------------------
 
-    def options(self) -> Iterator[Link]:
-        for attribute in self._module.all(ast.Attribute):
-            option = self._flow.option(attribute.attr)
+    def link_options(self) -> Iterator[Link]:
+        for attribute in self._module.iter_nodes(ast.Attribute):
+            option = self._flow.make_option_key(attribute.attr)
             if self._flow.find(attribute) == self._flow.find(option):
                 yield attribute, ("option", attribute.attr)
-        for call in self._module.all(ast.Call):
+        for call in self._module.iter_nodes(ast.Call):
             name = self._module.classes.option_name(call)
             if name:
-                yield self._flow.option(name), ("option", name)
+                yield self._flow.make_option_key(name), ("option", name)
 
 
 def _indices(value: ast.expr | None) -> Iterator[int | str]:

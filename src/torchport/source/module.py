@@ -48,15 +48,15 @@ class Module:
             found.setdefault(type(node), []).append(node)
         return found
 
-    def all(self, kind: type[Node]) -> Iterator[Node]:
+    def iter_nodes(self, kind: type[Node]) -> Iterator[Node]:
         """Every node of exactly this type."""
         return iter(cast(list[Node], self._by_type.get(kind, [])))
 
-    def qualified(self, node: ast.expr) -> str | None:
+    def resolve_name(self, node: ast.expr) -> str | None:
         """The dotted name of what an expression means (see `Names.qualified`)."""
-        return self.names.qualified(node)
+        return self.names.resolve_name(node)
 
-    def parent(self, node: ast.AST) -> ast.AST | None:
+    def get_parent(self, node: ast.AST) -> ast.AST | None:
         return self.names.parents.get(node)
 
     # -- edits, as byte ranges of single words -----------------------------------------------------------------
@@ -66,12 +66,12 @@ class Module:
         inside an f-string, or an identifier in another Unicode form)."""
         _, end = self.text.span(node)
         start = end - len(node.attr.encode(self.text.encoding, "replace"))
-        return Edit(start, end, new.encode()) if self.text.slice(start, end) == node.attr else None
+        return Edit(start, end, new.encode()) if self.text.decode_range(start, end) == node.attr else None
 
     def name_edit(self, node: ast.Name, new: str) -> Edit | None:
         """Replace a name; None as for `attribute_edit`."""
         start, end = self.text.span(node)
-        return Edit(start, end, new.encode()) if self.text.slice(start, end) == node.id else None
+        return Edit(start, end, new.encode()) if self.text.decode_range(start, end) == node.id else None
 
     def string_edit(self, node: ast.Constant | ast.JoinedStr, old: str, new: str) -> Edit | None:
         """Replace the text `old` at the start of a string literal's content.
@@ -90,7 +90,7 @@ class Module:
         None where the literal is not one token with plain content (implicit concatenation, escapes).
         """
         start, end = self.text.span(node)
-        found = _STRING.fullmatch(self.text.slice(start, end))
+        found = _STRING.fullmatch(self.text.decode_range(start, end))
         if found is None:
             return None
         if isinstance(node, ast.Constant) and found["body"] != node.value:
@@ -99,6 +99,6 @@ class Module:
             return None
         return start + len((found["prefix"] + found["quote"]).encode(self.text.encoding)), found["body"]
 
-    def source(self, node: ast.expr | ast.stmt) -> str:
+    def get_source(self, node: ast.expr | ast.stmt) -> str:
         """The text of a node."""
-        return self.text.slice(*self.text.span(node))
+        return self.text.decode_range(*self.text.span(node))

@@ -54,7 +54,7 @@ _PLAIN = frozenset(
 _LEAVES = frozenset(kind for kind in _PLAIN if not _FIELDS[kind])
 
 
-def children(node: ast.AST) -> Iterator[ast.AST]:
+def iter_children(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes right below a node in the order of the text, without operators and contexts."""
     for name in _FIELDS[type(node)]:
         value = getattr(node, name, None)
@@ -111,11 +111,11 @@ class Scope:
     def is_comprehension(self) -> bool:
         return isinstance(self.node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
 
-    def bind(self, name: str, binding: Binding) -> None:
+    def add_binding(self, name: str, binding: Binding) -> None:
         owner = self.elsewhere.get(name, self)
         owner.bindings.setdefault(name, []).append(binding)
 
-    def owner(self, name: str) -> Scope | None:
+    def find_owner_scope(self, name: str) -> Scope | None:
         """The scope whose binding a use of `name` in this scope means; None for builtins and star imports."""
         scope: Scope | None = self
         while scope is not None:
@@ -144,36 +144,36 @@ class Names:
         """The scope that a node's names are looked up in."""
         return self._scope_of[node]
 
-    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+    def iter_ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around `node`, innermost first."""
         parent = self.parents.get(node)
         while parent is not None:
             yield parent
             parent = self.parents.get(parent)
 
-    def bindings(self, name: ast.Name) -> list[Binding]:
+    def find_bindings(self, name: ast.Name) -> list[Binding]:
         """Everything that may have given `name` its value; empty for builtins and what is not defined here."""
-        owner = self._scope_of[name].owner(name.id)
+        owner = self._scope_of[name].find_owner_scope(name.id)
         return owner.bindings[name.id] if owner is not None and name.id in owner.bindings else []
 
-    def imports(self) -> Iterator[Binding]:
+    def iter_imports(self) -> Iterator[Binding]:
         """Every name of the file that an import gives its value, with the dotted name that it means."""
         for scope in self.scopes.values():
             for bindings in scope.bindings.values():
                 yield from (binding for binding in bindings if binding.how is Binds.IMPORT)
 
-    def definition(self, node: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
+    def find_definition(self, node: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
         """The function or class of this file that a name means, where it means exactly one."""
         if not isinstance(node, ast.Name):
             return None
-        found = self.bindings(node)
+        found = self.find_bindings(node)
         if len(found) == 1 and isinstance(
             found[0].node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
         ):
             return found[0].node
         return None
 
-    def qualified(self, node: ast.expr) -> str | None:
+    def resolve_name(self, node: ast.expr) -> str | None:
         """The dotted name of what an expression means, such as "torch.cuda.Stream"; None where that is not proven.
 
         Follows imports, aliases (`t = torch.cuda`), `getattr(torch, "cuda")`, `importlib.import_module("torch.cuda")`,
@@ -190,7 +190,7 @@ class Names:
         if isinstance(node, ast.Name):
             return self._name_meaning(node)
         if isinstance(node, ast.Attribute):
-            base = self.qualified(node.value)
+            base = self.resolve_name(node.value)
             return f"{base}.{node.attr}" if base else None
         if isinstance(node, ast.Call):
             return self._call_meaning(node)
@@ -199,7 +199,7 @@ class Names:
             and isinstance(node.slice, ast.Constant)
             and isinstance(node.slice.value, str)
         ):
-            base = self.qualified(node.value) or ""
+            base = self.resolve_name(node.value) or ""
             if base == "sys.modules":
                 return node.slice.value
             if base.endswith(".__dict__"):
@@ -207,7 +207,7 @@ class Names:
         return None
 
     def _name_meaning(self, node: ast.Name) -> str | None:
-        found = self.bindings(node)
+        found = self.find_bindings(node)
         if not found:
             if hasattr(builtins, node.id):
                 return f"builtins.{node.id}"
@@ -220,27 +220,27 @@ class Names:
             elif binding.how is Binds.VALUE and binding.value is not None:
                 if isinstance(binding.value, ast.Constant) and binding.value.value is None:
                     continue
-                meanings.add(self.qualified(binding.value) or "")
+                meanings.add(self.resolve_name(binding.value) or "")
             else:
                 return None
         return meanings.pop() or None if len(meanings) == 1 else None
 
     def _call_meaning(self, node: ast.Call) -> str | None:
-        called = self.qualified(node.func)
+        called = self.resolve_name(node.func)
         words = [
             argument.value
             for argument in node.args
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
         ]
         if called == "builtins.getattr" and len(node.args) >= 2 and words:
-            base = self.qualified(node.args[0])
+            base = self.resolve_name(node.args[0])
             return f"{base}.{words[0]}" if base else None
         if called == "importlib.import_module" and len(node.args) == 1 and words:
             return words[0]
         if called == "builtins.__import__" and words:
             return words[0].partition(".")[0]
         if called == "builtins.vars" and len(node.args) == 1:
-            base = self.qualified(node.args[0])
+            base = self.resolve_name(node.args[0])
             return f"{base}.__dict__" if base else None
         return None
 
@@ -261,7 +261,7 @@ class Names:
             if (kind := type(node)) in _LEAVES:
                 continue
             if kind in _PLAIN:
-                below = list(children(node))
+                below = list(iter_children(node))
                 for child in below:
                     parents[child] = node
                 waiting.extend([(child, scope) for child in reversed(below)])
@@ -276,21 +276,21 @@ class Names:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return self._enter_function(node, scope)
         if isinstance(node, ast.ClassDef):
-            scope.bind(node.name, Binding(Binds.DEFINITION, node))
+            scope.add_binding(node.name, Binding(Binds.DEFINITION, node))
             inner = self._open(node, scope)
             outside: list[ast.AST] = [*node.decorator_list, *node.bases, *node.keywords]
             return [(child, scope) for child in outside] + [(child, inner) for child in node.body]
         if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             inner = self._open(node, scope)
-            return [(child, inner) for child in children(node)]
+            return [(child, inner) for child in iter_children(node)]
         self._bind(node, scope)
-        return [(child, scope) for child in children(node)]
+        return [(child, scope) for child in iter_children(node)]
 
     def _enter_function(self, node: Function, scope: Scope) -> Iterable[tuple[ast.AST, Scope]]:
         inner = self._open(node, scope)
         arguments = node.args
         for argument in _parameters(arguments):
-            inner.bind(argument.arg, Binding(Binds.PARAMETER, argument))
+            inner.add_binding(argument.arg, Binding(Binds.PARAMETER, argument))
         outside: list[ast.AST] = [
             *arguments.defaults,
             *(default for default in arguments.kw_defaults if default),
@@ -301,7 +301,7 @@ class Names:
         if isinstance(node, ast.Lambda):
             body: list[ast.AST] = [node.body]
         else:
-            scope.bind(node.name, Binding(Binds.DEFINITION, node))
+            scope.add_binding(node.name, Binding(Binds.DEFINITION, node))
             outside += [*node.decorator_list, *([node.returns] if node.returns else [])]
             body = list(node.body)
         outside += _parameters(arguments)
@@ -316,21 +316,21 @@ class Names:
             case ast.Import():
                 for alias in node.names:
                     name = alias.asname or alias.name.partition(".")[0]
-                    scope.bind(name, Binding(Binds.IMPORT, node, target=alias.name if alias.asname else name))
+                    scope.add_binding(name, Binding(Binds.IMPORT, node, target=alias.name if alias.asname else name))
             case ast.ImportFrom():
                 self._bind_from(node, scope)
             case ast.Assign():
                 for target in node.targets:
                     _bind_target(target, node.value, node, scope)
             case ast.AnnAssign(target=ast.Name(id=name)) if node.value is not None:
-                scope.bind(name, Binding(Binds.VALUE, node, node.value))
+                scope.add_binding(name, Binding(Binds.VALUE, node, node.value))
             case ast.NamedExpr(target=ast.Name(id=name)):
                 outer = scope
                 while outer.is_comprehension and outer.parent is not None:
                     outer = outer.parent
-                outer.bind(name, Binding(Binds.VALUE, node, node.value))
+                outer.add_binding(name, Binding(Binds.VALUE, node, node.value))
             case ast.AugAssign(target=ast.Name(id=name)):
-                scope.bind(name, Binding(Binds.OTHER, node))
+                scope.add_binding(name, Binding(Binds.OTHER, node))
             case ast.For() | ast.AsyncFor() | ast.comprehension():
                 _bind_names(node.target, Binds.ELEMENT, node.iter, node, scope)
             case ast.withitem() if node.optional_vars is not None:
@@ -340,13 +340,13 @@ class Names:
                 | ast.MatchAs(name=str(name))
                 | ast.MatchStar(name=str(name))
             ):
-                scope.bind(name, Binding(Binds.OTHER, node))
+                scope.add_binding(name, Binding(Binds.OTHER, node))
             case ast.Global():
                 for name in node.names:
                     scope.elsewhere[name] = self.scopes[self.tree]
             case ast.Nonlocal():
                 for name in node.names:
-                    owner = scope.parent.owner(name) if scope.parent else None
+                    owner = scope.parent.find_owner_scope(name) if scope.parent else None
                     if owner is not None:
                         scope.elsewhere[name] = owner
             case _:
@@ -359,7 +359,7 @@ class Names:
                 self.stars.append(module)
             else:
                 dot = "" if module.endswith(".") else "."
-                scope.bind(
+                scope.add_binding(
                     alias.asname or alias.name,
                     Binding(Binds.IMPORT, node, target=f"{module}{dot}{alias.name}"),
                 )
@@ -373,7 +373,7 @@ def _parameters(arguments: ast.arguments) -> list[ast.arg]:
 def _bind_target(target: ast.expr, value: ast.expr, node: ast.AST, scope: Scope) -> None:
     """Bind `target = value`, pairing tuples of equal length."""
     if isinstance(target, ast.Name):
-        scope.bind(target.id, Binding(Binds.VALUE, node, value))
+        scope.add_binding(target.id, Binding(Binds.VALUE, node, value))
     elif isinstance(target, ast.Tuple | ast.List):
         pairs = (
             value.elts
@@ -390,8 +390,8 @@ def _bind_target(target: ast.expr, value: ast.expr, node: ast.AST, scope: Scope)
 def _bind_names(target: ast.expr, how: Binds, value: ast.expr, node: ast.AST, scope: Scope) -> None:
     """Bind every name in an unpacking target; a lone name keeps `how`, a part of a tuple is OTHER."""
     if isinstance(target, ast.Name):
-        scope.bind(target.id, Binding(how, node, value))
+        scope.add_binding(target.id, Binding(how, node, value))
         return
     for part in ast.walk(target):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-            scope.bind(part.id, Binding(Binds.OTHER, node, value))
+            scope.add_binding(part.id, Binding(Binds.OTHER, node, value))

@@ -80,7 +80,7 @@ class Notebook:
             python = _blank(whole)
         self.code += python.encode("utf-8", "surrogatepass") + b"\n"
 
-    def edit(self, edit: Edit) -> Edit | None:
+    def to_file_edit(self, edit: Edit) -> Edit | None:
         """An edit of the code as an edit of the file; None where it does not lie in one JSON string."""
         start, replacement = edit.start, edit.replacement.decode("utf-8")
         index = bisect.bisect_right(self._starts, start) - 1
@@ -99,7 +99,7 @@ class Notebook:
             self._bytes(first), self._bytes(last), json.dumps(replacement, ensure_ascii=False)[1:-1].encode()
         )
 
-    def place(self, offset: int) -> int:
+    def to_file_offset(self, offset: int) -> int:
         """The byte offset in the file of a byte offset in the code."""
         index = max(bisect.bisect_right(self._starts, offset) - 1, 0)
         if not self.pieces:

@@ -39,12 +39,12 @@ class Outside:
         self._exists: dict[Path, bool] = {}
         self._found: dict[tuple[str, str], tuple[str, tuple[str, ...]] | None] = {}
 
-    def meanings(
+    def find_meanings(
         self, importer: Module, name: str, depth: int = 0
     ) -> Iterator[tuple[Module, Definition | ast.expr]]:
         """What the dotted `name` may mean in the file `importer`: classes, functions and assigned values, each with
         the file that it stands in. Nothing where it is not found, or is no name at the top level of a module."""
-        found = self.resolve(importer.text.path, name)
+        found = self.locate_name(importer.text.path, name)
         if found is None or depth > _DEEPEST:
             return
         path, rest = found
@@ -54,7 +54,7 @@ class Outside:
         scope = module.names.scopes[module.tree]
         for binding in scope.bindings.get(rest[0], ()):
             if binding.how is Binds.IMPORT:
-                yield from self.meanings(module, ".".join([binding.target, *rest[1:]]), depth + 1)
+                yield from self.find_meanings(module, ".".join([binding.target, *rest[1:]]), depth + 1)
             elif isinstance(binding.node, Definition):
                 inner = binding.node if len(rest) == 1 else _member(binding.node, rest[1:])
                 yield from [(module, inner)] if inner is not None else []
@@ -63,22 +63,22 @@ class Outside:
         if rest[0] not in scope.bindings:
             for star in module.names.stars:
                 joint = "" if star.endswith(".") else "."
-                yield from self.meanings(module, f"{star}{joint}{'.'.join(rest)}", depth + 1)
+                yield from self.find_meanings(module, f"{star}{joint}{'.'.join(rest)}", depth + 1)
 
-    def modules(self, importer: Module, name: str) -> Iterator[Module]:
+    def find_modules(self, importer: Module, name: str) -> Iterator[Module]:
         """The files in which the dotted `name` has its meaning; the module's own where it is the name of a module."""
-        found = self.resolve(importer.text.path, name)
+        found = self.locate_name(importer.text.path, name)
         if found is not None and not found[1]:
             module = self._module(found[0], importer)
             yield from [module] if module is not None else []
-        for module, _ in self.meanings(importer, name):
+        for module, _ in self.find_meanings(importer, name):
             yield module
 
-    def file(self, path: str, importer: Module) -> Module | None:
+    def load_module(self, path: str, importer: Module) -> Module | None:
         """The file of the project that findings name so; None where it cannot be parsed."""
         return self._module(self._root / path, importer)
 
-    def resolve(self, importer: str, name: str, *, installed: bool = True) -> tuple[Path, list[str]] | None:
+    def locate_name(self, importer: str, name: str, *, installed: bool = True) -> tuple[Path, list[str]] | None:
         """The file that `name` is found in, seen from the file `importer`, and the words that are left to look up;
         without `installed` in the project only."""
         folder = (self._root / importer).parent
@@ -100,19 +100,19 @@ class Outside:
             return None
         return self._installed(words)
 
-    def find(self, importer: str, name: str) -> tuple[str, tuple[str, ...]] | None:
+    def locate_in_project(self, importer: str, name: str) -> tuple[str, tuple[str, ...]] | None:
         """As `resolve`, for files of the project only, named as in findings."""
         key = (importer.rpartition("/")[0], name)
         if key not in self._found:
             foreign = not name or name.startswith(("torch.", "builtins."))
-            found = None if foreign else self.resolve(importer, name, installed=False)
+            found = None if foreign else self.locate_name(importer, name, installed=False)
             own = found is not None and found[0].is_relative_to(self._root)
             self._found[key] = (self._name(found[0]), tuple(found[1])) if found is not None and own else None
         return self._found[key]
 
     def is_projects(self, importer: str, name: str) -> bool:
         """Whether a module of the dotted `name` is a file of the project."""
-        found = self.resolve(importer, name)
+        found = self.locate_name(importer, name)
         return found is not None and INSTALLED.isdisjoint(found[0].parts)
 
     def _installed(self, words: list[str]) -> tuple[Path, list[str]] | None:

@@ -20,7 +20,7 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 _MARKS = (".git", "pyproject.toml")
 
 
-def require(root: Path) -> None:
+def require_path(root: Path) -> None:
     """Raise TorchportError unless there is something at `root`."""
     if not root.exists():
         raise TorchportError(
@@ -49,7 +49,7 @@ def display_name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path != root else path.name
 
 
-def files(root: Path, *, apart_from: Path | None = None) -> Iterator[Path]:
+def iter_files(root: Path, *, apart_from: Path | None = None) -> Iterator[Path]:
     """Every file and link below `root` in a fixed order, without version control and caches.
 
     Links are given as they are and never followed, folders that cannot be listed at the end. `apart_from` names a

@@ -93,7 +93,7 @@ class SourceText:
         except (RecursionError, MemoryError) as error:
             raise SourceError("TP901", "the code is nested too deeply to be parsed") from error
 
-    def offset(self, line: int, column: int) -> int:
+    def position_to_offset(self, line: int, column: int) -> int:
         """The byte offset of a place in the syntax tree: `line` from 1, `column` in UTF-8 bytes from 0."""
         start = self._starts[line - 1]
         if self._ascii or self.encoding == "utf-8":
@@ -107,9 +107,9 @@ class SourceText:
         """The byte range of a node."""
         if node.end_lineno is None or node.end_col_offset is None:
             raise ValueError("the node has no position")
-        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+        return self.position_to_offset(node.lineno, node.col_offset), self.position_to_offset(node.end_lineno, node.end_col_offset)
 
-    def slice(self, start: int, end: int) -> str:
+    def decode_range(self, start: int, end: int) -> str:
         """The text of a byte range."""
         return self.data[start:end].decode(self.encoding, "replace")
 
@@ -118,7 +118,7 @@ class SourceText:
         index = min(max(bisect.bisect_right(self._starts, offset) - 1, 0), max(len(self.lines) - 1, 0))
         return index + 1, self._starts[index]
 
-    def location(self, start: int, end: int) -> Location:
+    def to_location(self, start: int, end: int) -> Location:
         """The byte range as lines and columns for people."""
         line, line_start = self.line_at(start)
         end_line, end_start = self.line_at(end)
@@ -127,9 +127,9 @@ class SourceText:
         return Location(
             self.path,
             line,
-            len(self.slice(line_start, start)) + 1,
+            len(self.decode_range(line_start, start)) + 1,
             end_line,
-            len(self.slice(end_start, end)) + 1,
+            len(self.decode_range(end_start, end)) + 1,
         )
 
 

@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import spec_from_file_location
 from pathlib import Path
 
-from torchport.knowledge.libraries import Support, libraries
+from torchport.knowledge.libraries import Support, load_libraries
 
 PACKAGES = Path(__file__).with_name("packages")
 
@@ -39,7 +39,7 @@ class Explanations:
         # Frames: this, importlib's _find_spec, and whoever called that.
         if "." in fullname or sys._getframe(2).f_code.co_name != "_find_and_load_unlocked":
             return
-        row = libraries().get(fullname)
+        row = load_libraries().get(fullname)
         if row is not None and row.status is not Support.WORKS:
             hint = f" Install it with `{row.install}`." if row.install else ""
             raise ModuleNotFoundError(

@@ -100,7 +100,7 @@ def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]
     programs = (
         {"PATH": homes.in_front([f"{home}/{PROGRAMS}"], environ["PATH"])} if environ.get("PATH") else {}
     )
-    return {**homes.environment(home, [str(backend.libraries)], environ), **programs}
+    return {**homes.build_home_environment(home, [str(backend.libraries)], environ), **programs}
 
 
 def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]:

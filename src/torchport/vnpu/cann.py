@@ -17,7 +17,7 @@ VERSION = re.compile(
 
 
 @functools.cache
-def table() -> dict[str, Any]:
+def load_cann_table() -> dict[str, Any]:
     """The table; cann.toml explains it."""
     import tomllib  # milliseconds that the user's process pays where it asks
     from importlib import resources
@@ -25,23 +25,23 @@ def table() -> dict[str, Any]:
     return tomllib.loads(resources.files("torchport.knowledge").joinpath("cann.toml").read_text("utf-8"))
 
 
-def default() -> str:
+def read_default_version() -> str:
     """The version that belongs to the torch_npu that is supported."""
-    version: str = table()["default"]
+    version: str = load_cann_table()["default"]
     return version
 
 
-def selected(environ: Mapping[str, str] | None = None) -> str:
+def select_version(environ: Mapping[str, str] | None = None) -> str:
     """The version that VNPU_CANN selects. Raises `TorchportError` for what is no version, or too old a one."""
     environ = os.environ if environ is None else environ
-    name = environ.get("VNPU_CANN") or default()
+    name = environ.get("VNPU_CANN") or read_default_version()
     parsed = VERSION.fullmatch(name)
     if parsed is None:
         raise TorchportError(
             f"VNPU_CANN={name} is not a version of CANN.",
-            hint=f"Write for example {default()} or 8.3.RC1, or unset it.",
+            hint=f"Write for example {read_default_version()} or 8.3.RC1, or unset it.",
         )
-    oldest = next(iter(table()["driver"]))
+    oldest = next(iter(load_cann_table()["driver"]))
     if (int(parsed["major"]), int(parsed["minor"])) < tuple(map(int, oldest.split("."))):
         raise TorchportError(
             f"VNPU_CANN={name} is too old.", hint=f"The virtual NPU stands for CANN {oldest} and later."

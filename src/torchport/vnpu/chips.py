@@ -18,22 +18,22 @@ def _table() -> dict[str, dict[str, Any]]:
     return tomllib.loads(resources.files("torchport.knowledge").joinpath("devices.toml").read_text("utf-8"))
 
 
-def chips() -> dict[str, dict[str, Any]]:
+def load_chips() -> dict[str, dict[str, Any]]:
     """All profiles by soc name; the head of devices.toml documents the fields and their units."""
     return {name: chip for name, chip in _table().items() if "lacking" not in chip}
 
 
-def lacking() -> dict[str, str]:
+def load_lacking_chips() -> dict[str, str]:
     """Why chips whose names begin so have no profile."""
     return {name: chip["lacking"] for name, chip in _table().items() if "lacking" in chip}
 
 
-def selected(environ: Mapping[str, str] | None = None) -> tuple[str, dict[str, Any]]:
+def select_chip(environ: Mapping[str, str] | None = None) -> tuple[str, dict[str, Any]]:
     """Name and profile of the chip that VNPU_SOC selects. Raises `TorchportError` for a name without a profile."""
     environ = os.environ if environ is None else environ
-    name, profiles = environ.get("VNPU_SOC") or DEFAULT, chips()
+    name, profiles = environ.get("VNPU_SOC") or DEFAULT, load_chips()
     if name not in profiles:
-        why = next((f": {why}" for start, why in lacking().items() if name.startswith(start)), "")
+        why = next((f": {why}" for start, why in load_lacking_chips().items() if name.startswith(start)), "")
         raise TorchportError(
             f"VNPU_SOC={name} is not a chip profile of the virtual NPU{why}.",
             hint=f"Use one of {', '.join(profiles)}.",

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from torchport.vnpu import cann, chips
 
 
-def environment(home: str, libraries: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+def build_home_environment(home: str, libraries: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     """What leads to `home` and to the folders of its libraries, to be merged into `environ`.
 
     Raises `TorchportError` for a VNPU_SOC or VNPU_CANN in `environ` that says nothing: frameworks would only say that
     the device id is invalid, or go on without a version.
     """
     if environ.get("VNPU_SOC"):
-        chips.selected(environ)
+        chips.select_chip(environ)
     if environ.get("VNPU_CANN"):
-        cann.selected(environ)
+        cann.select_version(environ)
     return {
         "TORCHPORT_BACKEND": "vnpu",  # a child makes the same choice
         "LD_LIBRARY_PATH": in_front(libraries, environ.get("LD_LIBRARY_PATH", "")),

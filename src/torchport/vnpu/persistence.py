@@ -24,19 +24,19 @@ def pth_file() -> Path:
     return Path(sysconfig.get_path("purelib")) / FILE_NAME
 
 
-def enabled() -> bool:
+def is_enabled() -> bool:
     """Whether plain `python` of this environment activates by itself."""
     return pth_file().exists()
 
 
 def enable() -> Path:
     """Write the .pth file; return its path. Raises `TorchportError` if site-packages cannot be written."""
-    return write(
+    return write_pth_file(
         pth_file(), CALL, hint='Use a virtual environment, or `eval "$(torchport vnpu env)"` in the shell.'
     )
 
 
-def write(path: Path, call: str, hint: str) -> Path:
+def write_pth_file(path: Path, call: str, hint: str) -> Path:
     """Have each start of Python do `call`, by a .pth file at `path`; return it.
 
     `call` may be several lines, each but the first indented by one blank. Raises `TorchportError` with `hint` if the

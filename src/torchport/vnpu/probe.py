@@ -29,20 +29,20 @@ class Probe:
     output: str
 
 
-def probe(timeout: float = 120.0) -> Probe:
+def probe_device(timeout: float = 120.0) -> Probe:
     """Add two small tensors on npu:0 with this Python and the backend of this machine.
 
     `timeout` is in seconds; it covers importing torch. A process that takes longer is killed and reported.
     Raises `TorchportError` if there is no backend.
     """
-    output, status = ended(["-c", SCRIPT], {**environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, timeout)
+    output, status = run_python(["-c", SCRIPT], {**environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, timeout)
     answer = next((line for line in output.splitlines() if line.startswith("probe ")), "").split()
     if status == 0 and len(answer) == 4 and float(answer[1]) == 8.0:
         return Probe(True, answer[2], int(answer[3]), output)
     return Probe(False, "", 0, output if status is None else f"{output}\n(exit status {status})")
 
 
-def ended(words: list[str], variables: Mapping[str, str], timeout: float) -> tuple[str, int | None]:
+def run_python(words: list[str], variables: Mapping[str, str], timeout: float) -> tuple[str, int | None]:
     """What this Python prints for the command line `words`, both streams together, and its exit status.
 
     `variables` are added to this process's environment. The status is None, and the text says so, where the process

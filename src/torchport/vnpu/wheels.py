@@ -28,7 +28,7 @@ class Wheel:
     cuda: str | None = None
 
 
-def find(name: str) -> Wheel | None:
+def find_wheel(name: str) -> Wheel | None:
     """The installed package `name` ("torch" or "torch_npu"), or None.
 
     Raises TorchportError where a part of it is there that does not say which version it is.
@@ -71,7 +71,7 @@ def cuda_problem(torch: Wheel) -> str:
 def main() -> int:
     """Exit code 0 if torch is there and is a CPU build; else 2 and a sentence on stderr."""
     try:
-        torch = find("torch")
+        torch = find_wheel("torch")
     except TorchportError as error:
         print(f"{error}. {error.hint}", file=sys.stderr)
         return 2

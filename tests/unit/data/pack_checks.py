@@ -13,7 +13,7 @@ from torchport.record.sites import Sites
 from torchport.record.uploads import Uploads
 
 folder = Path(sys.argv[1])
-reference.apply(torch)
+reference.apply_reference_patches(torch)
 before = torch.Tensor.to, torch.Tensor.cuda
 notes: list[str] = []
 events: list[dict] = []
@@ -28,7 +28,7 @@ def watched(part):
     patches = Patches()
     events.clear()
     readings = Readings(torch)
-    site = Sites([str(Path(__file__).parent)]).user
+    site = Sites([str(Path(__file__).parent)]).find_user_line
     Uploads(torch, lambda kind, **fields: events.append(fields), readings, site, part).install(patches)
     patches.on_undo(readings.flush)
     return patches

@@ -15,13 +15,13 @@ from torchport.findings import Result
 from torchport.record import reference
 from torchport.record.limit import Limit
 from torchport.record.names import Names
-from torchport.record.norms import Norms, Samples, sample
+from torchport.record.norms import Norms, Samples, sample_elements
 from torchport.record.part import Part
 from torchport.record.quantities import SAMPLE, Quantities
 from torchport.record.recorder import Recorder
 from torchport.record.recording import HEAD, VERSION, Journal, Recording
 from torchport.record.sites import Sites
-from torchport.record.uploads import Uploads, checksum
+from torchport.record.uploads import Uploads, checksum_tensor
 
 
 class Change(Part):
@@ -31,13 +31,13 @@ class Change(Part):
         self.what = what
         self.before = []
 
-    def stepping(self, optimizer, number, step, closure):
+    def on_step_begin(self, optimizer, number, step, closure):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if step == 2 and self.what == "gradient":
             parameters[0].grad.mul_(1.01)
         self.before = [p.detach().clone() for p in parameters]
 
-    def stepped(self, optimizer, number, step):
+    def on_step_end(self, optimizer, number, step):
         if step == 2 and self.what == "update":
             with torch.no_grad():
                 for before, p in zip(
@@ -54,14 +54,14 @@ def recorded(run, *parts, refer=True):
 
     def prepare(torch, patches):
         if refer:
-            patches.on_undo(reference.apply(torch).undo)
+            patches.on_undo(reference.apply_reference_patches(torch).undo)
         recorder.parts.extend(parts)
-        uploads = Uploads(torch, journal.write, recorder.readings, sites.user)
+        uploads = Uploads(torch, journal.write_event, recorder.readings, sites.find_user_line)
         uploads.install(patches)
         recorder.parts += [
             uploads,
             Quantities(
-                torch, journal.write, recorder.readings, recorder.names, lambda: recorder.optimizers
+                torch, journal.write_event, recorder.readings, recorder.names, lambda: recorder.optimizers
             ),
         ]
 
@@ -72,7 +72,7 @@ def recorded(run, *parts, refer=True):
     finally:
         recorder.undo()
         journal.close()
-    (process,) = Recording.read(folder).processes
+    (process,) = Recording.from_directory(folder).processes
     kinds = ("parameters", "norms", "inputs", "upload", "scaler", "autocast", "loss", "step", "settings")
     return [event for event in process.events if event["kind"] in kinds]
 
@@ -97,8 +97,8 @@ def train(order=(0, 1, 2, 3, 4), skip=None, oracle=None, dtype=torch.float32):
         if number != skip:
             optimizer.step()
         if oracle is not None:
-            after = [sample(torch, p.detach(), SAMPLE).double() for p in net.parameters()]
-            early = [sample(torch, p, SAMPLE).double() for p in before]
+            after = [sample_elements(torch, p.detach(), SAMPLE).double() for p in net.parameters()]
+            early = [sample_elements(torch, p, SAMPLE).double() for p in before]
             oracle[-1]["norm"] = [one.norm().item() for one in after]
             oracle[-1]["change"] = [
                 (one - other).norm().item() for one, other in zip(after, early, strict=True)
@@ -292,23 +292,23 @@ def accuracy():
         for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
             value = torch.randn(shape, generator=generator).to(dtype)
             norms = Norms(torch, [None, value])
-            none, norm = norms.of([vector.tolist() for vector in norms.vectors])
+            none, norm = norms.assemble_norms([vector.tolist() for vector in norms.vectors])
             assert none is None
             errors[f"{name} {dtype}"] = abs(norm / value.double().norm().item() - 1)
     big = torch.arange(64 * 49 * 100).view(64, 49, 100)
-    taken = sample(torch, big, 1000)
-    strided = sample(torch, big.permute(2, 0, 1).contiguous().permute(1, 2, 0), 1000)
-    expanded = sample(torch, torch.arange(100).expand(500, 100), 1000)
+    taken = sample_elements(torch, big, 1000)
+    strided = sample_elements(torch, big.permute(2, 0, 1).contiguous().permute(1, 2, 0), 1000)
+    expanded = sample_elements(torch, torch.arange(100).expand(500, 100), 1000)
     before = Samples(torch, [torch.ones(5), torch.ones(3)], 4)
-    other = Samples(torch, [torch.ones(5)], 4).since(before)
+    other = Samples(torch, [torch.ones(5)], 4).compute_change_norms(before)
     return {
         "errors": errors,
         "taken": taken.tolist(),
         "same elements": torch.equal(taken, strided),
         "view": taken.data_ptr() == big.data_ptr(),
         "expanded": [expanded.numel(), expanded.max().item()],
-        "other layout": other.of([]),
-        "half is exact": checksum(torch, torch.tensor([1.0, 2.0], dtype=torch.bfloat16))[1:],
+        "other layout": other.assemble_norms([]),
+        "half is exact": checksum_tensor(torch, torch.tensor([1.0, 2.0], dtype=torch.bfloat16))[1:],
     }
 
 
@@ -316,14 +316,14 @@ def names():
     inner = nn.Linear(2, 2)
     outer = nn.Sequential(nn.ReLU(), inner)
     known = Names(torch)
-    known.learn(inner)
-    early = known.of(inner.weight)
-    known.learn(outer)
-    late = known.of(inner.weight)
+    known.learn_module(inner)
+    early = known.find_name(inner.weight)
+    known.learn_module(outer)
+    late = known.find_name(inner.weight)
     outer.append(nn.Linear(2, 2))
-    without = known.of(outer[2].bias)
-    known.update([outer[2].bias])
-    return [early, late, without, known.of(outer[2].bias)]
+    without = known.find_name(outer[2].bias)
+    known.update_names([outer[2].bias])
+    return [early, late, without, known.find_name(outer[2].bias)]
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def main() -> None:
             with open("stdout.txt", "w", encoding="utf-8") as stream:
                 os.dup2(stream.fileno(), 1)
             os.environ[session.VARIABLE] = job["variable"]
-            session.start()
+            session.start_recording()
             runpy.run_path("script.py", run_name="__main__")
             return
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -26,7 +26,7 @@ HALVES = (torch.float16, torch.bfloat16)
 @contextlib.contextmanager
 def patched():
     """The reference patch for the length of a block."""
-    patches = reference.apply(torch)
+    patches = reference.apply_reference_patches(torch)
     try:
         yield patches
     finally:
@@ -135,8 +135,8 @@ def check_pinned_memory_is_a_copy_that_says_so():
 
 def check_backends_of_process_groups():
     for backend in (None, "nccl", "NCCL", "cpu:gloo,cuda:nccl", "cuda:nccl", "undefined"):
-        assert parallel.gloo(backend) == "gloo", backend
-    assert parallel.gloo("mpi") == "mpi"
+        assert parallel.to_gloo_backend(backend) == "gloo", backend
+    assert parallel.to_gloo_backend("mpi") == "mpi"
     with patched(), tempfile.NamedTemporaryFile() as file:
         distributed = torch.distributed
         distributed.init_process_group(

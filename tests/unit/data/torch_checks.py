@@ -27,7 +27,7 @@ class Patched:
     """The reference patch for the length of a block."""
 
     def __enter__(self):
-        self.patches = reference.apply(torch)
+        self.patches = reference.apply_reference_patches(torch)
 
     def __exit__(self, *error):
         self.patches.undo()
@@ -71,7 +71,7 @@ def check_recorder_undo_restores_every_attribute():
 
 
 def check_undo_twice_is_harmless():
-    patches = reference.apply(torch)
+    patches = reference.apply_reference_patches(torch)
     patches.undo()
     patches.undo()
     assert not torch.cuda.is_available()
@@ -142,7 +142,7 @@ def check_streams_and_events():
 
 
 def check_mixed_precision_can_be_switched_off():
-    patches = reference.apply(torch, mixed_precision=False)
+    patches = reference.apply_reference_patches(torch, mixed_precision=False)
     try:
         scaler, old = torch.amp.GradScaler("cuda"), torch.cuda.amp.GradScaler(init_scale=8.0)
         for context in (torch.autocast("cuda", dtype=torch.float16), torch.cuda.amp.autocast()):
@@ -204,10 +204,10 @@ def recording(run, weights=None, load=False, steps=None):
         return EqualStart(torch, weights, key, journal, load=load)
 
     def stop(why, steps):
-        journal.write("stop", why=why, steps=steps)
+        journal.write_event("stop", why=why, steps=steps)
 
     limit = Limit(folder, steps, None, stop)
-    prepare = lambda torch, patches: patches.on_undo(reference.apply(torch).undo)  # noqa: E731
+    prepare = lambda torch, patches: patches.on_undo(reference.apply_reference_patches(torch).undo)  # noqa: E731
     recorder = Recorder(journal, Sites(), limit, 0, prepare, equal if weights else None)
     recorder.install()
     returned = None
@@ -218,7 +218,7 @@ def recording(run, weights=None, load=False, steps=None):
     finally:
         recorder.undo()
         journal.close()
-    (process,) = Recording.read(folder).processes
+    (process,) = Recording.from_directory(folder).processes
     return process, returned
 
 
@@ -398,11 +398,11 @@ def check_forked_children_write_nothing():
     folder = Path(tempfile.mkdtemp())
     journal = Journal(folder)
     if os.fork() == 0:
-        journal.write("note", text="x")
+        journal.write_event("note", text="x")
         os._exit(0)
     os.wait()
     assert list(folder.iterdir()) == []
-    journal.write("note", text="x")
+    journal.write_event("note", text="x")
     assert len(list(read_journal(folder / "processes" / str(os.getpid()) / "steps.jsonl"))) == 1
 
 

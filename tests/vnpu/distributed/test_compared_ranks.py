@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport.compare.culprit import culprit
+from torchport.compare.culprit import find_culprit
 from torchport.errors import TorchportError
 
 pytestmark = pytest.mark.distributed
@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["two", "npu"])
 def test_the_same_global_batch_of_one_and_of_two_processes(folder, name):
-    found = culprit(folder / "alone", folder / name)
+    found = find_culprit(folder / "alone", folder / name)
     assert found is not None
     assert [cause.text for cause in found.causes] == []
     assert found.replay is not None
@@ -48,7 +48,7 @@ def test_the_same_global_batch_of_one_and_of_two_processes(folder, name):
 
 
 def test_other_samples_are_named(folder):
-    found = culprit(folder / "alone", folder / "other")
+    found = find_culprit(folder / "alone", folder / "other")
     assert found is not None
     assert found.to_json()["class"] == "data"
     assert "8 of the 8 samples of the global batch are others in step 0" in found.causes[0].text
@@ -59,4 +59,4 @@ def test_what_has_no_samples_is_said(folder):
     with pytest.raises(
         TorchportError, match="does not have what the model was given, so a batch cannot be rebuilt"
     ):
-        culprit(folder / "alone", folder / "statistics")
+        find_culprit(folder / "alone", folder / "statistics")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from job import torchrun
 
-from torchport.predict.timeline import read
+from torchport.predict.timeline import read_timeline
 
 WORKER = Path(__file__).with_name("dry_worker.py")
 
@@ -21,7 +21,7 @@ def test_results_move_only_in_exact_runs_and_sizes_in_both(tmp_path: Path) -> No
     assert exact == [f"RESULT {rank} 30.0 [5, 6] {objects}" for rank in range(2)]
     output = torchrun(WORKER, 2, VNPU_MODE="dry", VNPU_TIMELINE=str(tmp_path / "log-%p"))
     assert results(output) == [f"RESULT {rank} 0.0 [5, 6] {objects}" for rank in range(2)]
-    logs = [log for log in map(read, tmp_path.glob("log-*")) if any(task.ranks == 2 for task in log.tasks)]
+    logs = [log for log in map(read_timeline, tmp_path.glob("log-*")) if any(task.ranks == 2 for task in log.tasks)]
     assert sorted(log.rank for log in logs) == [0, 1]
     ends = []
     for log in logs:

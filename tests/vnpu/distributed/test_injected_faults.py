@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchport import vnpu
-from torchport.diagnose import diagnose
+from torchport.diagnose import diagnose_logs
 
 SCRIPT = """
 import os, sys
@@ -69,6 +69,6 @@ def test_a_job_is_started_again_and_goes_on(tmp_path: Path) -> None:
     for rank in (0, 1):
         assert (second / f"{rank}/stdout.log").read_text() == f"attempt 1 rank {rank} began at 2, sum 20\n"
     (first,) = logs.glob("*/attempt_0")
-    result = diagnose(str(first), None)
+    result = diagnose_logs(str(first), None)
     assert result.data["row"] == "collective.silent-rank"
     assert result.findings[0].evidence["ranks"][0] == "1", "the rank that the rule names"

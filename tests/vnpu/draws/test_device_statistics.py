@@ -89,7 +89,7 @@ WRONG = {
 
 
 def measured(operator: str, arguments: tuple, kernel) -> dict:
-    trial = TRIALS.of(f"aten::{operator}")(*arguments)
+    trial = TRIALS.find_trial_method(f"aten::{operator}")(*arguments)
     torch.manual_seed(17)
     return own._repeated(trial, kernel)
 
@@ -389,7 +389,7 @@ def test_the_port_alone_records_it(side, tmp_path):
     out = tmp_path / "out"
     options = Options(str(out), side, {str(tmp_path): str(tmp_path)})
     start = os.path.dirname(vnpu.__file__) + "/../start"
-    environment = {**os.environ, **vnpu.environment(), VARIABLE: options.variable(), "PYTHONPATH": start}
+    environment = {**os.environ, **vnpu.environment(), VARIABLE: options.to_variable(), "PYTHONPATH": start}
     out.mkdir()
     (out / "recording.json").write_text(json.dumps({}))
     run = subprocess.run(

@@ -10,7 +10,7 @@ import torch
 from forked import python
 
 from torchport.checkpoints import guarded, names
-from torchport.checkpoints.contents import read
+from torchport.checkpoints.contents import read_tensor_bytes
 
 SAVE = """
 import warnings; warnings.simplefilter("ignore")
@@ -56,8 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def elements(path: Path, part: str | None = None) -> dict[str, torch.Tensor]:
     found = {}
-    for name, stored in names.weights(guarded.read(path), part)[1].items():
-        data, dtype = read(stored), getattr(torch, stored.dtype)
+    for name, stored in names.find_weights(guarded.read_in_subprocess(path), part)[1].items():
+        data, dtype = read_tensor_bytes(stored), getattr(torch, stored.dtype)
         assert len(data) == math.prod(stored.shape) * dtype.itemsize
         made = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
         found[name] = made.reshape(stored.shape)
@@ -85,21 +85,21 @@ def test_every_element_is_torchs(folder: Path, name: str) -> None:
 
 def test_where_it_was_saved_is_told(folder: Path) -> None:
     for name, device in (("plain.pth", "cpu"), ("npu.pth", "npu:0"), ("npu_old.pth", "npu:0")):
-        (part,) = guarded.read(folder / name).parts.values()
+        (part,) = guarded.read_in_subprocess(folder / name).parts.values()
         assert {stored.device for stored in part.values()} == {device}
 
 
 def test_parts_of_a_training(folder: Path) -> None:
-    contents = guarded.read(folder / "whole.pth.tar")
+    contents = guarded.read_in_subprocess(folder / "whole.pth.tar")
     assert contents.values["epoch"] == 7
     assert {"state_dict", "ema", "optimizer.state.0"} <= set(contents.parts)
-    way, part = names.weights(contents)
-    stripped = names.strip(part)
+    way, part = names.find_weights(contents)
+    stripped = names.strip_prefixes(part)
     assert (way, stripped.removed) == ("state_dict", ("module.",))
     plain = loaded(folder / "plain.pth")
     assert list(stripped.names) == list(plain)
     same(elements(folder / "whole.pth.tar"), loaded(folder / "whole.pth.tar")["state_dict"])
-    assert list(names.match(plain, names.weights(contents, "ema")[1]).names) == list(plain)
+    assert list(names.match_names(plain, names.find_weights(contents, "ema")[1]).names) == list(plain)
 
 
 def test_a_distributed_checkpoint(folder: Path) -> None:
@@ -111,4 +111,4 @@ def test_a_module_is_refused(folder: Path) -> None:
     with pytest.raises(
         Exception, match=r"pickled object of the class torch\.nn\.modules\.container\.Sequential"
     ):
-        names.weights(guarded.read(folder / "module.pth"))
+        names.find_weights(guarded.read_in_subprocess(folder / "module.pth"))

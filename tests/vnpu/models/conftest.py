@@ -13,6 +13,6 @@ from torchport.record import gelu
 def tanh_form() -> Iterator[None]:
     """The CPU's GELU is the NPU's, as in the reference of a port: the difference is known, and is not looked for."""
     patches = Patches()
-    gelu.install(torch, "CPU", patches, lambda note: None)
+    gelu.replace_gelu_kernels(torch, "CPU", patches, lambda note: None)
     yield
     patches.undo()

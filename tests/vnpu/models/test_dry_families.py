@@ -8,7 +8,7 @@ import pytest
 from ascendcl import python
 
 from models import FAMILIES
-from torchport.predict.timeline import read
+from torchport.predict.timeline import read_timeline
 
 # Boolean indices: the shapes behind them are known to who knows how many are true, which the exact run tells here.
 DEPENDENT = ("ssd", "experts")
@@ -66,7 +66,7 @@ def ran(
     said = started(name, extra, VNPU_MODE=mode, VNPU_TIMELINE=str(log), VNPU_DRY_COUNTS=counts)
     # How large a result of unknown size is depends on data, and is what was asked to be known.
     operators: list[object] = []
-    for task in read(log).tasks:
+    for task in read_timeline(log).tasks:
         if task.name.startswith("Event"):
             continue
         unknown = counts and task.name.startswith("aclnnNonzero")

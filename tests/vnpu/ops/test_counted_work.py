@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from forked import python
 
-from torchport.predict.timeline import read
+from torchport.predict.timeline import read_timeline
 
 PROGRAM = """
 import torch
@@ -63,6 +63,6 @@ def test_counted_by_hand(call: str, tmp_path: Path) -> None:
             VNPU_TIMELINE=str(log),
         )
         assert done.returncode == 0, done.stderr
-        task = [task for task in read(log).tasks if task.unit != "none"][-1]
+        task = [task for task in read_timeline(log).tasks if task.unit != "none"][-1]
         assert (task.name, task.unit) == (name, unit)
         assert (task.flops, task.bytes, task.converted) == pytest.approx((flops, bytes_, converted))

@@ -10,7 +10,7 @@ from test_driver import TRAIN, command, interruptible, place, port, prints, proc
 from waiting import until
 
 from torchport.findings import Result
-from torchport.launch import read
+from torchport.launch import parse_launch
 from torchport.port import controls
 from torchport.port.plan import REFERENCE, STEPS, Plan
 from torchport.port.progress import Progress
@@ -37,14 +37,14 @@ def test_a_control_run_of_twenty_steps_with_three_faults(place):
     assert {key: result.data[key] for key in ("status", "steps", "why", "formats", "faults")} == {
         "status": 0, "steps": 20, "why": "", "formats": {}, "faults": True,
     }  # fmt: skip
-    recording = Recording.read(out / "control")
+    recording = Recording.from_directory(out / "control")
     assert faults(recording) == [("update", 6), ("gradient", 12), ("sample", 19)]
     assert [event["action"] for event in recording.of_kind("weights")] == ["loaded"] * 2
     assert recording.of_kind("torch")[0]["threads"] == 1
     assert recording.of_kind("note") == recording.of_kind("random") == []
     # The port ran beside it, and its recording is there as ever.
-    assert Recording.read(out / "npu").steps == 25
-    assert Recording.read(out / "npu").of_kind("device")[0]["settings"]["virtual"] is True
+    assert Recording.from_directory(out / "npu").steps == 25
+    assert Recording.from_directory(out / "npu").of_kind("device")[0]["settings"]["virtual"] is True
     assert not list((out / "control").glob("view*"))
     assert Result.read(out / "result.json").data["runs"]["control"]["steps"] == 20
 
@@ -59,8 +59,8 @@ def test_a_control_run_of_twenty_steps_with_three_faults(place):
     quiet = port("train.py", "--from", "control", "--no-control", "25")
     assert quiet.returncode == 0
     assert [line.split()[1] for line in quiet.stderr.splitlines()] == ["control", "npu", "compare"]
-    assert faults(Recording.read(out / "control")) == []
-    assert Recording.read(out / "control").steps == 20
+    assert faults(Recording.from_directory(out / "control")) == []
+    assert Recording.from_directory(out / "control").steps == 20
 
 
 def test_a_control_run_that_fails_is_no_failure_of_the_port(place):
@@ -119,14 +119,14 @@ def test_ending_port_ends_both_runs(place, monkeypatch, number, status):
 
 
 def test_without_the_memory_one_run_comes_after_the_other(tmp_path):
-    plan = Plan(read(["python", "-c", "pass"], command=True), tmp_path, tmp_path)
+    plan = Plan(parse_launch(["python", "-c", "pass"], command=True), tmp_path, tmp_path)
     folder = plan.kept_in(REFERENCE)
     folder.mkdir()
     Result(COMMAND, data={"recording": VERSION}).write(folder / HEAD)
     assert not controls.has_room(plan)  # nothing is known
     for resident, room in ((1 << 20, True), (1 << 50, False)):
         journal = Journal(folder)
-        journal.write("memory", resident=resident, machine=1 << 60)
+        journal.write_event("memory", resident=resident, machine=1 << 60)
         journal.close()
         assert controls.has_room(plan) is room
 
@@ -140,9 +140,9 @@ def test_steps_forced_from_the_states_of_the_reference(place):
     )
     port(name, "9")
     out = place / "torchport-out" / "train"
-    plan = Plan(read([name, "9"]), out, place)
+    plan = Plan(parse_launch([name, "9"]), out, place)
     with open(os.devnull, "w") as stream:
-        found = controls.forced(plan, out / "forced", Progress(stream, STEPS))
+        found = controls.run_forced_steps(plan, out / "forced", Progress(stream, STEPS))
     assert found is not None
     assert found.bytes > 1000
     assert [one.steps for one in (found.reference, found.control, found.port)] == [9, 9, 9]
@@ -151,7 +151,7 @@ def test_steps_forced_from_the_states_of_the_reference(place):
         [event["value"] for event in one.of_kind("loss")]
         for one in (found.reference, found.control, found.port)
     )
-    assert reference == [event["value"] for event in Recording.read(out / "reference").of_kind("loss")]
+    assert reference == [event["value"] for event in Recording.from_directory(out / "reference").of_kind("loss")]
     assert ported == pytest.approx(reference, rel=1e-5)
     assert control[:-1] == pytest.approx(reference[:-1], rel=1e-5)
     assert all(one.of_kind("note") == [] for one in (found.reference, found.control, found.port))

@@ -128,7 +128,7 @@ def test_recordings_of_the_cpu_and_the_npu_are_compared(place):
     words = ("--record", "npu", "--force", "--on", "npu", "--steps", "5", "train.py", "npu.pt")
     run = torchport("run", *words)
     assert run.returncode == 0, run.stderr
-    assert (Recording.read("npu").steps, Recording.read("npu").stopped) == (5, "steps")
+    assert (Recording.from_directory("npu").steps, Recording.from_directory("npu").stopped) == (5, "steps")
     other = torchport("compare", "cpu", "npu")
     assert other.returncode == 1, other.stdout + other.stderr
     ended = torchport("port", "--reference", "cpu", "train.py", "cpu.pt")

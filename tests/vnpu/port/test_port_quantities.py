@@ -53,7 +53,7 @@ def recorded(out, words):
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
     assert json.loads(run.stdout)["data"]["verdict"] == "holds"
-    ((reference,), (port,)) = (Recording.read(out / side).trained for side in ("reference", "npu"))
+    ((reference,), (port,)) = (Recording.from_directory(out / side).trained for side in ("reference", "npu"))
     return reference, port
 
 
@@ -112,11 +112,11 @@ def test_a_killed_process_loses_one_loss(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(KILLED)
     environment = {
-        **os.environ, "PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(str(tmp_path)).variable()
+        **os.environ, "PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(str(tmp_path)).to_variable()
     }  # fmt: skip
     ended = subprocess.run([sys.executable, script], env=environment, check=False)
     assert ended.returncode == -signal.SIGKILL
-    (process,) = Recording.read(tmp_path).processes
+    (process,) = Recording.from_directory(tmp_path).processes
     losses = [event["value"] for event in process.of_kind("loss")]
     assert len(losses) == 11, "of 12"
     # Each step takes 0.3 from each of three weights: (1 + 2 + 3) / 2 * 0.1.

@@ -8,7 +8,7 @@ import pytest
 from forked import python
 
 from torchport.predict import calibration
-from torchport.predict.timeline import Task, read
+from torchport.predict.timeline import Task, read_timeline
 from torchport.vnpu import chips
 
 # A kernel of each unit, small and large; on 910A with conversions.
@@ -48,7 +48,7 @@ print(marks[0].elapsed_time(marks[1]))
 
 def constants_of(soc: str) -> tuple[dict[str, float], dict[str, object]]:
     """The time model's constants of a chip, by way of the one that it is like, and the chip."""
-    profiles = chips.chips()
+    profiles = chips.load_chips()
     like = soc
     while "like" in profiles[like]["time"]:
         like = profiles[like]["time"]["like"]
@@ -59,7 +59,7 @@ def tasks(folder: Path, soc: str) -> list[Task]:
     log = folder / "log"
     done = python(KERNELS, VNPU_MODE="dry", VNPU_TIME="model", VNPU_SOC=soc, VNPU_TIMELINE=str(log))
     assert done.returncode == 0, done.stderr
-    return [task for task in read(log).tasks if task.unit != "none"]
+    return [task for task in read_timeline(log).tasks if task.unit != "none"]
 
 
 def off(found: list[Task], constants: dict[str, float], chip: dict[str, object]) -> list[str]:
@@ -68,7 +68,7 @@ def off(found: list[Task], constants: dict[str, float], chip: dict[str, object])
         task.name
         for task in found
         if abs(
-            calibration.kernel(task.unit, task.flops, task.bytes, task.converted, constants, chip) * 1e9
+            calibration.predict_kernel_time(task.unit, task.flops, task.bytes, task.converted, constants, chip) * 1e9
             - task.virtual_time
         )
         > 1 + 1e-9 * task.virtual_time
@@ -107,7 +107,7 @@ def test_a_step_is_bound_as_the_calibration_says(size: int, bound: str) -> None:
     constants, chip = constants_of("Ascend910A")
     done = python(STEP.format(size=size), VNPU_MODE="dry", VNPU_TIME="model", VNPU_SOC="Ascend910A")
     row = calibration.Row("", "", 1, 1.0, (("stream", 0.0, 8.0 * size, 0.0, 400),))
-    expected = calibration.step(row, constants, chip)
+    expected = calibration.predict_step_time(row, constants, chip)
     assert float(done.stdout) == pytest.approx(expected, rel=0.01)
     launches = 400 * constants["host_us"] * 1e-3
     assert expected == pytest.approx(launches) if bound == "host" else expected > 2 * launches

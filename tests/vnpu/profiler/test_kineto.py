@@ -73,7 +73,7 @@ import json; print(json.dumps([rows, linked, table]))
     rows, linked, table = json.loads(done.stdout.splitlines()[-1])
     tasks = [
         task
-        for task in timeline.read(tmp_path / "log").tasks
+        for task in timeline.read_timeline(tmp_path / "log").tasks
         if task.unit not in ("none", "host_copy", "collective")
     ]
     profiled = tasks[len(tasks) // 3 :]  # the first step is the one before

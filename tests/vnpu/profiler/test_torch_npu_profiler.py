@@ -88,7 +88,7 @@ def test_every_file_is_there(folder: Path) -> None:
 
 def kernels(folder: Path) -> list[timeline.Task]:
     """What the event log has of the profiled steps: the last two."""
-    log = timeline.read(folder / "log")
+    log = timeline.read_timeline(folder / "log")
     tasks = [task for task in log.tasks if task.unit not in ("none", "host_copy", "collective")]
     assert len(tasks) % 4 == 0 or len(tasks) > 40
     return tasks
@@ -130,7 +130,7 @@ def test_steps_take_what_the_event_log_says(folder: Path) -> None:
         assert float(row["Free"]) == pytest.approx(whole - computing, abs=1)
     # On the host it begins between the wait at the end of the one before and its first launch.
     (first, _) = (e["dur"] for e in trace(folder) if e["name"].startswith("ProfilerStep") and e["ph"] == "X")
-    launch = chips.selected()[1]["time"]["host_us"]["value"]
+    launch = chips.select_chip()[1]["time"]["host_us"]["value"]
     assert first == pytest.approx((ends[0] - of_step[0][0].virtual_began) / 1000, abs=launch)
 
 
@@ -140,7 +140,7 @@ def test_operators_are_in_the_queue_only_shortly(folder: Path) -> None:
     times = {(e["cat"], e["args"]["correlation_id"]): (float(e["ts"][6:]), e["dur"]) for e in spans}
     numbers = {number for kind, number in times if kind == "dequeue"}
     assert len(numbers) > 30
-    launch = chips.selected()[1]["time"]["host_us"]["value"]
+    launch = chips.select_chip()[1]["time"]["host_us"]["value"]
     waits = []
     for number in numbers:
         (put, lasting), (taken, _) = times["enqueue", number], times["dequeue", number]

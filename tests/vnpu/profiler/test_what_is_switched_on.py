@@ -194,7 +194,7 @@ sys.exit(subprocess.run([*command, {str(tmp_path)!r}], check=False).returncode)
         VNPU_TIMELINE=str(tmp_path / "log.%p"),
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    logs = {log.rank: log for log in map(timeline.read, tmp_path.glob("log.*")) if log.tasks}
+    logs = {log.rank: log for log in map(timeline.read_timeline, tmp_path.glob("log.*")) if log.tasks}
     found = sorted(tmp_path.glob("*_ascend_pt/ASCEND_PROFILER_OUTPUT"))
     assert len(found) == 2
     times = []

@@ -59,18 +59,18 @@ class Row:
 
 
 @functools.cache
-def rows() -> Mapping[str, Row]:
+def load_error_rows() -> Mapping[str, Row]:
     """All rows by name. Raises ValueError for a row that breaks the schema above."""
     found: dict[str, Row] = {}
     for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
         if file.name.endswith(".toml"):
             family = file.name.removesuffix(".toml")
             for name, row in tomllib.loads(file.read_text("utf-8")).items():
-                found[f"{family}.{name}"] = read(f"{family}.{name}", row)
+                found[f"{family}.{name}"] = parse_error_row(f"{family}.{name}", row)
     return found
 
 
-def read(name: str, row: Mapping[str, Any]) -> Row:
+def parse_error_row(name: str, row: Mapping[str, Any]) -> Row:
     """The row of a parsed table; see `rows`."""
     if not _NEEDED <= set(row) <= _NEEDED | {"pattern", "role"}:
         raise ValueError(f"knowledge/errors: {name} has keys {sorted(row)}")

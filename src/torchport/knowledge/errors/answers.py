@@ -34,14 +34,14 @@ class Kind:
 
 
 @functools.cache
-def kinds() -> tuple[Kind, ...]:
+def load_fault_kinds() -> tuple[Kind, ...]:
     """All kinds of the file. Raises ValueError for a table that breaks the schema in `faults.toml`."""
-    return read(
+    return parse_fault_kinds(
         tomllib.loads(resources.files("torchport.knowledge").joinpath("faults.toml").read_text("utf-8"))
     )
 
 
-def read(table: Mapping[str, Any]) -> tuple[Kind, ...]:
+def parse_fault_kinds(table: Mapping[str, Any]) -> tuple[Kind, ...]:
     """The kinds of a parsed file; see `kinds`."""
     codes, defaults = table["codes"], table["defaults"]
     found = []

@@ -25,16 +25,16 @@ _REPORT = re.compile(r"\b(E[A-Z0-9]\d{4})\b")
 def words_for(text: str) -> str:
     """The official words for the first code in `text` that has any; "" for none."""
     for code in _NUMBER.findall(text):
-        if code in numbers():
-            return f"{code}: {numbers()[code]}"
+        if code in read_runtime_codes():
+            return f"{code}: {read_runtime_codes()[code]}"
     for code in _REPORT.findall(text):
-        if code in reports():
-            return f"{code}: {reports()[code]}"
+        if code in read_report_codes():
+            return f"{code}: {read_report_codes()[code]}"
     return ""
 
 
 @functools.cache
-def numbers() -> Mapping[str, str]:
+def read_runtime_codes() -> Mapping[str, str]:
     """Numbers of the runtime and their words, from the wheel; empty where torch_npu is not installed."""
     try:
         spec = importlib.util.find_spec("torch_npu")
@@ -46,7 +46,7 @@ def numbers() -> Mapping[str, str]:
 
 
 @functools.cache
-def reports() -> Mapping[str, str]:
+def read_report_codes() -> Mapping[str, str]:
     """Report codes and their messages, from the CANN of ASCEND_HOME_PATH; empty without one."""
     try:
         table = json.loads(Path(os.environ.get("ASCEND_HOME_PATH", ""), _TABLE).read_bytes())

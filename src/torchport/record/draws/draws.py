@@ -52,18 +52,18 @@ class Draws(Part):
         """
         missing = self._missing()
         if missing:
-            self.tell(f"every draw: {missing}", "")
+            self.report_unmatched(f"every draw: {missing}", "")
             return
         self.numbers = Numbers()
         # Kept: torch forgets the kernels of a library that nobody holds.
         self._kernels = Kernels(self._torch)
-        patches.on_undo(lambda: self._kernels.remove())
-        self.generators.follow(patches)
+        patches.on_undo(lambda: self._kernels.restore_kernels())
+        self.generators.follow_seeds(patches)
         self._replace(patches)
         if self.accelerator is None:  # a script may import torch_npu by itself, after torch
 
             def imported(module: Any) -> None:
-                self._kernels.remove()
+                self._kernels.restore_kernels()
                 self.accelerator = _accelerator(self._torch)
                 self._replace(patches)
 
@@ -75,45 +75,45 @@ class Draws(Part):
         kernels: Kernels | OwnDraws = self._kernels
         if self._drawn is not None and self.accelerator is not None:
             kernels = OwnDraws(self, self._kernels, self._drawn)
-        operators.replace(self, kernels)
-        layers.replace(self, kernels)
-        natives.watch(self, kernels)
+        operators.replace_operator_kernels(self, kernels)
+        layers.replace_layer_kernels(self, kernels)
+        natives.watch_native_operators(self, kernels)
 
     def step_done(self) -> None:
         """Notices draws that went past all this, once a training step."""
-        if self.capturing():
+        if self.is_capturing():
             return
-        for device in self.generators.moved():
-            self.tell(f"an operator that moves the generator of {device}", "between two steps")
+        for device in self.generators.find_moved_generators():
+            self.report_unmatched(f"an operator that moves the generator of {device}", "between two steps")
 
-    def tell(self, operator: str, where: str | None = None) -> None:
+    def report_unmatched(self, operator: str, where: str | None = None) -> None:
         """Report a draw of `operator` that is left to the device, at the present site."""
         found = operator, self.site() if where is None else where
         if found not in self._told:
             self._told.add(found)
             self._unmatched(*found)
 
-    def key(self, kind: str, count: int, generator: Any, on_device: bool) -> int | None:
+    def next_key(self, kind: str, count: int, generator: Any, on_device: bool) -> int | None:
         """The key of the next draw; None for one that has to stay what it is."""
-        stream = self.generators.stream(generator)
+        stream = self.generators.get_stream(generator)
         if stream is None:
             return None
-        if on_device and self.capturing():
+        if on_device and self.is_capturing():
             return None
-        return stream.key(KINDS[kind], count, self.site)
+        return stream.next_key(KINDS[kind], count, self.site)
 
-    def leave(self, operator: str) -> None:
+    def leave_to_torch(self, operator: str) -> None:
         """A draw is left to torch: say so, and do not take it for one of an unknown operator."""
-        self.tell(f"{operator}, while a graph is captured" if self.capturing() else operator)
-        self.generators.forget()
+        self.report_unmatched(f"{operator}, while a graph is captured" if self.is_capturing() else operator)
+        self.generators.forget_states()
 
-    def native(self, key: int) -> Any:
+    def make_cpu_generator(self, key: int) -> Any:
         """A generator of torch for the CPU, seeded by `key`, for distributions that torch draws itself."""
         generator = type(self._torch.default_generator)()  # the reference replaces torch.Generator
         self.generators.seed_natively(generator, key)
         return generator
 
-    def place(self, drawn: Any, like: Any, dtype: Any = None) -> Any:
+    def to_tensor_like(self, drawn: Any, like: Any, dtype: Any = None) -> Any:
         """The array `drawn` as a tensor of the shape and on the device of `like`, and of `dtype` if one is given."""
         tensor = self._torch.from_numpy(drawn).view(like.shape)
         if dtype is not None:
@@ -122,21 +122,21 @@ class Draws(Part):
             return tensor
         return tensor.pin_memory().to(like.device, non_blocking=True)  # does not wait for the device
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """Whether the accelerator is capturing a graph, which would replay the numbers copied now."""
         module = getattr(self._torch, "npu" if self.accelerator == "PrivateUse1" else "cuda", None)
         if self.accelerator is None or module is None or not module.is_initialized():
             return False
         return bool(module.is_current_stream_capturing())
 
-    def keys(self, kernels: Kernels | OwnDraws, operator: str) -> Iterable[str]:
+    def find_dispatch_keys(self, kernels: Kernels | OwnDraws, operator: str) -> Iterable[str]:
         """The dispatch keys under which `operator` has kernels that draw."""
         for key in ("CPU", self.accelerator):
-            if key is not None and kernels.has(operator, key):
+            if key is not None and kernels.has_kernel(operator, key):
                 yield key
 
     def _missing(self) -> str:
-        if releases.release(self._torch) < releases.OLDEST:
+        if releases.get_torch_release(self._torch) < releases.OLDEST:
             return f"torch {self._torch.__version__} is too old"
         try:
             import numpy  # noqa: F401

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torchport.patches import Patches
-from torchport.record.draws.streams import Epochs, Stream, digest
+from torchport.record.draws.streams import Epochs, Stream, hash_parts
 
 # The state of a CPU generator, CPUGeneratorImplStateLegacy in ATen/CPUGeneratorImpl.cpp: 24 bytes, then the words of
 # the Mersenne twister, 8 bytes each of which the lower 4 count. That of an NPU or CUDA generator: seed and offset, 8
@@ -35,7 +35,7 @@ class Generators:
         self._seed = seed
         self._chances = 0
         self._epochs = Epochs()
-        self.default = Stream(self._epochs, digest("start", seed))
+        self.default = Stream(self._epochs, hash_parts("start", seed))
         self._default_seed = seed
         self._host = torch.default_generator._cdata
         self._explicit: dict[int, Stream] = {}
@@ -46,7 +46,7 @@ class Generators:
         self._get, self._set = kind.get_state, kind.set_state
         self.seed_natively = kind.manual_seed
 
-    def stream(self, generator: Any) -> Stream | None:
+    def get_stream(self, generator: Any) -> Stream | None:
         """The stream of a generator that an operator was given; None for one that is left to torch."""
         if generator is None:
             return self.default
@@ -60,7 +60,7 @@ class Generators:
             stream = self._explicit[name] = Stream(self._epochs, _origin(generator))
         return stream
 
-    def states(self) -> list[bytes]:
+    def read_device_states(self) -> list[bytes]:
         """The states of the current device's default generator, none before there is a device."""
         return [_bytes(self._get(generator)) for generator in self._current()]
 
@@ -71,7 +71,7 @@ class Generators:
             return []
         return [module.default_generators[module.current_device()]]
 
-    def moved(self) -> list[str]:
+    def find_moved_generators(self) -> list[str]:
         """Which of the host and the current device ("cpu", "npu:0") has a default generator that something moved,
         since the last call, that is not known here."""
         found = []
@@ -98,11 +98,11 @@ class Generators:
             for generator, state in states:
                 self._set(generator, state)
 
-    def forget(self) -> None:
+    def forget_states(self) -> None:
         """The generators were moved by something that is known."""
         self._seen.clear()
 
-    def follow(self, patches: Patches) -> None:
+    def follow_seeds(self, patches: Patches) -> None:
         """Follow the script's seeds and states until the patches are undone."""
         kind = type(self._torch.default_generator)
         for name, make in {
@@ -164,7 +164,7 @@ class Generators:
     def _seed_default(self, value: int) -> None:
         """A seed for the device alone. After the same seed for all, as scripts write it, it says nothing new."""
         if not (self.default.mark == 0 and int(value) == self._default_seed):
-            self.default.restart(digest("device", self._default_seed, int(value)))
+            self.default.go_to_epoch(hash_parts("device", self._default_seed, int(value)))
 
     def _manual_seed(self, original: Any) -> Callable[..., Any]:
         def manual_seed(this: Any, seed: int) -> Any:
@@ -172,12 +172,12 @@ class Generators:
             self._seen.pop(this._cdata, None)
             if this._cdata == self._host:
                 self._default_seed = this.initial_seed()
-                self.default.restart(digest("seed", self._default_seed))
+                self.default.go_to_epoch(hash_parts("seed", self._default_seed))
             elif this._cdata not in self._device_defaults():  # torch.npu seeds them late, at its first use
                 known = this._cdata in self._explicit
-                stream = self.stream(this)
+                stream = self.get_stream(this)
                 if stream is not None:
-                    stream.restart(_origin(this))
+                    stream.go_to_epoch(_origin(this))
                 if stream is not None and not known:  # its address may become another generator's
                     weakref.finalize(this, self._explicit.pop, this._cdata, None).atexit = False
             return result
@@ -186,7 +186,7 @@ class Generators:
 
     def _seed_from_chance(self, original: Any) -> Callable[..., int]:
         def seed(this: Any) -> int:
-            value = digest("chance", self._seed, self._chances) >> 1
+            value = hash_parts("chance", self._seed, self._chances) >> 1
             self._chances += 1
             this.manual_seed(value)
             if this._cdata in self._device_defaults():
@@ -198,12 +198,12 @@ class Generators:
     def _get_state(self, original: Any) -> Callable[..., Any]:
         def get_state(this: Any) -> Any:
             state = original(this)
-            stream = self.stream(this)
+            stream = self.get_stream(this)
             if stream is not None:
                 self._name_point(state, stream)
                 self._set(this, state)
                 self._seen.pop(this._cdata, None)
-                self._epochs.save(_bytes(state), stream.point())
+                self._epochs.save_point(_bytes(state), stream.current_point())
             return state
 
         return get_state
@@ -211,7 +211,7 @@ class Generators:
     def _name_point(self, state: Any, stream: Stream) -> None:
         view = state.numpy()
         if view.size == DEVICE_STATE:
-            offset = digest(stream.origin, stream.mark) >> 4 & ~3
+            offset = hash_parts(stream.origin, stream.mark) >> 4 & ~3
             view[8:] = list(offset.to_bytes(8, "little"))
             return
         name = stream.origin.to_bytes(8, "little") + stream.mark.to_bytes(8, "little")
@@ -223,19 +223,19 @@ class Generators:
         def set_state(this: Any, state: Any) -> Any:
             result = original(this, state)
             self._seen.pop(this._cdata, None)
-            stream = self.stream(this)
+            stream = self.get_stream(this)
             if stream is None:
                 return result
             saved = _bytes(state)
-            point = self._epochs.saved(saved)
+            point = self._epochs.find_point(saved)
             if point is not None:
                 stream.go_to(point)
             elif this._cdata == self._host:
-                stream.restart(digest("state", saved.hex()))
+                stream.go_to_epoch(hash_parts("state", saved.hex()))
             elif (
                 stream is not self.default
             ):  # a device's state looks different in the two runs: its seed does not
-                stream.restart(_origin(this))
+                stream.go_to_epoch(_origin(this))
             if this._cdata == self._host:
                 self._default_seed = this.initial_seed()
             return result
@@ -244,7 +244,7 @@ class Generators:
 
 
 def _origin(generator: Any) -> int:
-    return digest("generator", generator.initial_seed())
+    return hash_parts("generator", generator.initial_seed())
 
 
 def _bytes(state: Any) -> bytes:

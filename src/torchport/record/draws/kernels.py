@@ -25,7 +25,7 @@ class Kernels:
         self._libraries: dict[str, Any] = {}
         self._moved: list[_Moved] = []
 
-    def replace(self, operator: str, key: str, function: Callable[..., Any]) -> None:
+    def replace_kernel(self, operator: str, key: str, function: Callable[..., Any]) -> None:
         """Let `function(original, *arguments)` be the kernel of `operator` ("aten::normal_") for dispatch key `key`.
 
         `original(*arguments)` calls what was there. Raises RuntimeError for an operator that does not exist.
@@ -45,16 +45,16 @@ class Kernels:
         with _overriding():
             self._libraries[namespace].impl(name, kernel, key, with_keyset=True, allow_override=True)
 
-    def has(self, operator: str, key: str) -> bool:
+    def has_kernel(self, operator: str, key: str) -> bool:
         """Whether there is a kernel of its own for this key, not one for all of them."""
         return _has(self._torch, operator, key)
 
-    def remove(self) -> None:
+    def restore_kernels(self) -> None:
         """Put all kernels back."""
         while self._libraries:
             self._libraries.popitem()[1]._destroy()
         while self._moved:
-            self._moved.pop().remove()
+            self._moved.pop().restore_kernel()
 
     def _untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         # Where a compiled function breaks its graph, dynamo compiles each Python frame that is entered: ours too.
@@ -97,7 +97,7 @@ class _Moved:
         self._library: Any = None
         self._register()
 
-    def remove(self) -> None:
+    def restore_kernel(self) -> None:
         """Put the original back."""
         self._library = None  # its end takes its kernels away
 

@@ -20,29 +20,29 @@ class Law:
     most: float | None = None
 
 
-def uniform(low: float, high: float) -> Law:
+def uniform_law(low: float, high: float) -> Law:
     """Real numbers between two bounds."""
     return Law((low + high) / 2, (high - low) ** 2 / 12, 1.8, low, high)
 
 
-def normal(mean: float, deviation: float) -> Law:
+def normal_law(mean: float, deviation: float) -> Law:
     """Gauss's."""
     return Law(mean, deviation**2, 3.0)
 
 
-def integers(low: int, high: int) -> Law:
+def integer_law(low: int, high: int) -> Law:
     """Whole numbers from `low` to `high`, both included."""
     number = float(high - low + 1)
     kurtosis = 1.8 - 2.4 / (number**2 - 1) if number > 1 else 1.0
     return Law((low + high) / 2, (number**2 - 1) / 12, kurtosis, low, high)
 
 
-def chosen(probability: float) -> Law:
+def bernoulli_law(probability: float) -> Law:
     """1 with a probability, else 0 (Bernoulli's)."""
     variance = probability * (1 - probability)
     return Law(probability, variance, 1 / variance - 3 if variance else 1.0, 0.0, 1.0)
 
 
-def mixed(mean: float, variance: float, scatter: float, least: float, most: float) -> Law:
+def mixed_law(mean: float, variance: float, scatter: float, least: float, most: float) -> Law:
     """Of numbers with a law each; `scatter` is the mean over them of fourth central moment minus squared variance."""
     return Law(mean, variance, 1 + scatter / variance**2 if variance else 1.0, least, most)

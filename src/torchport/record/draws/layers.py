@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchport.record.draws.own import OwnDraws
 
 
-def replace(draws: Draws, kernels: Kernels | OwnDraws) -> None:
+def replace_layer_kernels(draws: Draws, kernels: Kernels | OwnDraws) -> None:
     """Replace the kernels of the layers.
 
     Numbers are drawn only in kernels of the devices, which tracers and transforms do not reach: what stands at the
@@ -24,7 +24,7 @@ def replace(draws: Draws, kernels: Kernels | OwnDraws) -> None:
     # The autograd key first: once a device has a kernel of its own, the composite one is no longer to be had for it.
     # Tensors made under inference_mode have no autograd key, hence both.
     for key in ("AutogradCPU", "CPU"):
-        kernels.replace("aten::dropout", key, layers.dropout)
+        kernels.replace_kernel("aten::dropout", key, layers.dropout)
     for name, function in {
         "native_dropout": layers.native_dropout,
         "native_dropout_backward": layers.native_dropout_backward,
@@ -32,16 +32,16 @@ def replace(draws: Draws, kernels: Kernels | OwnDraws) -> None:
         "rrelu_with_noise.out": layers.rrelu,
         "rrelu_with_noise_": layers.rrelu_in_place,
     }.items():
-        for key in draws.keys(kernels, f"aten::{name}"):
-            kernels.replace(f"aten::{name}", key, function)
+        for key in draws.find_dispatch_keys(kernels, f"aten::{name}"):
+            kernels.replace_kernel(f"aten::{name}", key, function)
     if draws.accelerator is None:
         return
     for key in (f"Autograd{draws.accelerator}", draws.accelerator):
-        kernels.replace("aten::scaled_dot_product_attention", key, layers.attention)
-        kernels.replace("aten::lstm.input", key, layers.recurrent("lstm"))
-        kernels.replace("aten::gru.input", key, layers.recurrent("gru"))
+        kernels.replace_kernel("aten::scaled_dot_product_attention", key, layers.attention)
+        kernels.replace_kernel("aten::lstm.input", key, layers.make_recurrent_kernel("lstm"))
+        kernels.replace_kernel("aten::gru.input", key, layers.make_recurrent_kernel("gru"))
     if draws.accelerator == "PrivateUse1":
-        kernels.replace("aten::lstm.data", "AutogradPrivateUse1", layers.packed_lstm)
+        kernels.replace_kernel("aten::lstm.data", "AutogradPrivateUse1", layers.packed_lstm)
 
 
 class _Layers:
@@ -63,9 +63,9 @@ class _Layers:
         key = self._key("bernoulli", this) if fits else None
         if key is None:
             if fits:
-                self._draws.leave("aten::native_dropout")
+                self._draws.leave_to_torch("aten::native_dropout")
             return original(this, p, train)
-        kept = self._draws.place(self._numbers.kept(key, this.numel(), 1 - p), this)
+        kept = self._draws.to_tensor_like(self._numbers.draw_bernoulli(key, this.numel(), 1 - p), this)
         return self._scaled(this, kept, 1 / (1 - p) if p < 1 else 0.0), kept
 
     def native_dropout_backward(self, original: Any, gradient: Any, kept: Any, scale: float) -> Any:
@@ -93,9 +93,9 @@ class _Layers:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        captured = dropout_p > 0 and self._draws.capturing()
+        captured = dropout_p > 0 and self._draws.is_capturing()
         if captured:
-            self._draws.leave("aten::scaled_dot_product_attention")
+            self._draws.leave_to_torch("aten::scaled_dot_product_attention")
         if dropout_p <= 0 or captured:
             return original(query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         if mask is not None and mask.dtype is self._torch.bool:
@@ -105,14 +105,14 @@ class _Layers:
             query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )[0]
 
-    def recurrent(self, name: str) -> Any:
+    def make_recurrent_kernel(self, name: str) -> Any:
         """The kernel of an LSTM or GRU of whole sequences: layer by layer where something is dropped between."""
         torch = self._torch
         one_layer = getattr(torch, name)
 
         def kernel(original: Any, data: Any, hidden: Any, parameters: Any, *settings: Any) -> Any:
             has_biases, layers, p, train, both, batch_first = settings
-            if not train or p <= 0 or layers < 2 or self._draws.capturing():
+            if not train or p <= 0 or layers < 2 or self._draws.is_capturing():
                 return original(data, hidden, parameters, *settings)
             data = data.transpose(0, 1) if batch_first else data
             of_each, directions = len(parameters) // layers, 2 if both else 1
@@ -145,7 +145,7 @@ class _Layers:
         """torch_npu packs sequences with their padding, so that the masks of the two sides differ in shape."""
         *_, p, train, _ = arguments
         if train and p > 0:
-            self._draws.tell("lstm of packed sequences, which torch_npu runs without dropout")
+            self._draws.report_unmatched("lstm of packed sequences, which torch_npu runs without dropout")
         return original(*arguments)
 
     def rrelu(
@@ -175,9 +175,9 @@ class _Layers:
     def _slopes(self, this: Any, noise: Any, key: int, lower: float, upper: float) -> None:
         """Fill `noise`: a number between the bounds where `this` is not positive, else 1."""
         torch = self._torch
-        drawn = self._numbers.uniform(key, this.numel(), str(this.dtype).removeprefix("torch."))
-        slopes = self._draws.place(drawn * (upper - lower) + lower, this, this.dtype)
+        drawn = self._numbers.draw_uniform(key, this.numel(), str(this.dtype).removeprefix("torch."))
+        slopes = self._draws.to_tensor_like(drawn * (upper - lower) + lower, this, this.dtype)
         noise.copy_(torch.where(this <= 0, slopes, torch.ones_like(this)))
 
     def _key(self, kind: str, like: Any, generator: Any = None) -> int | None:
-        return self._draws.key(kind, like.numel(), generator, like.device.type != "cpu")
+        return self._draws.next_key(kind, like.numel(), generator, like.device.type != "cpu")

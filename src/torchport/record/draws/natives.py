@@ -18,22 +18,22 @@ OPERATORS = (
 )  # fmt: skip
 
 
-def watch(draws: Draws, kernels: Kernels | OwnDraws) -> None:
+def watch_native_operators(draws: Draws, kernels: Kernels | OwnDraws) -> None:
     """Report each call of these operators that moves the device's generator."""
     key = draws.accelerator
     for operator in OPERATORS:
-        if key is not None and kernels.has(operator, key):
-            kernels.replace(operator, key, _watched(draws, operator))
+        if key is not None and kernels.has_kernel(operator, key):
+            kernels.replace_kernel(operator, key, _watched(draws, operator))
 
 
 def _watched(draws: Draws, operator: str) -> Any:
     def kernel(original: Any, *args: Any, **kwargs: Any) -> Any:
-        if draws.capturing():
+        if draws.is_capturing():
             return original(*args, **kwargs)
-        before = draws.generators.states()
+        before = draws.generators.read_device_states()
         result = original(*args, **kwargs)
-        if draws.generators.states() != before:
-            draws.leave(operator)
+        if draws.generators.read_device_states() != before:
+            draws.leave_to_torch(operator)
         return result
 
     return kernel

@@ -39,7 +39,7 @@ class Numbers:
         }
         return local.generator
 
-    def uniform(self, key: int, count: int, dtype: str) -> Any:
+    def draw_uniform(self, key: int, count: int, dtype: str) -> Any:
         """Numbers in [0, 1): float64 for "float64", else float32 with as many bits as `dtype` can hold."""
         generator = self._generator(key)
         if dtype in UNIFORM_BITS:
@@ -48,16 +48,16 @@ class Numbers:
             return words.astype(self._numpy.float32) * self._numpy.float32(2.0**-bits)
         return generator.random(count, self._numpy.float64 if dtype == "float64" else self._numpy.float32)
 
-    def normal(self, key: int, count: int, dtype: str) -> Any:
+    def draw_normal(self, key: int, count: int, dtype: str) -> Any:
         """Standard normal numbers, float64 for "float64", else float32."""
         kind = self._numpy.float64 if dtype == "float64" else self._numpy.float32
         return self._generator(key).standard_normal(count, kind)
 
-    def integers(self, key: int, count: int, lowest: int, highest: int) -> Any:
+    def draw_integers(self, key: int, count: int, lowest: int, highest: int) -> Any:
         """int64 numbers from `lowest` to `highest`, both included."""
         return self._generator(key).integers(lowest, highest, count, self._numpy.int64, endpoint=True)
 
-    def kept(self, key: int, count: int, probability: float) -> Any:
+    def draw_bernoulli(self, key: int, count: int, probability: float) -> Any:
         """A bool for each element, true with `probability`, exact to 2**-61.
 
         One random byte decides all but one element in 256; for that one a float64 does.

@@ -28,7 +28,7 @@ FUNCTIONS = {
 }
 
 
-def replace(draws: Draws, kernels: Kernels | OwnDraws) -> None:
+def replace_operator_kernels(draws: Draws, kernels: Kernels | OwnDraws) -> None:
     """Replace the kernels of the random operators that fill or make a tensor."""
     operators = _Operators(draws)
     functions: dict[str, Callable[..., Any]] = {
@@ -57,11 +57,11 @@ def replace(draws: Draws, kernels: Kernels | OwnDraws) -> None:
         "multinomial": operators.multinomial,
         "multinomial.out": operators.multinomial,
         **{f"{name}_": operators.in_place(name) for name in IN_PLACE},
-        **{name: operators.function(kind) for name, kind in FUNCTIONS.items()},
+        **{name: operators.make_cpu_only_kernel(kind) for name, kind in FUNCTIONS.items()},
     }
     for name, function in functions.items():
-        for key in draws.keys(kernels, f"aten::{name}"):
-            kernels.replace(f"aten::{name}", key, _named(draws, f"aten::{name}", function))
+        for key in draws.find_dispatch_keys(kernels, f"aten::{name}"):
+            kernels.replace_kernel(f"aten::{name}", key, _named(draws, f"aten::{name}", function))
 
 
 def _named(draws: Draws, operator: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,8 +73,8 @@ def _named(draws: Draws, operator: str, function: Callable[..., Any]) -> Callabl
         def native(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
             given = [one for one in (*args, kwargs.get("generator")) if isinstance(one, kind)]
-            if draws.generators.stream(given[0] if given else None) is not None:
-                draws.leave(operator)
+            if draws.generators.get_stream(given[0] if given else None) is not None:
+                draws.leave_to_torch(operator)
             return result
 
         return function(native, *args, **kwargs)
@@ -100,7 +100,7 @@ class _Operators:
         key = self._key("uniform", this, generator) if fits else None
         if key is None:
             return original(this, low, high, generator=generator)
-        drawn = self._numbers.uniform(key, this.numel(), _name(this.dtype))
+        drawn = self._numbers.draw_uniform(key, this.numel(), _name(this.dtype))
         if (low, high) != (0.0, 1.0):
             drawn *= drawn.dtype.type(high - low)
             drawn += drawn.dtype.type(low)
@@ -118,7 +118,7 @@ class _Operators:
         key = self._key("normal", this, generator) if fits else None
         if key is None:
             return original(this, mean, std, generator=generator)
-        drawn = self._numbers.normal(key, this.numel(), _name(this.dtype))
+        drawn = self._numbers.draw_normal(key, this.numel(), _name(this.dtype))
         if std != 1.0:
             drawn *= drawn.dtype.type(std)
         if mean != 0.0:
@@ -141,7 +141,7 @@ class _Operators:
         torch = self._torch
         tensors = [one for one in (mean, std) if isinstance(one, torch.Tensor)]
         first = tensors[0]
-        stream = self._draws.generators.stream(generator)
+        stream = self._draws.generators.get_stream(generator)
         on_host = first.device.type == "cpu"
         fits = all(one.is_floating_point() for one in tensors) and all(
             one.device == first.device for one in tensors
@@ -191,14 +191,14 @@ class _Operators:
         key = self._key("integers", this, generator) if fits else None
         if key is None:
             return original(this, *arguments, generator=generator)
-        return self._fill(this, self._numbers.integers(key, this.numel(), low, high))
+        return self._fill(this, self._numbers.draw_integers(key, this.numel(), low, high))
 
     def bernoulli(self, original: Any, this: Any, p: float = 0.5, *, generator: Any = None) -> Any:
         fits = 0 <= p <= 1 and not this.is_complex()
         key = self._key("bernoulli", this, generator) if fits else None
         if key is None:
             return original(this, p, generator=generator)
-        return self._fill(this, self._numbers.kept(key, this.numel(), p))
+        return self._fill(this, self._numbers.draw_bernoulli(key, this.numel(), p))
 
     def bernoulli_new(self, original: Any, this: Any, p: float, *, generator: Any = None) -> Any:
         return self._torch.empty_like(this).bernoulli_(p, generator=generator)
@@ -224,7 +224,7 @@ class _Operators:
         """Whether a uniform number is below `p`, for each element of it."""
         torch = self._torch
         dtype = p.dtype if p.dtype is torch.float64 else torch.float32
-        return self._draws.place(self._numbers.uniform(key, p.numel(), _name(dtype)), p) < p.to(dtype)
+        return self._draws.to_tensor_like(self._numbers.draw_uniform(key, p.numel(), _name(dtype)), p) < p.to(dtype)
 
     def randperm(self, original: Any, n: int, *, out: Any = None, **options: Any) -> Any:
         torch = self._torch
@@ -233,10 +233,10 @@ class _Operators:
         device = torch.device(options.get("device") or "cpu") if out is None else out.device
         whole = not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
         fits = 0 <= n <= (torch.iinfo(dtype).max if whole else EXACT.get(_name(dtype), -1))
-        key = self._draws.key("randperm", n, generator, device.type != "cpu") if fits else None
+        key = self._draws.next_key("randperm", n, generator, device.type != "cpu") if fits else None
         if key is None:
             return original(n, **options) if out is None else original(n, **options, out=out)
-        drawn = torch.randperm(n, generator=self._draws.native(key))
+        drawn = torch.randperm(n, generator=self._draws.make_cpu_generator(key))
         if out is not None:
             return out.resize_(n).copy_(drawn)
         return drawn.to(device=device, dtype=dtype)
@@ -257,8 +257,8 @@ class _Operators:
         if key is None:
             return original(weights, samples, replacement, generator=generator, **more)
         if weights.device.type == "cpu":
-            return original(weights, samples, replacement, generator=self._draws.native(key), **more)
-        drawn = torch.multinomial(weights.cpu(), samples, replacement, generator=self._draws.native(key))
+            return original(weights, samples, replacement, generator=self._draws.make_cpu_generator(key), **more)
+        drawn = torch.multinomial(weights.cpu(), samples, replacement, generator=self._draws.make_cpu_generator(key))
         return drawn.to(weights.device) if out is None else out.resize_(drawn.shape).copy_(drawn)
 
     def in_place(self, name: str) -> Callable[..., Any]:
@@ -269,14 +269,14 @@ class _Operators:
             if key is None:
                 return original(this, *parameters, generator=generator)
             if this.device.type == "cpu":
-                return original(this, *parameters, generator=self._draws.native(key))
+                return original(this, *parameters, generator=self._draws.make_cpu_generator(key))
             drawn = self._torch.empty(this.shape, dtype=this.dtype)
-            getattr(drawn, f"{name}_")(*parameters, generator=self._draws.native(key))
+            getattr(drawn, f"{name}_")(*parameters, generator=self._draws.make_cpu_generator(key))
             return this.copy_(drawn)
 
         return kernel
 
-    def function(self, kind: str) -> Callable[..., Any]:
+    def make_cpu_only_kernel(self, kind: str) -> Callable[..., Any]:
         """The kernel of a distribution that torch has for the CPU only; torch_npu brings the arguments there."""
 
         def kernel(original: Any, *arguments: Any) -> Any:
@@ -284,16 +284,16 @@ class _Operators:
             tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
             generator = next((one for one in arguments[len(tensors) :] if one is not None), None)
             key = self._key(kind, tensors[0], generator)
-            return original(*tensors, generator if key is None else self._draws.native(key))
+            return original(*tensors, generator if key is None else self._draws.make_cpu_generator(key))
 
         return kernel
 
     def _key(self, kind: str, like: Any, generator: Any) -> int | None:
-        return self._draws.key(kind, like.numel(), generator, like.device.type != "cpu")
+        return self._draws.next_key(kind, like.numel(), generator, like.device.type != "cpu")
 
     def _fill(self, this: Any, drawn: Any) -> Any:
         """Copy what was drawn on the host into `this`, with the dtype's own rounding."""
-        return this.copy_(self._draws.place(drawn, this, this.dtype))
+        return this.copy_(self._draws.to_tensor_like(drawn, this, this.dtype))
 
 
 def _name(dtype: Any) -> str:

@@ -46,13 +46,13 @@ class OwnDraws:
         self._looks: Counter[tuple[Any, ...]] = Counter()
         self._numbers: Counter[tuple[str, str]] = Counter()
 
-    def has(self, operator: str, key: str) -> bool:
+    def has_kernel(self, operator: str, key: str) -> bool:
         """As `Kernels.has`."""
-        return self._kernels.has(operator, key)
+        return self._kernels.has_kernel(operator, key)
 
-    def replace(self, operator: str, key: str, function: Callable[..., Any]) -> None:
+    def replace_kernel(self, operator: str, key: str, function: Callable[..., Any]) -> None:
         """As `Kernels.replace`; on the accelerator, `original` is tried first."""
-        trial_of = self._trials.of(operator) if str(key).endswith(str(self._draws.accelerator)) else None
+        trial_of = self._trials.find_trial_method(operator) if str(key).endswith(str(self._draws.accelerator)) else None
 
         def kernel(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if getattr(
@@ -68,13 +68,13 @@ class OwnDraws:
                 self._drawn(**found)
             return result
 
-        self._kernels.replace(operator, key, kernel)
+        self._kernels.replace_kernel(operator, key, kernel)
 
     def _tried(
         self, operator: str, trial: Trial, original: Any, args: Any, kwargs: Any
     ) -> dict[str, Any] | None:
         kind, family = (operator, trial.dtype, trial.parameters), (operator, trial.dtype)
-        if self._looks[kind] >= LOOKS or self._numbers[family] >= MOST_EACH or self._draws.capturing():
+        if self._looks[kind] >= LOOKS or self._numbers[family] >= MOST_EACH or self._draws.is_capturing():
             return None
         self._looks[kind] += 1
         known = (*kind, site := self._draws.site())

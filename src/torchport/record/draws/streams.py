@@ -21,7 +21,7 @@ EPOCHS = 256  # seeds whose draws are remembered
 STATES = 4096  # saved states that are remembered; activation checkpointing saves two for each block
 
 
-def digest(*parts: object) -> int:
+def hash_parts(*parts: object) -> int:
     """64 bits that depend on the text of `parts`; the same in every process."""
     text = "\0".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
@@ -50,11 +50,11 @@ class Stream:
 
     def __init__(self, epochs: Epochs, origin: int) -> None:
         self._epochs = epochs
-        self.restart(origin)
+        self.go_to_epoch(origin)
 
-    def restart(self, origin: int) -> None:
+    def go_to_epoch(self, origin: int) -> None:
         """Go to the beginning of the epoch `origin`, which may have been drawn before."""
-        self._epoch = self._epochs.of(origin)
+        self._epoch = self._epochs.get_epoch(origin)
         self._drawn: dict[int, int] = {}
         self.mark = 0  # differs from point to point of an epoch
 
@@ -63,7 +63,7 @@ class Stream:
         """The epoch that this stream is in."""
         return self._epoch.origin
 
-    def key(self, kind: int, count: int, place: Callable[[], str]) -> int:
+    def next_key(self, kind: int, count: int, place: Callable[[], str]) -> int:
         """The key of a draw of `count` numbers; `place()` is asked where no draw was before."""
         signature = count << 8 | kind
         index = self._drawn.get(signature, 0)
@@ -78,11 +78,11 @@ class Stream:
         where = place()
         visit = epoch.visits.get((signature, where), 0)
         epoch.visits[signature, where] = visit + 1
-        key = digest(epoch.origin, signature, where, visit)
+        key = hash_parts(epoch.origin, signature, where, visit)
         keys.append(key)
         return key
 
-    def point(self) -> Point:
+    def current_point(self) -> Point:
         """Where the stream is now."""
         return Point(self._epoch, dict(self._drawn), self.mark)
 
@@ -98,7 +98,7 @@ class Epochs:
         self._epochs: OrderedDict[int, Epoch] = OrderedDict()
         self._points: OrderedDict[bytes, Point] = OrderedDict()
 
-    def of(self, origin: int) -> Epoch:
+    def get_epoch(self, origin: int) -> Epoch:
         """The epoch that starts at `origin`; the same one again while it is remembered."""
         epoch = self._epochs.get(origin)
         if epoch is None:
@@ -108,7 +108,7 @@ class Epochs:
         self._epochs.move_to_end(origin)
         return epoch
 
-    def save(self, state: bytes, point: Point) -> None:
+    def save_point(self, state: bytes, point: Point) -> None:
         """Remember that `state` stands for `point`."""
         name = hashlib.blake2b(state, digest_size=16).digest()
         self._points[name] = point
@@ -116,6 +116,6 @@ class Epochs:
         if len(self._points) > STATES:
             self._points.popitem(last=False)
 
-    def saved(self, state: bytes) -> Point | None:
+    def find_point(self, state: bytes) -> Point | None:
         """The point that `state` stands for, None for one from another process."""
         return self._points.get(hashlib.blake2b(state, digest_size=16).digest())

@@ -49,7 +49,7 @@ class Trials:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
 
-    def of(self, operator: str) -> Callable[..., Trial | None] | None:
+    def find_trial_method(self, operator: str) -> Callable[..., Trial | None] | None:
         """The method for `operator` ("aten::normal_"), None for one that does not draw by itself."""
         return getattr(self, _METHODS.get(operator, ""), None)
 
@@ -64,7 +64,7 @@ class Trials:
             whole = (low, high) == (0.0, 1.0) and this.element_size() >= 4
             problem = "1 is among them" if whole and bool((numbers == 1).any()) else ""
             return Drawn(
-                numbers, laws.uniform(low, high), self._eps(this.dtype) * max(abs(low), abs(high)), problem
+                numbers, laws.uniform_law(low, high), self._eps(this.dtype) * max(abs(low), abs(high)), problem
             )
 
         return self._trial(this, (low, high), draw)
@@ -77,7 +77,7 @@ class Trials:
 
         def draw(original: Any) -> Drawn:
             numbers = self._host(original(self._scratch(this), mean, std, generator=generator))
-            return Drawn(numbers, laws.normal(mean, std), self._eps(this.dtype) * (abs(mean) + 3 * std))
+            return Drawn(numbers, laws.normal_law(mean, std), self._eps(this.dtype) * (abs(mean) + 3 * std))
 
         return self._trial(this, (mean, std), draw)
 
@@ -95,7 +95,7 @@ class Trials:
             sizes = list(size) if count <= MOST else [MOST]
             more = options | ({"out": torch.empty_like(options["out"])} if "out" in options else {})
             numbers = self._host(original(mean, std, sizes, generator=generator, **more))
-            return Drawn(numbers, laws.normal(mean, std), self._eps(dtype) * (abs(mean) + 3 * std))
+            return Drawn(numbers, laws.normal_law(mean, std), self._eps(dtype) * (abs(mean) + 3 * std))
 
         return Trial(_name(dtype), (mean, std), draw)
 
@@ -118,7 +118,7 @@ class Trials:
             some = stds > 0
             eps = self._eps(tensors[0].dtype)
             rounding = eps * (3 + float((means[some] / stds[some]).abs().mean())) if bool(some.any()) else 0.0
-            return Drawn(((numbers - means) / stds)[some], laws.normal(0, 1), rounding)
+            return Drawn(((numbers - means) / stds)[some], laws.normal_law(0, 1), rounding)
 
         return Trial(_name(tensors[0].dtype), ("tensors",), draw)
 
@@ -140,7 +140,7 @@ class Trials:
             )
         if low > high:
             return None
-        law = laws.integers(low, high)
+        law = laws.integer_law(low, high)
 
         def draw(original: Any) -> Drawn:
             numbers = self._host(original(self._scratch(this), *bounds, generator=generator))
@@ -154,7 +154,7 @@ class Trials:
 
         def draw(original: Any) -> Drawn:
             numbers = self._host(original(self._scratch(this), p, generator=generator))
-            return Drawn(numbers, laws.chosen(p), 0.0, _binary(numbers))
+            return Drawn(numbers, laws.bernoulli_law(p), 0.0, _binary(numbers))
 
         return self._trial(this, (p,), draw)
 
@@ -184,7 +184,7 @@ class Trials:
         each = p * (1 - p)
         # The fourth central moment is each * (1 - 3 * each).
         scatter = float((each * (1 - 4 * each)).mean())
-        law = laws.mixed(float(p.mean()), float(each.mean()), scatter, -1.0, 2.0)
+        law = laws.mixed_law(float(p.mean()), float(each.mean()), scatter, -1.0, 2.0)
         return Drawn(numbers - p + p.mean(), law, self._eps(dtype), _binary(numbers))
 
     def exponential(self, this: Any, rate: float = 1.0, *, generator: Any = None) -> Trial | None:
@@ -193,7 +193,7 @@ class Trials:
 
         def draw(original: Any) -> Drawn:
             numbers = self._host(original(self._scratch(this), rate, generator=generator))
-            return Drawn(-(-rate * numbers).expm1(), laws.uniform(0, 1), self._eps(this.dtype))
+            return Drawn(-(-rate * numbers).expm1(), laws.uniform_law(0, 1), self._eps(this.dtype))
 
         return self._trial(this, (rate,), draw)
 
@@ -213,7 +213,7 @@ class Trials:
             if order.numel() != count or not bool((order.sort().values == places).all()):
                 return Drawn(torch.zeros_like(places), law, 0.0, "they are no permutation")
             return Drawn(
-                (order - places.mean()) * (places - places.mean()) / laws.integers(1, count).variance,
+                (order - places.mean()) * (places - places.mean()) / laws.integer_law(1, count).variance,
                 law,
                 0.0,
             )
@@ -247,7 +247,7 @@ class Trials:
                 share.cumsum(-1) - share / 2 - 0.5
             )  # the distribution function, in the middle of its steps
             second, fourth = ((share * middles**power).sum(-1) for power in (2, 4))
-            law = laws.mixed(0.5, float(second.mean()), float((fourth - second**2).mean()), 0.0, 1.0)
+            law = laws.mixed_law(0.5, float(second.mean()), float((fourth - second**2).mean()), 0.0, 1.0)
             empty = bool((share.repeat(again, 1).gather(1, places) == 0).any())
             numbers = middles.repeat(again, 1).gather(1, places) + 0.5
             problem = "one is drawn twice" if twice else "one of weight 0 is drawn" if empty else ""
@@ -279,7 +279,7 @@ class Trials:
             more = {} if out is None else {"out": self._torch.empty_like(ones)}
             given = original(ones, self._torch.empty_like(ones), lower, upper, True, generator, **more)
             return Drawn(
-                -self._host(given), laws.uniform(lower, upper), self._eps(this.dtype) * max(abs(lower), upper)
+                -self._host(given), laws.uniform_law(lower, upper), self._eps(this.dtype) * max(abs(lower), upper)
             )
 
         return self._trial(this, (lower, upper), draw)
@@ -355,7 +355,7 @@ class Trials:
                 problem = (
                     f"what is kept is {value / expected:.4g} times what it has to be, that the mean stays"
                 )
-        return Drawn(kept.double(), laws.chosen(1 - p), 0.0, problem)
+        return Drawn(kept.double(), laws.bernoulli_law(1 - p), 0.0, problem)
 
     def _trial(
         self, like: Any, parameters: tuple[Any, ...], draw: Callable[[Any], Drawn | None]

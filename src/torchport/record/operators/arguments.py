@@ -33,7 +33,7 @@ def of_call(torch: Any, schema: Any, args: tuple[Any, ...], kwargs: dict[str, An
             )
         if isinstance(value, int) and not isinstance(value, bool) and "ScalarType" in str(argument.real_type):
             value = None
-        values.append(plain(torch, value, tensors))
+        values.append(to_json_value(torch, value, tensors))
     return json.dumps(values, separators=(",", ":")), tensors
 
 
@@ -41,10 +41,10 @@ def of_results(torch: Any, results: Any) -> tuple[str, list[Any]]:
     """The same of what an operator gave."""
     tensors: list[Any] = []
     parts = results if isinstance(results, tuple) else (results,)
-    return json.dumps([plain(torch, part, tensors) for part in parts], separators=(",", ":")), tensors
+    return json.dumps([to_json_value(torch, part, tensors) for part in parts], separators=(",", ":")), tensors
 
 
-def plain(torch: Any, value: Any, tensors: list[Any]) -> Any:
+def to_json_value(torch: Any, value: Any, tensors: list[Any]) -> Any:
     """One value; tensors are appended to `tensors`."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
@@ -56,9 +56,9 @@ def plain(torch: Any, value: Any, tensors: list[Any]) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, complex):
-        return {"complex": [plain(torch, part, tensors) for part in (value.real, value.imag)]}
+        return {"complex": [to_json_value(torch, part, tensors) for part in (value.real, value.imag)]}
     if isinstance(value, (list, tuple)):
-        return [plain(torch, part, tensors) for part in value]
+        return [to_json_value(torch, part, tensors) for part in value]
     for kind, name in (
         (torch.dtype, "dtype"),
         (torch.layout, "layout"),

@@ -39,7 +39,7 @@ class Block:
         on_full: str = "stop",
         force: bool = False,
     ) -> None:
-        self._wanted = Wanted.read(level, filters, max_bytes, on_full)
+        self._wanted = Wanted.from_words(level, filters, max_bytes, on_full)
         self._folder = Path(directory).absolute()
         self._force = force
         self._hooks: list[Any] = []
@@ -56,15 +56,15 @@ class Block:
             self._begin()
         self._start = time.perf_counter()
         self._journal = Journal(self._folder, drops=self._wanted.on_full == DROP)
-        self._journal.write("process", **process_fields(rank, world))
-        self._part = part.make(
+        self._journal.write_event("process", **process_fields(rank, world))
+        self._part = part.make_operators_part(
             torch, self._wanted, self._folder, self._journal, Sites([os.getcwd()]), lambda: _rank(torch)[0],
             {"side": "block"},
         )  # fmt: skip
         optimizers = importlib.import_module("torch.optim.optimizer")
         self._hooks = [
             optimizers.register_optimizer_step_pre_hook(
-                lambda one, *_: self._part.stepping(one, -1, 0, False)
+                lambda one, *_: self._part.on_step_begin(one, -1, 0, False)
             ),
             optimizers.register_optimizer_step_post_hook(lambda one, *_: self._stepped(one)),
         ]
@@ -92,15 +92,15 @@ class Block:
 
             for name in (recording.PROCESSES, layout.FOLDER):
                 shutil.rmtree(folder / name, ignore_errors=True)
-        recording.begin(folder, side="block", command=sys.argv or ["python"], device="", seed=0)
+        recording.begin_recording(folder, side="block", command=sys.argv or ["python"], device="", seed=0)
 
     def _stepped(self, optimizer: Any) -> None:
-        self._part.stepped(optimizer, -1, self._steps)
+        self._part.on_step_end(optimizer, -1, self._steps)
         self.step()
 
     def step(self) -> None:
         """A step ends here. Raises Full (a SystemExit) where nothing can be written and `on_full` is "stop"."""
-        self._journal.write("step", device="", gradient="", launches=None, seconds=None, step=self._steps)
+        self._journal.write_event("step", device="", gradient="", launches=None, seconds=None, step=self._steps)
         self._steps += 1
         self._part.step_done()
 
@@ -111,7 +111,7 @@ class Block:
             self._hooks.pop().remove()
         self._part.finish()
         self._journal.close()
-        End(0 if kind is None else 1, time.perf_counter() - self._start).write(self._folder)
+        End(0 if kind is None else 1, time.perf_counter() - self._start).write_to(self._folder)
 
 
 def _rank(torch: Any) -> tuple[int | None, int | None]:

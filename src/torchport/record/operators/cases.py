@@ -13,14 +13,14 @@ import numpy
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
 from torchport.record.operators import layout
-from torchport.record.operators.checking import require
-from torchport.record.operators.listing import opened, plain_call
+from torchport.record.operators.checking import require_readable
+from torchport.record.operators.listing import open_recording, plain_call
 from torchport.record.operators.reading import Call, Step
 
 CALL = "call.json"
 
 
-def extract(path: Path, step: int, rank: int, word: str, out: Path) -> dict[str, Any]:
+def extract_call(path: Path, step: int, rank: int, word: str, out: Path) -> dict[str, Any]:
     """Write the call that `word` (`name:index`) names to the folder `out`: call.json, input<i>.npy, output<i>.npy
     and written<i>.npy (in the numpy type that `Tensor.bits` gives). What call.json has is returned.
 
@@ -28,9 +28,9 @@ def extract(path: Path, step: int, rank: int, word: str, out: Path) -> dict[str,
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TorchportError(f"{out} is not empty", hint="Give -o a folder that is new or empty.")
-    process = opened(path).rank(rank)
+    process = open_recording(path).rank(rank)
     if step in process.files:
-        require(process.files[step])
+        require_readable(process.files[step])
     with process.step(step) as opened_step:
         call = _find(opened_step, step, word)
         tensors = [
@@ -46,7 +46,7 @@ def extract(path: Path, step: int, rank: int, word: str, out: Path) -> dict[str,
             )
         for file, tensor in tensors:
             size = math.prod(tensor.shape) * layout.DTYPES[tensor.dtype].size if tensor.has_content else 0
-            if size > opened_step.file.room():
+            if size > opened_step.file.get_max_tensor_bytes():
                 raise TorchportError(
                     f"{file[:-4]} of {call.name} has {size:,} bytes: more than {opened_step.file.path} has on the disk",
                     hint="An expanded tensor repeats what was kept; a damaged file says anything.",
@@ -69,7 +69,7 @@ def _find(step: Step, number: int, word: str) -> Call:
     name, colon, index = word.rpartition(":")
     if not colon or not index.isdecimal() or name.endswith(":"):  # aten::add has colons of its own
         name, index = word, "0"
-    names = [step.file.line(int(row["operator"])) for row in step.file.tables["calls"]]
+    names = [step.file.get_line(int(row["operator"])) for row in step.file.tables["calls"]]
     places = [place for place, one in enumerate(names) if name in (one, one.partition("::")[2])]
     if int(index) < len(places):
         return step.call(places[int(index)])

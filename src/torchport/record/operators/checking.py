@@ -16,7 +16,7 @@ MEMORY = 1 << 30  # bytes of address space
 SECONDS = 20  # of processor time for a file
 
 
-def check(paths: Sequence[Path]) -> dict[Path, str]:
+def check_files(paths: Sequence[Path]) -> dict[Path, str]:
     """What is wrong with each file, by path; nothing for one whose tables can be read. Contents are not
     read."""
     left = list(paths)
@@ -40,9 +40,9 @@ def check(paths: Sequence[Path]) -> dict[Path, str]:
     return found
 
 
-def require(path: Path) -> None:
+def require_readable(path: Path) -> None:
     """Raises TorchportError for a file that `check` finds something wrong with."""
-    if sentence := check([path]).get(path):
+    if sentence := check_files([path]).get(path):
         raise TorchportError(sentence, hint=HINT)
 
 

@@ -29,7 +29,7 @@ STEPS = [_mixed(STEP * (lane + 101) & _MASK) | 1 for lane in range(LANES)]
 _CHUNK = 1 << 16  # stripes at a time
 
 
-def checksum(data: Any) -> int:
+def compute_checksum(data: Any) -> int:
     """Of a contiguous array's bytes, or of bytes."""
     flat = numpy.frombuffer(data, numpy.uint8) if not isinstance(data, numpy.ndarray) else data
     flat = flat.reshape(-1).view(numpy.uint8)

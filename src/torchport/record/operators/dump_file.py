@@ -31,7 +31,7 @@ _Kind = TypeVar("_Kind", int, bytes)
 Tensors = dict[str, list[torch.Tensor]]  # by "input" and "output"
 
 
-def read(path: str | os.PathLike[str]) -> Tensors:
+def read_dump_file(path: str | os.PathLike[str]) -> Tensors:
     """The tensors in a dump file.
 
     Raises ValueError for a file that is none or ends too early, and for a tensor of a type that torch does not have or

@@ -22,11 +22,11 @@ class _Queue:
     def __init__(self) -> None:
         self.items: list[tuple[str, Any]] = []
 
-    def take(self) -> tuple[str, Any] | None:
+    def take_item(self) -> tuple[str, Any] | None:
         return self.items.pop(0) if self.items else None
 
 
-def convert(folder: Path, out: Path) -> int:
+def convert_dumps(folder: Path, out: Path) -> int:
     """Write the dump files below `folder`, in the order of their times, as step 0 of a recording in `out`; how many.
 
     Raises TorchportError where there is none, one is damaged, torch is missing, or `out` holds something.
@@ -49,7 +49,7 @@ def convert(folder: Path, out: Path) -> int:
     tables = Tables(lambda block: queue.items.append(("block", block)))
     for match, path in sorted(found, key=lambda one: int(one[0]["time"])):
         try:
-            tensors = dump_file.read(path)
+            tensors = dump_file.read_dump_file(path)
         except ValueError as error:
             raise TorchportError(str(error), hint="Copy it again, or leave it out.") from error
         except OSError as error:
@@ -57,12 +57,12 @@ def convert(folder: Path, out: Path) -> int:
                 f"{path} cannot be read: {error.strerror}", hint="Copy it again, or leave it out."
             ) from error
         inputs, outputs = ([_added(tables, one) for one in tensors[kind]] for kind in ("input", "output"))
-        tables.call(
+        tables.add_call(
             f"cann::{match['type']}", "", 0, inputs, outputs, source=match["name"], sequence=-1,
             thread=int(match["stream"]),
         )  # fmt: skip
     calls = tables.calls
-    queue.items.append(("step", ("000000", tables.finish())))
+    queue.items.append(("step", ("000000", tables.finish_tables())))
     _write(folder, out, queue)
     return calls
 
@@ -76,17 +76,17 @@ def _added(tables: Tables, tensor: Any) -> int:
     measured = measure.of_bytes(dtype, data, 1)
     if measured is None:
         row.reason = f"nothing here measures {dtype}"
-    return tables.tensor(row, measured, data)
+    return tables.add_tensor(row, measured, data)
 
 
 def _write(folder: Path, out: Path, queue: _Queue) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    recording.begin(out, side="cann", command=["dump", str(folder)], device="npu:0", seed=0)
+    recording.begin_recording(out, side="cann", command=["dump", str(folder)], device="npu:0", seed=0)
     journal = recording.Journal(out)
-    journal.write("process", pid=os.getpid(), name="MainProcess", rank=0, world=1)
+    journal.write_event("process", pid=os.getpid(), name="MainProcess", rank=0, world=1)
 
     def written(name: str, path: Path, tables: StepTables, size: int) -> None:
-        journal.write(
+        journal.write_event(
             "operators", step=0, file=str(path.relative_to(out)), calls=len(tables.arrays["calls"]),
             tensors=len(tables.arrays["tensors"]), bytes=size, lost=0,
         )  # fmt: skip

@@ -28,7 +28,7 @@ CALLS_ALONE = 3
 LEVELS = {layout.STATISTICS: 0, layout.TENSOR: 1, layout.MODULE: 2}
 
 
-def load(torch: Any) -> ctypes.PyDLL:
+def load_record_library(torch: Any) -> ctypes.PyDLL:
     """The library. Raises OSError where it is not there, or was built for another torch than the imported one."""
     # PyDLL: these calls are short, and giving the interpreter's lock away costs more than they do.
     path = vnpu.library_directory() / LIBRARY
@@ -55,7 +55,7 @@ class HookRecorder:
     ) -> None:
         self._torch = torch
         self._wanted = wanted
-        self._library = load(torch)
+        self._library = load_record_library(torch)
         # Taking waits without the interpreter's lock.
         self._taking = ctypes.CDLL(self._library._name)
         self._taking.torchportRecordTable.restype = ctypes.c_int
@@ -86,7 +86,7 @@ class HookRecorder:
 
     def _counts(self, operator: str) -> bool:
         self.seen.add(operator)
-        return self._wanted.operator(operator)
+        return self._wanted.is_operator_wanted(operator)
 
     def _call(self, name: str, *given: Any) -> None:
         if getattr(self._library, f"torchportRecord{name}")(self._recorder, *given):
@@ -165,19 +165,19 @@ class HookRecorder:
         """All since the last step belongs to the step `name`; thrown away without `keep`."""
         self._call("EndStep", name.encode(), int(keep))
 
-    def enter(self, name: str, module: Any, inputs: Any) -> None:
+    def enter_module(self, name: str, module: Any, inputs: Any) -> None:
         """A module runs from now on (`scopes.Listener`)."""
         known = self._scopes.get(name)
         if known is None and self._forked():
             return
         if known is None:
-            known = self._scopes[name] = self._text(name), int(self._wanted.module(name))
+            known = self._scopes[name] = self._text(name), int(self._wanted.is_module_wanted(name))
         self._library.torchportRecordEnter(self._recorder, *known)
 
-    def leave(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
+    def leave_module(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
         """It has ended."""
         self._library.torchportRecordLeave(self._recorder)
-        if self._wanted.level != layout.MODULE or not self._wanted.module(name) or self._forked():
+        if self._wanted.level != layout.MODULE or not self._wanted.is_module_wanted(name) or self._forked():
             return
         if outputs is releases.RAISED:
             return
@@ -190,7 +190,7 @@ class HookRecorder:
                 results.encode(),
             )  # fmt: skip
 
-    def take(self) -> tuple[str, Any] | None:
+    def take_item(self) -> tuple[str, Any] | None:
         """What is to be written next; for the writer's thread. A block is given back when the next is taken."""
         item, data, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
         self._give_back()
@@ -245,7 +245,7 @@ DTYPES = {
 }  # fmt: skip
 
 
-def measured(library: ctypes.PyDLL, dtype: str, data: Any) -> tuple[list[float], int]:
+def measure_array(library: ctypes.PyDLL, dtype: str, data: Any) -> tuple[list[float], int]:
     """The library's pass over a contiguous array of elements of that type: minimum, maximum, sum, sum of squares, NaNs,
     infinities, zeros; and the checksum. For tests and benchmarks. Raises ValueError for what it cannot measure."""
     numbers, checksum = (ctypes.c_double * 7)(), ctypes.c_uint64()

@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from torchport.record.operators import layout
-from torchport.record.operators.checking import check, require
-from torchport.record.operators.part import amount
+from torchport.record.operators.checking import check_files, require_readable
+from torchport.record.operators.part import format_bytes
 from torchport.record.operators.reading import Call, Operators, Tensor
 
 # What recorders are called where people read it.
 RECORDERS = {"hook": "noted by the library", "mode": "noted in Python", "cann": "from CANN's dumps"}
 
 
-def opened(path: Path) -> Operators:
+def open_recording(path: Path) -> Operators:
     """The recording in `path`; of a run that was killed, or goes on, what it has left beside it."""
     aside = path.with_name(path.name + layout.UNFINISHED)
     return Operators.read(aside if not path.exists() and aside.is_dir() else path)
 
 
-def overview(path: Path) -> dict[str, Any]:
+def build_overview(path: Path) -> dict[str, Any]:
     """Processes, steps, sizes; what is missing, and what is wrong with which file. Raises TorchportError for a folder
     that is no recording."""
-    recorded = opened(path)
+    recorded = open_recording(path)
     files = [
         file for process in recorded.processes for file in (*process.files.values(), process.rest) if file
     ]
-    damaged = check(files)
+    damaged = check_files(files)
     found = []
     for process in recorded.processes:
         events = {int(event["step"]): event for event in _events(recorded, process.pid)}
@@ -87,7 +87,7 @@ def overview_lines(shown: dict[str, Any]) -> list[str]:
         name = f"process {one['pid']}" if one["rank"] is None else f"rank {one['rank']}"
         steps = one["steps"]
         which = f"steps {_ranges(steps)}" if steps else "no whole step"
-        lines.append(f"{name}: operators of {which}: {_calls(one['calls'])}, {amount(one['bytes'])}")
+        lines.append(f"{name}: operators of {which}: {_calls(one['calls'])}, {format_bytes(one['bytes'])}")
         if "level" in one:
             lines.append(f"  {_how(one)}")
         if one["rest"]:
@@ -139,11 +139,11 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in parts)
 
 
-def calls(path: Path, step: int, rank: int) -> Iterator[dict[str, Any]]:
+def read_calls(path: Path, step: int, rank: int) -> Iterator[dict[str, Any]]:
     """The calls of a step as plain data."""
-    process = opened(path).rank(rank)
+    process = open_recording(path).rank(rank)
     if step in process.files:
-        require(process.files[step])
+        require_readable(process.files[step])
     with process.step(step) as opened_step:
         for call in opened_step.calls():
             yield plain_call(call)

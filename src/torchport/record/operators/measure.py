@@ -9,14 +9,14 @@ from typing import Any
 import numpy
 
 from torchport.record.operators import layout
-from torchport.record.operators.checksum import checksum
+from torchport.record.operators.checksum import compute_checksum
 from torchport.record.operators.tables import Measured
 
 
 def flat_bytes(torch: Any, tensor: Any) -> tuple[Any, bool]:
     """The elements of a tensor of the host as a flat array of bytes, without dimensions that repeat (stride 0); whether
     they are row-major. Where they lie without gaps they are as they lie, else copied row-major."""
-    tensor = once(tensor)
+    tensor = narrow_expanded_dims(tensor)
     row_major = bool(tensor.is_contiguous())
     if tensor.numel() == 0:
         return numpy.empty(0, numpy.uint8), True
@@ -26,7 +26,7 @@ def flat_bytes(torch: Any, tensor: Any) -> tuple[Any, bool]:
     return tensor.view(torch.uint8).numpy(), row_major
 
 
-def once(tensor: Any) -> Any:
+def narrow_expanded_dims(tensor: Any) -> Any:
     """The tensor with one element of each dimension that repeats it (stride 0). Asked before a copy, which has none."""
     for place, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:
@@ -34,7 +34,7 @@ def once(tensor: Any) -> Any:
     return tensor
 
 
-def repeats(tensor: Any) -> int:
+def count_repeats(tensor: Any) -> int:
     """How often each element that `flat_bytes` gives is in the tensor."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return math.prod(size for size, stride in pairs if stride == 0 and size > 1)
@@ -52,7 +52,7 @@ def of_bytes(dtype: str, data: Any, times: int) -> Measured | None:
     else:
         values = data.view(kind.bits)
     with numpy.errstate(all="ignore"):
-        return _of_values(values, times, checksum(data))
+        return _of_values(values, times, compute_checksum(data))
 
 
 def _of_values(values: Any, times: int, value: int) -> Measured:
@@ -84,7 +84,7 @@ class Reductions:
         self._torch = torch
         self._waiting: dict[Any, list[tuple[int, Any, int]]] = {}
 
-    def put(self, index: int, tensor: Any) -> bool:
+    def measure_tensor(self, index: int, tensor: Any) -> bool:
         """Measure a tensor for row `index`; False for one of a kind that has no such numbers."""
         torch = self._torch
         if tensor.numel() == 0 or not (
@@ -106,7 +106,7 @@ class Reductions:
         self._waiting.setdefault((tensor.device, row.dtype), []).append((index, row, tensor.numel()))
         return True
 
-    def read(self) -> list[tuple[int, Measured]]:
+    def read_measured(self) -> list[tuple[int, Measured]]:
         """All that were put, by row."""
         found = []
         for rows in self._waiting.values():

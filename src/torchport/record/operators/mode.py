@@ -85,7 +85,7 @@ class ModeRecorder:
         """No step comes any more."""
         self._queue.put(None)
 
-    def take(self) -> tuple[str, Any] | None:
+    def take_item(self) -> tuple[str, Any] | None:
         """What is to be written next; for the writer's thread."""
         return self._queue.get()
 
@@ -115,18 +115,18 @@ class ModeRecorder:
     def end_step(self, name: str, keep: bool = True) -> None:
         """All since the last step belongs to the step `name`; thrown away without `keep`."""
         tables = self._tables
-        for index, measured in self._reductions.read():
-            tables.fill(index, measured)
-        finished = tables.finish()
+        for index, measured in self._reductions.read_measured():
+            tables.fill_statistics(index, measured)
+        finished = tables.finish_tables()
         self._queue.put(("step", (name, finished)) if keep else ("drop", None))
         self._fresh()
 
-    def enter(self, name: str, module: Any, inputs: Any) -> None:
+    def enter_module(self, name: str, module: Any, inputs: Any) -> None:
         """A module runs from now on (`scopes.Listener`)."""
         inside = self._modules[-1][1] if self._modules and self._wanted.filters.get("module") else False
-        self._modules.append((name, inside or self._wanted.module(name)))
+        self._modules.append((name, inside or self._wanted.is_module_wanted(name)))
 
-    def leave(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
+    def leave_module(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
         """It has ended."""
         if self._modules:
             self._modules.pop()
@@ -134,18 +134,18 @@ class ModeRecorder:
             return
         operator = f"module::{type(module).__name__}"
         self.seen.add(operator)
-        if self._counts() and self._wanted.module(name) and self._wanted.operator(operator):
-            self.note(operator, name, inputs, outputs)
+        if self._counts() and self._wanted.is_module_wanted(name) and self._wanted.is_operator_wanted(operator):
+            self.note_module_call(operator, name, inputs, outputs)
 
-    def note(self, operator: str, module: str, inputs: Any, outputs: Any) -> None:
+    def note_module_call(self, operator: str, module: str, inputs: Any, outputs: Any) -> None:
         """A call that is no operator: what a module was given and gave."""
         with self.quiet():
             given, taken = arguments.of_results(self._torch, inputs)
             results, made = arguments.of_results(self._torch, outputs)
-            self._tables.call(
+            self._tables.add_call(
                 operator, "", self._phase()[0], [self._tensor(one) for one in taken],
                 [self._tensor(one) for one in made], arguments=given, results=results, module=module,
-                source=self._sites.user(3), thread=self._thread(),
+                source=self._sites.find_user_line(3), thread=self._thread(),
             )  # fmt: skip
 
     def _counts(self) -> bool:
@@ -185,14 +185,14 @@ class ModeRecorder:
         if known is None:
             schema = func._schema
             self.seen.add(schema.name)
-            counts = not schema.name.startswith("profiler::") and self._wanted.operator(schema.name)
+            counts = not schema.name.startswith("profiler::") and self._wanted.is_operator_wanted(schema.name)
             known = schema.name, schema.overload_name, counts
             self._operators[func] = known
         operator, overload, wanted = known
         phase, node = self._phase()
         sequence = self._sequence() if node is None else _signed(node._sequence_nr())
         module, function, source = self._where(phase, sequence)
-        if not (wanted and (self._modules[-1][1] if self._modules else self._wanted.module(module))):
+        if not (wanted and (self._modules[-1][1] if self._modules else self._wanted.is_module_wanted(module))):
             return None
         given, taken = arguments.of_call(self._torch, func._schema, args, kwargs)
         return {
@@ -207,7 +207,7 @@ class ModeRecorder:
         later = ASYNCHRONOUS if operator.startswith("c10d::") else UNWRITTEN if operator in EMPTY else ""
         shown = [self._tensor(one, later) for one in made]
         written = [index for one in hidden if (index := self._tensor(one)) not in shown]
-        self._tables.call(**call, outputs=shown, results=results, written=written)
+        self._tables.add_call(**call, outputs=shown, results=results, written=written)
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call it, and remember what it has written."""
@@ -225,7 +225,7 @@ class ModeRecorder:
     def _where(self, phase: int, sequence: int) -> tuple[str, str, str]:
         if phase == BACKWARD:
             return self._sequences.get(sequence, ("", "", ""))
-        found = (self._modules[-1][0] if self._modules else "", *self._sites.calling(6))
+        found = (self._modules[-1][0] if self._modules else "", *self._sites.find_user_function(6))
         if sequence >= 0:
             self._sequences[sequence] = found
         return found
@@ -244,7 +244,7 @@ class ModeRecorder:
         torch = self._torch
         storage = self._storage(tensor)
         if storage == -1 or tensor.is_meta or tensor.layout != torch.strided:
-            return self._tables.tensor(
+            return self._tables.add_tensor(
                 self._row(tensor, storage, "it has no elements that could be read"), None
             )
         key = (
@@ -255,7 +255,7 @@ class ModeRecorder:
         if index is None:
             row = self._row(tensor, storage, reason)
             row.version = key[1] + key[2]
-            index = self._tables.tensor(row, None) if reason else self._measured(tensor, row)
+            index = self._tables.add_tensor(row, None) if reason else self._measured(tensor, row)
             self._tensors[key] = index
         return index
 
@@ -273,18 +273,18 @@ class ModeRecorder:
         level = self._wanted.level
         if tensor.device.type != "cpu" and level != layout.TENSOR:
             row.reason = "no reduction measures this dtype"
-            index = self._tables.tensor(row, None)
-            if self._reductions.put(index, tensor):
+            index = self._tables.add_tensor(row, None)
+            if self._reductions.measure_tensor(index, tensor):
                 row.reason = ""
             return index
-        plain = measure.once(tensor.detach()).cpu()
+        plain = measure.narrow_expanded_dims(tensor.detach()).cpu()
         if plain.is_conj() or plain.is_neg():
             plain = plain.resolve_conj().resolve_neg()
         data, row_major = measure.flat_bytes(self._torch, plain)
-        measured = measure.of_bytes(row.dtype, data, measure.repeats(tensor))
+        measured = measure.of_bytes(row.dtype, data, measure.count_repeats(tensor))
         if measured is None:
             row.reason = f"nothing here measures {row.dtype}"
-        return self._tables.tensor(row, measured, data if level == layout.TENSOR else None, row_major)
+        return self._tables.add_tensor(row, measured, data if level == layout.TENSOR else None, row_major)
 
 
 def _signed(sequence: int) -> int:

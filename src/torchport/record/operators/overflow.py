@@ -59,13 +59,13 @@ class Overflow:
         )
 
 
-def overflows(recorded: Operators, steps: Sequence[int] | None = None) -> Iterator[Overflow]:
+def find_overflows(recorded: Operators, steps: Sequence[int] | None = None) -> Iterator[Overflow]:
     """The first of each step of each process that has one."""
     for process in recorded.processes:
         scaled = _left_out(recorded, process)
         for number in process.steps if steps is None else [one for one in steps if one in process.files]:
             with process.step(number) as step:
-                found = first(step, number, process.rank)
+                found = find_first_overflow(step, number, process.rank)
             if found is not None:
                 if number in scaled and found.phase in SCALED_PHASES:
                     found = dataclasses.replace(found, handled=SCALED)
@@ -78,7 +78,7 @@ def _left_out(recorded: Operators, process: ProcessOperators) -> set[int]:
     return {int(event["step"]) for one in events for event in one.of_kind("scaler") if event["skipped"]}
 
 
-def suspect(arrays: Mapping[str, Any]) -> bool:
+def has_suspect_numbers(arrays: Mapping[str, Any]) -> bool:
     """Whether a step has something that is no number at all, by its tables: cheap, for every step."""
     tensors = arrays["tensors"]
     return bool((tensors["nans"] > 0).any() or (tensors["infinities"] > 0).any()) or _saturated(tensors)
@@ -90,9 +90,9 @@ def _saturated(tensors: Any) -> bool:
     return any(bool((size == largest).any()) for largest in LARGEST.values())
 
 
-def first(step: Step, number: int, rank: int | None = None) -> Overflow | None:
+def find_first_overflow(step: Step, number: int, rank: int | None = None) -> Overflow | None:
     """What a step's file says; None where all numbers are numbers, or were asked not to be."""
-    if not suspect(step.file.tables):
+    if not has_suspect_numbers(step.file.tables):
         return None
     found: Overflow | None = None
     after = 0

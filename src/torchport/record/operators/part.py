@@ -14,8 +14,8 @@ from typing import Any
 from torchport import __version__, vnpu
 from torchport.record import quiet
 from torchport.record.operators import layout
-from torchport.record.operators.ring import Ring, describe
-from torchport.record.operators.scopes import Scopes, unwrapped
+from torchport.record.operators.ring import Ring, describe_overflow
+from torchport.record.operators.scopes import Scopes, list_wrapped_modules
 from torchport.record.operators.tables import StepTables
 from torchport.record.operators.wanted import DROP, Wanted
 from torchport.record.operators.writing import Writer
@@ -83,12 +83,12 @@ class OperatorsPart(Part):
         )  # fmt: skip
         self._scopes.install()
         self._recorder.start()
-        quiet.listen(self._recorder.quiet)
+        quiet.add_listener(self._recorder.quiet)
         # For a process that ends without telling us: nothing of ours may run while the interpreter is taken apart.
         atexit.register(self.finish)
 
     def _learned(self, module: Any) -> None:
-        module = unwrapped(module)[-1]
+        module = list_wrapped_modules(module)[-1]
         with self._recorder.quiet():
             self._recorder.name_tensors(
                 (name, tensor)
@@ -97,21 +97,21 @@ class OperatorsPart(Part):
                 if tensor.layout == self._torch.strided and tensor.device.type != "meta"
             )
 
-    def stepping(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
+    def on_step_begin(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
         """An optimizer's operators follow."""
         self._recorder.optimizing(not closure)
 
-    def stepped(self, optimizer: Any, number: int, step: int) -> None:
+    def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         """They have been."""
         self._recorder.optimizing(False)
 
     def step_done(self) -> None:
         """End the step's file and begin the next. Raises Full where nothing can be written and the run is to end."""
-        self._end(f"{self._step:06d}", self._wanted.step(self._step))
+        self._end(f"{self._step:06d}", self._wanted.is_step_wanted(self._step))
         if self._step == 0:
             self._warn()
         self._step += 1
-        wanted = self._wanted.step(self._step) and self._wanted.rank(self._rank() or 0)
+        wanted = self._wanted.is_step_wanted(self._step) and self._wanted.is_rank_wanted(self._rank() or 0)
         self._recorder.on = not self._ended and wanted
         self._check()
 
@@ -120,13 +120,13 @@ class OperatorsPart(Part):
         distributed = self._torch.distributed
         started = distributed.is_available() and distributed.is_initialized()
         world = distributed.get_world_size() if started else int(os.environ.get("WORLD_SIZE") or 1)
-        for text in self._wanted.unmatched(self._scopes.names(), self._recorder.seen, world):
+        for text in self._wanted.describe_unmatched(self._scopes.list_module_names(), self._recorder.seen, world):
             self._tell(f"warning: {text}", once=True)
 
     def _end(self, name: str, keep: bool) -> None:
         if os.getpid() != self._process or self._ended:
             return
-        self._recorder.end_step(name, keep and self._wanted.rank(self._rank() or 0))
+        self._recorder.end_step(name, keep and self._wanted.is_rank_wanted(self._rank() or 0))
 
     def _folder(self) -> Path:
         rank = self._rank()
@@ -136,13 +136,13 @@ class OperatorsPart(Part):
         return {
             "torchport": __version__, "pid": self._process, "rank": self._rank(), "level": self._wanted.level,
             "recorder": self._recorder.name, "computes": self._computes,
-            "filters": self._wanted.plain()["filters"], **self._about,
+            "filters": self._wanted.to_dict()["filters"], **self._about,
         }  # fmt: skip
 
     def _written(self, name: str, path: Path, tables: StepTables, size: int) -> None:
         """In the writer's thread: the step is whole."""
         calls = len(tables.arrays["calls"])
-        self._journal.write(
+        self._journal.write_event(
             "operators", step=-1 if name == layout.REST else int(name), file=str(path.relative_to(self._root)),
             calls=calls, tensors=len(tables.arrays["tensors"]), bytes=size, lost=tables.lost,
         )  # fmt: skip
@@ -151,13 +151,13 @@ class OperatorsPart(Part):
         if not self._told and name != layout.REST:
             self._told = True
             self._foresee(size, calls)
-        if self._ring is not None and name != layout.REST and self._ring.add(int(name), path, tables, size):
+        if self._ring is not None and name != layout.REST and self._ring.add_step(int(name), path, tables, size):
             self._overflowed(self._ring)
 
     def _dropped(self, path: Path, size: int) -> None:
-        self._journal.write("dropped", file=str(path.relative_to(self._root)))
+        self._journal.write_event("dropped", file=str(path.relative_to(self._root)))
         if self._writer is not None:
-            self._writer.freed(size)
+            self._writer.add_freed_bytes(size)
 
     def _left_out(self, step: int) -> bool:
         """Whether a GradScaler has left out a step whose operators are in this step's file."""
@@ -170,7 +170,7 @@ class OperatorsPart(Part):
     def _overflowed(self, ring: Ring) -> None:
         """In the writer's thread: what led there is kept, and nothing new is to be learned."""
         if ring.found is not None and self._wanted.keep_last is not None:
-            self._journal.write("overflow", **describe(ring.found, self._wanted.keep_last))
+            self._journal.write_event("overflow", **describe_overflow(ring.found, self._wanted.keep_last))
             self._tell(
                 f"{ring.found.sentence}; the last {self._wanted.keep_last} steps are kept, later ones are not"
             )
@@ -181,10 +181,10 @@ class OperatorsPart(Part):
         free = shutil.disk_usage(self._root).free
         more = f", {round(free / size):,} fill the disk" if size * 100 * FORESEEN > free else ""
         if (most := self._wanted.max_bytes) and self._ring is None:  # which gives back what it took
-            more += f", --max-bytes {amount(most)} ends it after about {max(1, most // size):,}"
+            more += f", --max-bytes {format_bytes(most)} ends it after about {max(1, most // size):,}"
         self._tell(
-            f"one step of operators ({calls:,} calls, level {self._wanted.level}) takes {amount(size)}: "
-            f"{FORESEEN:,} steps take {amount(size * FORESEEN)}{more}",
+            f"one step of operators ({calls:,} calls, level {self._wanted.level}) takes {format_bytes(size)}: "
+            f"{FORESEEN:,} steps take {format_bytes(size * FORESEEN)}{more}",
             once=True,
         )
         if why := self._about.get(WITHOUT):
@@ -213,7 +213,7 @@ class OperatorsPart(Part):
         """Into the journal and to people; with `once` to those of the first rank alone."""
         # The journal may be on the disk that is full.
         with contextlib.suppress(OSError):
-            self._journal.write("note", text=text)
+            self._journal.write_event("note", text=text)
         if not once or not self._rank():
             self._say(text)
 
@@ -223,7 +223,7 @@ class OperatorsPart(Part):
             return
         self._finished = True
         atexit.unregister(self.finish)
-        quiet.forget(self._recorder.quiet)
+        quiet.remove_listener(self._recorder.quiet)
         self._scopes.remove()
         self._recorder.stop()
         if self._recorder.calls:
@@ -255,7 +255,7 @@ def _computes(torch: Any) -> dict[str, Any]:
     }
 
 
-def amount(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Bytes for people."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024:
@@ -264,7 +264,7 @@ def amount(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def make(
+def make_operators_part(
     torch: Any,
     wanted: Wanted,
     root: Path,

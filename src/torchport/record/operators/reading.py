@@ -25,7 +25,7 @@ import numpy
 
 from torchport.errors import TorchportError
 from torchport.record.operators import layout
-from torchport.record.operators.step_file import StepFile, damaged
+from torchport.record.operators.step_file import StepFile, make_damage_error
 from torchport.record.operators.tables import Measured
 from torchport.record.recording import Recording
 
@@ -80,7 +80,7 @@ class Tensor:
         return self._text("reason")
 
     def _text(self, field: str) -> str:
-        return self._step.file.line(int(self._row[field]))
+        return self._step.file.get_line(int(self._row[field]))
 
     @property
     def storage(self) -> int:
@@ -133,8 +133,8 @@ class Tensor:
             return None
         kind = layout.DTYPES.get(self.dtype)
         if kind is None:
-            raise damaged(self._step.file.path, f"tensor {self.index} has the unknown dtype {self.dtype!r}")
-        data = self._step.file.content(self.content)
+            raise make_damage_error(self._step.file.path, f"tensor {self.index} has the unknown dtype {self.dtype!r}")
+        data = self._step.file.read_content(self.content)
         return _arranged(
             self._step.file.path, self, data.view(kind.bits), bool(self._row["flags"] & layout.ROW_MAJOR)
         )
@@ -208,7 +208,7 @@ class Step:
 
     def call(self, index: int) -> Call:
         """The call of that number."""
-        row, line = self.file.tables["calls"][index], self.file.line
+        row, line = self.file.tables["calls"][index], self.file.get_line
         texts = {name: line(int(row[name])) for name in ("overload", "module", "function", "source", "node")}
         return Call(
             index=index,
@@ -246,11 +246,11 @@ class Step:
         if line < 0:
             return []
         try:
-            value = json.loads(self.file.line(line))
+            value = json.loads(self.file.get_line(line))
         except (ValueError, RecursionError) as error:
-            raise damaged(self.file.path, f"`calls` row {call}: {field} is no JSON: {error}") from error
+            raise make_damage_error(self.file.path, f"`calls` row {call}: {field} is no JSON: {error}") from error
         if not isinstance(value, list):
-            raise damaged(self.file.path, f"`calls` row {call}: {field} is no list")
+            raise make_damage_error(self.file.path, f"`calls` row {call}: {field} is no list")
         return value
 
 
@@ -296,7 +296,7 @@ class Operators:
 
         Raises TorchportError where there is no recording or its journal is damaged.
         """
-        recording = Recording.read(path)
+        recording = Recording.from_directory(path)
         found = []
         for process in recording.processes:
             files: dict[int, Path] = {}
@@ -307,7 +307,7 @@ class Operators:
                 if event["file"] in dropped:
                     continue
                 if not _FILE.fullmatch(event["file"]):
-                    raise damaged(
+                    raise make_damage_error(
                         recording.path, f"the journal of process {process.pid} names {event['file']!r:.80}"
                     )
                 place = recording.path / event["file"]
@@ -343,7 +343,7 @@ def _arranged(path: Path, tensor: Tensor, flat: Any, row_major: bool) -> Any:
     kept = tuple(1 if step == 0 and size > 1 else size for size, step in zip(shape, stride, strict=True))
     wanted = int(numpy.prod(kept, dtype=object)) if kept else 1
     if wanted != flat.size:
-        raise damaged(path, f"tensor {tensor.index} of shape {shape} has {flat.size} elements")
+        raise make_damage_error(path, f"tensor {tensor.index} of shape {shape} has {flat.size} elements")
     if row_major or flat.size == 0:
         made = flat.reshape(kept)
     else:

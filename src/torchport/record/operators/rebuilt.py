@@ -41,7 +41,7 @@ class Rebuilt:
         (kind, what), *_ = value.items()
         if kind == "t":
             tensor = self.call.inputs[what]
-            return None if tensor is None else self.tensor(tensor)
+            return None if tensor is None else self.rebuild_tensor(tensor)
         return self._word(kind, what)
 
     def _word(self, kind: str, what: Any) -> Any:
@@ -63,11 +63,11 @@ class Rebuilt:
         kind = layout.DTYPES.get(name)
         return getattr(self.torch, WIDE.get(kind.kind, name) if self.wide and kind else name)
 
-    def tensor(self, one: Tensor) -> Any:
+    def rebuild_tensor(self, one: Tensor) -> Any:
         """The tensor as the call was given it."""
         made = self._made.get(one.index)
         if made is None:
-            made = self._made[one.index] = self._noisy(values(self.torch, one, self.wide, self._fill))
+            made = self._made[one.index] = self._noisy(materialize_tensor(self.torch, one, self.wide, self._fill))
         return made
 
     def _noisy(self, tensor: Any) -> Any:
@@ -79,7 +79,7 @@ class Rebuilt:
         return tensor * (1 + self._noise * draw)
 
 
-def values(torch: Any, one: Tensor, wide: bool, fill: float = 0.0) -> Any:
+def materialize_tensor(torch: Any, one: Tensor, wide: bool, fill: float = 0.0) -> Any:
     """A recorded tensor with its own strides, on the CPU; full of `fill` where nobody had written it. Raises
     UnknownCallError where its content was not kept."""
     bits = one.bits()

@@ -27,7 +27,7 @@ class Ring:
         self._files: deque[tuple[Path, int]] = deque()
         self.found: Overflow | None = None
 
-    def add(self, number: int, path: Path, tables: StepTables, size: int) -> bool:
+    def add_step(self, number: int, path: Path, tables: StepTables, size: int) -> bool:
         """A step's file; whether it is the one with the overflow."""
         if self.found is not None:  # a step that was under way
             self._remove(path, size)
@@ -35,10 +35,10 @@ class Ring:
         self._files.append((path, size))
         while len(self._files) > self._most:
             self._remove(*self._files.popleft())
-        if not overflow.suspect(tables.arrays):
+        if not overflow.has_suspect_numbers(tables.arrays):
             return False
         with Step(path) as step:
-            found = overflow.first(step, number)
+            found = overflow.find_first_overflow(step, number)
         if found is None or (found.phase in overflow.SCALED_PHASES and self._left_out(number)):
             return False
         self.found = found
@@ -49,6 +49,6 @@ class Ring:
         self._dropped(path, size)
 
 
-def describe(found: Overflow, most: int) -> dict[str, Any]:
+def describe_overflow(found: Overflow, most: int) -> dict[str, Any]:
     """What the journal keeps of it."""
     return {"step": found.step, "text": found.sentence, "module": found.module, "kept": most}

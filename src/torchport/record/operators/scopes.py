@@ -13,7 +13,7 @@ OUTERMOST = "."
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 
 
-def unwrapped(module: Any) -> Sequence[Any]:
+def list_wrapped_modules(module: Any) -> Sequence[Any]:
     """A module, what is in it where it is a wrapper, and so on: the last is the user's own, whose names count."""
     found = [module]
     while (name := _WRAPPERS.get(type(found[-1]).__name__, "")) and hasattr(found[-1], name):
@@ -24,10 +24,10 @@ def unwrapped(module: Any) -> Sequence[Any]:
 class Listener(Protocol):
     """Who is told."""
 
-    def enter(self, name: str, module: Any, inputs: Any) -> None:
+    def enter_module(self, name: str, module: Any, inputs: Any) -> None:
         """A module's forward begins."""
 
-    def leave(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
+    def leave_module(self, name: str, module: Any, inputs: Any, outputs: Any) -> None:
         """It has ended; or raised, then its outputs are `releases.RAISED`."""
 
 
@@ -62,11 +62,11 @@ class Scopes:
         while self._hooks:
             self._hooks.pop().remove()
 
-    def names(self) -> list[str]:
+    def list_module_names(self) -> list[str]:
         """Of all modules that are known."""
         return sorted(set(self._names.values()))
 
-    def name(self, module: Any) -> str:
+    def get_module_name(self, module: Any) -> str:
         """What it is called; asked of the outermost module at its first call."""
         quick = self._quick.get(id(module))
         if quick is not None and quick[0]() is module:
@@ -80,7 +80,7 @@ class Scopes:
 
     def _learn(self, module: Any) -> None:
         self._quick.clear()  # some get another name
-        *wrappers, root = unwrapped(module)
+        *wrappers, root = list_wrapped_modules(module)
         for one in wrappers:
             self._names[one] = OUTERMOST
         kind = type(root).__name__
@@ -99,10 +99,10 @@ class Scopes:
             self._learn(module)
             self._learned(module)
         self._depth += 1
-        self._listener.enter(self.name(module), module, inputs)
+        self._listener.enter_module(self.get_module_name(module), module, inputs)
 
     def _leave(self, module: Any, inputs: Any, named: Any, outputs: Any) -> None:
         if releases.is_compiling(self._torch) or not self._depth:
             return
         self._depth -= 1
-        self._listener.leave(self.name(module), module, (inputs, named), outputs)
+        self._listener.leave_module(self.get_module_name(module), module, (inputs, named), outputs)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from torchport.errors import TorchportError
-from torchport.record.hdf5 import imported
+from torchport.record.hdf5 import import_h5py
 from torchport.record.operators import layout
 
 MOST = 256 << 20  # bytes of one table: a step of half a million calls
@@ -21,7 +21,7 @@ LITTLE = 256 << 20  # bytes of a tensor that anybody's memory has
 HINT = "Copy the recording again, or record the run again; `torchport record show` lists the steps that are whole."
 
 
-def damaged(path: Path, what: str) -> TorchportError:
+def make_damage_error(path: Path, what: str) -> TorchportError:
     """What is said of a file that is not what we write."""
     return TorchportError(f"{path}: {what}", hint=HINT)
 
@@ -35,14 +35,14 @@ class StepFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        h5py = imported()
+        h5py = import_h5py()
         try:
             size = path.stat().st_size
             self._file = h5py.File(path, "r", locking=False)
         except FileNotFoundError as error:
-            raise damaged(path, "the file is not there") from error
+            raise make_damage_error(path, "the file is not there") from error
         except (OSError, RuntimeError, ValueError, KeyError) as error:
-            raise damaged(path, f"no whole HDF5 file: {_first(error)}") from error
+            raise make_damage_error(path, f"no whole HDF5 file: {_first(error)}") from error
         try:
             self._read(size)
         except TorchportError:
@@ -59,7 +59,7 @@ class StepFile:
             OverflowError,
         ) as error:
             self.close()
-            raise damaged(path, f"cannot be read: {_first(error)}") from error
+            raise make_damage_error(path, f"cannot be read: {_first(error)}") from error
 
     def close(self) -> None:
         """Close the file; contents cannot be read any more."""
@@ -76,10 +76,10 @@ class StepFile:
         try:
             self.about: Mapping[str, Any] = json.loads(about)
         except ValueError as error:
-            raise damaged(self.path, f"`about` is no JSON: {error}") from error
+            raise make_damage_error(self.path, f"`about` is no JSON: {error}") from error
         if not isinstance(self.about, dict) or self.about.get("layout") != layout.LAYOUT:
             found = self.about.get("layout") if isinstance(self.about, dict) else None
-            raise damaged(self.path, f"layout {found!r}, where this torchport reads {layout.LAYOUT}")
+            raise make_damage_error(self.path, f"layout {found!r}, where this torchport reads {layout.LAYOUT}")
         strings = self._text(layout.STRINGS, size)
         self._agree(layout.STRINGS, strings)
         self.strings = strings.decode("utf-8").split("\n")
@@ -87,7 +87,7 @@ class StepFile:
         for name, dtype in layout.TABLES.items():
             found = self._dataset(name, size)
             if found.dtype != dtype or found.ndim != 1:
-                raise damaged(self.path, f"`{name}` is no table of the layout {layout.LAYOUT}")
+                raise make_damage_error(self.path, f"`{name}` is no table of the layout {layout.LAYOUT}")
             self.tables[name] = found[()]
             self._agree(name, self.tables[name].tobytes())
         self._consistent()
@@ -95,36 +95,36 @@ class StepFile:
     def _agree(self, name: str, data: bytes) -> None:
         sums = self.about.get("crc32")
         if not isinstance(sums, dict) or zlib.crc32(data) != sums.get(name):
-            raise damaged(self.path, f"`{name}` is not what was written: its CRC-32 differs")
+            raise make_damage_error(self.path, f"`{name}` is not what was written: its CRC-32 differs")
 
     def _text(self, name: str, size: int) -> bytes:
         found = self._dataset(name, size)
         if found.shape != () or found.dtype.kind != "S":
-            raise damaged(self.path, f"`{name}` is no text")
+            raise make_damage_error(self.path, f"`{name}` is no text")
         return bytes(found[()])
 
     def _dataset(self, name: str, size: int) -> Any:
         """A dataset that lies in this file as it is: no link elsewhere, no filter, no more bytes than the file has."""
-        h5py = imported()
+        h5py = import_h5py()
         link = self._file.get(name, getlink=True)
         if link is None:
-            raise damaged(self.path, f"there is no `{name}` in it")
+            raise make_damage_error(self.path, f"there is no `{name}` in it")
         if not isinstance(link, h5py.HardLink):
-            raise damaged(self.path, f"`{name}` is a link to another place, which is not followed")
+            raise make_damage_error(self.path, f"`{name}` is a link to another place, which is not followed")
         found = self._file[name]
         if not isinstance(found, h5py.Dataset):
-            raise damaged(self.path, f"`{name}` is no dataset")
+            raise make_damage_error(self.path, f"`{name}` is no dataset")
         properties = found.id.get_create_plist()
         if properties.get_external_count() or found.is_virtual:
-            raise damaged(self.path, f"`{name}` lies in another file, which is not read")
+            raise make_damage_error(self.path, f"`{name}` lies in another file, which is not read")
         if properties.get_nfilters():
-            raise damaged(
+            raise make_damage_error(
                 self.path, f"`{name}` needs filter {properties.get_filter(0)[0]}: nothing of ours is filtered"
             )
         most = size if name.startswith("bytes_") else min(size, MOST)
         # Object and text of any length: nothing of ours has them, and reading them leads anywhere in the file.
         if found.dtype.hasobject or found.dtype.itemsize * _product(found.shape) > most:
-            raise damaged(self.path, f"`{name}` says that it has {found.shape} elements of {found.dtype}")
+            raise make_damage_error(self.path, f"`{name}` says that it has {found.shape} elements of {found.dtype}")
         return found
 
     def _consistent(self) -> None:
@@ -141,7 +141,7 @@ class StepFile:
         # Each call and tensor has places of its own: what shares them would take ever longer to read.
         counts = sum(calls[name].sum(dtype="i8") for name in ("input_count", "output_count", "written_count"))
         if counts > len(links) or 2 * tensors["rank"].sum(dtype="i8") > len(dims):
-            raise damaged(
+            raise make_damage_error(
                 self.path,
                 f"calls have {counts} tensors in {len(links)} `links`, or tensors more sizes than `dims`",
             )
@@ -163,13 +163,13 @@ class StepFile:
         )  # the last is that of -1: none
         size = int(sum(lengths[calls[name]].sum() for name in ("arguments", "results")))
         if size > MOST:
-            raise damaged(self.path, f"`calls` have {size:,} characters of arguments")
+            raise make_damage_error(self.path, f"`calls` have {size:,} characters of arguments")
 
     def _within(self, table: str, field: str, values: Any, least: int, most: int) -> None:
         wrong = numpy.flatnonzero((values < least) | (values > most))
         if len(wrong):
             row = int(wrong[0])
-            raise damaged(
+            raise make_damage_error(
                 self.path, f"`{table}` row {row}: {field or 'index'} {values[row]} leads out of the file"
             )
 
@@ -179,41 +179,41 @@ class StepFile:
         for number in numpy.unique(self.tables["contents"]["block"]):
             self._dataset(layout.block_name(int(number)), size)
 
-    def room(self) -> int:
+    def get_max_tensor_bytes(self) -> int:
         """Bytes that one tensor of it may take: a file with holes says that it has more than anybody wrote."""
         return max(LITTLE, self.path.stat().st_blocks * 512)
 
-    def line(self, index: int) -> str:
+    def get_line(self, index: int) -> str:
         """A line of `strings`; "" for none."""
         return self.strings[index] if index >= 0 else ""
 
-    def content(self, row: int) -> Any:
+    def read_content(self, row: int) -> Any:
         """The bytes of a row of `contents`, checked against its checksum; they are not to be written. Raises
         TorchportError where they differ."""
-        from torchport.record.operators.checksum import checksum
+        from torchport.record.operators.checksum import compute_checksum
 
         if row in self._kept:
             return self._kept[row]
         one = self.tables["contents"][row]
         name = layout.block_name(int(one["block"]))
         start, size = int(one["offset"]), int(one["size"])
-        if size > self.room():
-            raise damaged(
+        if size > self.get_max_tensor_bytes():
+            raise make_damage_error(
                 self.path,
                 f"content {row} says that it has {size:,} bytes, more than the file has on the disk",
             )
         try:
             block = self._dataset(name, self.path.stat().st_size)
             if block.ndim != 1 or block.dtype != numpy.uint8 or start + size > block.shape[0]:
-                raise damaged(
+                raise make_damage_error(
                     self.path,
                     f"content {row} lies at {start} to {start + size} of `{name}`, which is smaller",
                 )
             data = block[start : start + size]
         except (OSError, RuntimeError, ValueError, KeyError) as error:
-            raise damaged(self.path, f"content {row} in `{name}` cannot be read: {_first(error)}") from error
-        if checksum(data) != int(one["checksum"]):
-            raise damaged(
+            raise make_damage_error(self.path, f"content {row} in `{name}` cannot be read: {_first(error)}") from error
+        if compute_checksum(data) != int(one["checksum"]):
+            raise make_damage_error(
                 self.path, f"content {row} in `{name}` is not what was written: its checksum differs"
             )
         self._keep(row, data)
@@ -232,7 +232,7 @@ class StepFile:
 
     _held = 0
 
-    def rows(self, table: str) -> Iterator[Any]:
+    def iterate_rows(self, table: str) -> Iterator[Any]:
         """The rows of a table, one by one."""
         return iter(self.tables[table])
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from torchport.record.operators import layout
-from torchport.record.operators.checksum import checksum
+from torchport.record.operators.checksum import compute_checksum
 
 BLOCK = 16 << 20  # bytes: what is written at once
 
@@ -71,13 +71,13 @@ class Tables:
     _blocks: int = 0
     lost: int = 0
 
-    def line(self, text: str) -> int:
+    def add_line(self, text: str) -> int:
         """Index of a line of `strings`; -1 for none."""
         if not text:
             return -1
         return self._lines.setdefault(text.replace("\n", " "), len(self._lines))
 
-    def call(
+    def add_call(
         self,
         operator: str,
         overload: str,
@@ -101,12 +101,12 @@ class Tables:
         texts = (operator, overload, module, function, source, arguments, results, node)
         self._calls.append(
             (
-                sequence, first, len(inputs), first + len(inputs), len(outputs), *map(self.line, texts),
+                sequence, first, len(inputs), first + len(inputs), len(outputs), *map(self.add_line, texts),
                 thread & 0x7FFF, phase, len(written),
             )
         )  # fmt: skip
 
-    def tensor(self, row: Row, measured: Measured | None, content: Any = None, row_major: bool = True) -> int:
+    def add_tensor(self, row: Row, measured: Measured | None, content: Any = None, row_major: bool = True) -> int:
         """Add a tensor, with its bytes (a flat uint8 array) where they are kept; its index."""
         first = len(self._dims)
         self._dims += row.dims
@@ -119,13 +119,13 @@ class Tables:
             [
                 row.storage, row.version, row.offset, row.elements,
                 of.minimum, of.maximum, of.mean, of.l2, of.nans, of.infinities, of.zeros, of.checksum,
-                first, self.line(row.dtype), self.line(row.device), self.line(row.format), self.line(row.name),
-                stored, self.line(row.reason), len(row.dims) // 2, flags,
+                first, self.add_line(row.dtype), self.add_line(row.device), self.add_line(row.format), self.add_line(row.name),
+                stored, self.add_line(row.reason), len(row.dims) // 2, flags,
             ]
         )  # fmt: skip
         return len(self._tensors) - 1
 
-    def fill(self, index: int, measured: Measured) -> None:
+    def fill_statistics(self, index: int, measured: Measured) -> None:
         """Statistics that came later than the tensor."""
         of = measured
         self._tensors[index][4:12] = [
@@ -136,7 +136,7 @@ class Tables:
 
     def _store(self, content: Any, known: int) -> int:
         data = memoryview(content).cast("B")
-        value = known or checksum(content)
+        value = known or compute_checksum(content)
         key = (value, len(data))
         if key in self._known:
             return self._known[key]
@@ -151,7 +151,7 @@ class Tables:
         self.keep(numpy.frombuffer(bytes(self._block), numpy.uint8))
         self._block, self._blocks = bytearray(), self._blocks + 1
 
-    def finish(self) -> StepTables:
+    def finish_tables(self) -> StepTables:
         """All of it, as arrays. The tables cannot be used afterwards."""
         if self._block:
             self._full()

@@ -33,7 +33,7 @@ class Wanted:
     keep_last: int | None = None
 
     @classmethod
-    def read(
+    def from_words(
         cls, level: str, words: Iterable[str], max_bytes: int | None = None, on_full: str = STOP,
         keep_last: int | None = None,
     ) -> Wanted:  # fmt: skip
@@ -60,7 +60,7 @@ class Wanted:
             filters.setdefault(kind, []).append(pattern)
         return cls(level, filters, max_bytes, on_full, keep_last)
 
-    def operator(self, name: str) -> bool:
+    def is_operator_wanted(self, name: str) -> bool:
         """Whether an operator counts: `aten::convolution`, for which `convolution` matches as well."""
         patterns = self.filters.get("operator")
         short = name.partition("::")[2] or name
@@ -68,7 +68,7 @@ class Wanted:
             fnmatch.fnmatchcase(one, pattern) for pattern in patterns for one in (name, short)
         )
 
-    def module(self, name: str) -> bool:
+    def is_module_wanted(self, name: str) -> bool:
         """Whether a module's operators count; those inside it do with it."""
         patterns = self.filters.get("module")
         return not patterns or any(
@@ -76,11 +76,11 @@ class Wanted:
             for pattern in patterns
         )
 
-    def step(self, number: int) -> bool:
+    def is_step_wanted(self, number: int) -> bool:
         """Whether a step counts."""
         return self._number("step", number)
 
-    def rank(self, number: int) -> bool:
+    def is_rank_wanted(self, number: int) -> bool:
         """Whether a rank counts; a process without one is rank 0."""
         return self._number("rank", number)
 
@@ -88,14 +88,14 @@ class Wanted:
         patterns = self.filters.get(kind)
         return not patterns or any(number in _numbers(pattern) for pattern in patterns)
 
-    def unmatched(self, modules: Iterable[str], operators: Iterable[str], world: int) -> list[str]:
+    def describe_unmatched(self, modules: Iterable[str], operators: Iterable[str], world: int) -> list[str]:
         """A sentence for each filter that matches none of the names of `modules` or `operators` that there are, with
         near ones, or none of `world` ranks."""
         short = {name.partition("::")[2]: name for name in operators}
         said = []
         for kind, names, match in (
-            ("module", sorted(modules), Wanted.module),
-            ("operator", sorted({*short, *short.values()}), Wanted.operator),
+            ("module", sorted(modules), Wanted.is_module_wanted),
+            ("operator", sorted({*short, *short.values()}), Wanted.is_operator_wanted),
         ):
             for pattern in self.filters.get(kind, ()):
                 if not any(match(Wanted(filters={kind: [pattern]}), name) for name in names):
@@ -103,12 +103,12 @@ class Wanted:
                     few = ", ".join(filter(None, names)) if len(names) <= FEW else f"{len(names):,} names"
                     tail = f": near are {', '.join(near)}" if near else f"; there are {few}"
                     said.append(f"no {kind} of the first step matches {kind}={pattern}{tail}")
-        if not any(map(self.rank, range(world))):
+        if not any(map(self.is_rank_wanted, range(world))):
             ranks = " or ".join(self.filters["rank"])
             said.append(f"there is no rank={ranks}: the run has {world}, counted from 0")
         return said
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it, for `Wanted(**plain)`."""
         return {
             "level": self.level,

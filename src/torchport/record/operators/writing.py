@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from torchport.record.hdf5 import Hdf5File, imported
+from torchport.record.hdf5 import Hdf5File, import_h5py
 from torchport.record.operators import layout
 from torchport.record.operators.tables import StepTables
 
@@ -19,7 +19,7 @@ FRAME = 8192  # bytes that HDF5 needs for itself in a step's file, at most
 class Source(Protocol):
     """Where the thread takes its work from."""
 
-    def take(self) -> tuple[str, Any] | None:
+    def take_item(self) -> tuple[str, Any] | None:
         """Wait for the next: ("block", array of bytes), or ("step", (name, StepTables)) which ends a step, or ("drop",
         None) which throws its blocks away. None at the end."""
 
@@ -43,7 +43,7 @@ class Writer:
         written: Callable[[str, Path, StepTables, int], None],
         max_bytes: int | None = None,
     ) -> None:
-        imported()  # here, where somebody sees what it raises
+        import_h5py()  # here, where somebody sees what it raises
         self._source = source
         self._root = root
         self._aside = aside
@@ -64,13 +64,13 @@ class Writer:
         """Wait until the source has ended and all of it is written."""
         self._thread.join()
 
-    def freed(self, size: int) -> None:
+    def add_freed_bytes(self, size: int) -> None:
         """So many bytes of earlier steps are not there any more."""
         if self._left is not None:
             self._left += size
 
     def _work(self) -> None:
-        while (item := self._source.take()) is not None:
+        while (item := self._source.take_item()) is not None:
             kind, value = item
             if self.failure:
                 continue
@@ -129,10 +129,10 @@ class Writer:
         sums = {table: zlib.crc32(array) for table, array in tables.arrays.items()}
         sums[layout.STRINGS] = zlib.crc32(tables.strings)
         about = {"layout": layout.LAYOUT, "step": name, **self._about(), "lost": tables.lost, "crc32": sums}
-        file.write(layout.ABOUT, json.dumps(about))
-        file.write(layout.STRINGS, tables.strings)
+        file.write_dataset(layout.ABOUT, json.dumps(about))
+        file.write_dataset(layout.STRINGS, tables.strings)
         for table, array in tables.arrays.items():
-            file.write(table, array)
+            file.write_dataset(table, array)
         path = self._folder() / f"{name}.h5"
         path.parent.mkdir(exist_ok=True)
         size = file.finish(path)

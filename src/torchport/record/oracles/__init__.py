@@ -42,7 +42,7 @@ TANH = "gelu"
 
 
 @cache
-def reference(operator: str, *, on_npu: bool, tanh: bool) -> Reference | None:
+def find_reference(operator: str, *, on_npu: bool, tanh: bool) -> Reference | None:
     """The reference of an operator ("npu::npu_fusion_attention"); None where torch's own operator on the CPU is one, or
     nothing is. `tanh`: the CPU computed GELU as an NPU does."""
     file = _FILE.get(operator)

@@ -16,7 +16,7 @@ from typing import Any
 
 from torchport.record.operators.rebuilt import UnknownCallError
 from torchport.record.oracles import philox
-from torchport.record.oracles.masks import hidden
+from torchport.record.oracles.masks import find_hidden_keys
 
 ORDERS = {"BNSD": (0, 1, 2, 3), "BSND": (0, 2, 1, 3)}
 PACKED = "TND"
@@ -70,7 +70,7 @@ class Given:
     offset: Any = 0
 
     @classmethod
-    def of(cls, names: Sequence[str], values: Sequence[Any]) -> Given:
+    def from_arguments(cls, names: Sequence[str], values: Sequence[Any]) -> Given:
         """Raises UnknownCallError for what there is no reference for."""
         given = dict(zip(names, values, strict=False))
         if any(given.get(name) is not None for name in ("query_rope", "key_rope", "q_start", "k_start")):
@@ -88,16 +88,16 @@ class Given:
         """Whether it drops what nobody has recorded."""
         return self.keep != 1 and self.dropped is None
 
-    def drawn(self, torch: Any, seed: Any, offset: Any) -> Given:
+    def with_drawn_mask(self, torch: Any, seed: Any, offset: Any) -> Given:
         """With the mask that the virtual NPU draws; as it is where it drops nothing, or in a pack."""
         if not self.draws or self.layout == PACKED:
             return self
         parts = _parts(self, self.query, self.key, self.value)
         count = parts[0].shape[:3].numel() * parts[1].shape[2]
-        kept = torch.from_numpy(philox.kept(count, self.keep, int(seed), int(offset)))
+        kept = torch.from_numpy(philox.draw_keep_mask(count, self.keep, int(seed), int(offset)))
         return dataclasses.replace(self, dropped=kept)
 
-    def sequences(self, torch: Any) -> Iterator[tuple[list[slice], int | None]]:
+    def iterate_sequences(self, torch: Any) -> Iterator[tuple[list[slice], int | None]]:
         """Where each sequence lies in queries and keys; all of them at once where they are not packed (None)."""
         if self.layout != PACKED:
             yield [slice(None), slice(None)], None
@@ -112,8 +112,8 @@ class Given:
 
 def _forward(name: str, names: Sequence[str]) -> Callable[..., list[Any]]:
     def reference(torch: Any, *values: Any, made: Any = None, results: Any = ()) -> list[Any]:
-        asked = Given.of(names, values)
-        given = asked.drawn(torch, *_seeds(made, results)) if made is not None else asked
+        asked = Given.from_arguments(names, values)
+        given = asked.with_drawn_mask(torch, *_seeds(made, results)) if made is not None else asked
         out, highest, total = _whole(torch, given, given.query, given.key, given.value, given.sink)
         # With a sink, or packed, documentation does not say how they lie.
         plain = given.layout != PACKED and given.sink is None
@@ -127,8 +127,8 @@ def _forward(name: str, names: Sequence[str]) -> Callable[..., list[Any]]:
 
 def _backward(name: str, names: Sequence[str], *, ropes: bool = False) -> Callable[..., list[Any]]:
     def reference(torch: Any, *values: Any, made: Any = None) -> list[Any]:
-        asked = Given.of(names, values)
-        given = asked.drawn(torch, asked.seed, asked.offset) if made is not None else asked
+        asked = Given.from_arguments(names, values)
+        given = asked.with_drawn_mask(torch, asked.seed, asked.offset) if made is not None else asked
         if given.draws:
             raise UnknownCallError(ELSEWHERE)
         with torch.enable_grad():
@@ -186,7 +186,7 @@ def _whole(torch: Any, given: Given, query: Any, key: Any, value: Any, sink: Any
     """Output, row maxima and sums."""
     outs = []
     highest = total = None
-    for (of_queries, of_keys), number in given.sequences(torch):
+    for (of_queries, of_keys), number in given.iterate_sequences(torch):
         if number is None:
             parts = _parts(given, query, key, value)
         else:
@@ -239,7 +239,7 @@ def _attention(torch: Any, parts: Any, given: Given, sink: Any, sequence: int | 
     scores = scores * given.scale
     if given.pse is not None and given.pse_type == 0:
         scores = scores + given.pse
-    unseen = hidden(torch, given, query.shape[2], key.shape[2], sequence)
+    unseen = find_hidden_keys(torch, given, query.shape[2], key.shape[2], sequence)
     if unseen is not None:
         scores = scores.masked_fill(unseen, -torch.inf)
     highest = scores.amax(-1, keepdim=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT, ALL, UPPER_LEFT, LOWER_RIGHT, BAND, PREFIX, SHORT_PREFIX, THEN_BAND, THEN_UPPER_LEFT = range(9)
 
 
-def hidden(torch: Any, given: Given, queries: int, keys: int, sequence: int | None) -> Any:
+def find_hidden_keys(torch: Any, given: Given, queries: int, keys: int, sequence: int | None) -> Any:
     """True where a key is not seen, for scores of [..., queries, keys]; None where all are. `sequence` is the number in
     a pack.
 

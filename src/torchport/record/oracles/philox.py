@@ -17,7 +17,7 @@ _KEYS = 0x9E3779B9, 0xBB67AE85
 ROUNDS = 10
 
 
-def kept(count: int, keep: float, seed: int, offset: int) -> Any:
+def draw_keep_mask(count: int, keep: float, seed: int, offset: int) -> Any:
     """Which of `count` elements stay, as truth values."""
     blocks = numpy.arange((count + 3) // 4, dtype=numpy.uint64)
     fixed = [numpy.full_like(blocks, part) for part in (offset & 0xFFFFFFFF, offset >> 32 & 0xFFFFFFFF)]

@@ -25,7 +25,7 @@ class Net:
     running: Sequence[int]
 
     @classmethod
-    def of(cls, torch: Any, steps: Any, params: Sequence[Any], biases: bool, both: bool, sizes: Any) -> Net:
+    def from_parameters(cls, torch: Any, steps: Any, params: Sequence[Any], biases: bool, both: bool, sizes: Any) -> Net:
         """`params` are those of torch: weights of input and hidden state, then their biases, by layer and direction."""
         each = 4 if biases else 2
         cells = [params[first : first + each] for first in range(0, len(params), each)]
@@ -33,12 +33,12 @@ class Net:
         time, batch = steps.shape[:2]
         return cls(torch, cells, 2 if both else 1, [batch] * time if sizes is None else sizes.tolist())
 
-    def order(self, cell: int) -> list[int]:
+    def order_steps(self, cell: int) -> list[int]:
         """The steps as a direction goes through them."""
         steps = list(range(len(self.running)))
         return steps[::-1] if cell % self.directions else steps
 
-    def masked(self, steps: Any) -> Any:
+    def zero_ended_sequences(self, steps: Any) -> Any:
         """Zeros where a sequence has ended."""
         made = steps.clone()
         for step, count in enumerate(self.running):
@@ -80,7 +80,7 @@ def _lstm(net: Net, steps: Any, hidden: Any, cell: Any) -> tuple[Any, list[Any],
             w_in, w_hidden, b_in, b_hidden = net.cells[number]
             h, c = hidden[number], cell[number]
             found: dict[int, list[Any]] = {}
-            for step in net.order(number):
+            for step in net.order_steps(number):
                 n = net.running[step]
                 gates = steps[step] @ w_in.T + h @ w_hidden.T + b_in + b_hidden
                 i, f, g, o = gates.chunk(4, -1)
@@ -95,7 +95,7 @@ def _lstm(net: Net, steps: Any, hidden: Any, cell: Any) -> tuple[Any, list[Any],
             ]
             for place, row in enumerate(rows):
                 kept[place].append(row)
-            outs.append(net.masked(rows[4]))
+            outs.append(net.zero_ended_sequences(rows[4]))
             for place, state in enumerate((h, c)):
                 ends[place].append(state)
         steps = torch.cat(outs, -1)
@@ -109,7 +109,7 @@ def _lstm_npu(
     """Outputs, last hidden and cell states, and what is kept."""
     hidden, cell = states
     steps = _steps(given, first, sizes, hidden.shape[1])
-    net = Net.of(torch, steps, params, biases, both, sizes)
+    net = Net.from_parameters(torch, steps, params, biases, both, sizes)
     out, ends, kept = _lstm(net, steps, hidden, cell)
     recorded = made[3:10] if made is not None and train else [None] * 7
     kept = [_known(net, one, right) for one, right in zip(kept, recorded, strict=True)]
@@ -127,12 +127,12 @@ def _lstm_gradients(
     by_params: list[list[Any]] = [[] for _ in net.cells]
     for layer in range(len(net.cells) - net.directions, -1, -net.directions):
         below = range(layer - net.directions, layer)
-        given = torch.cat([net.masked(h[number]) for number in below], -1) if layer else steps
+        given = torch.cat([net.zero_ended_sequences(h[number]) for number in below], -1) if layer else steps
         by_given = torch.zeros_like(given)
         for place, number in enumerate(range(layer, layer + net.directions)):
             w_in, w_hidden, *_ = net.cells[number]
             by_w = [torch.zeros_like(one) for one in (w_in, w_hidden, w_in[:, 0])]
-            order = net.order(number)
+            order = net.order_steps(number)
             for at in range(len(order) - 1, -1, -1):
                 step, n = order[at], net.running[order[at]]
                 h_before, c_before = (
@@ -168,7 +168,7 @@ def _lstm_npu_backward(
 ) -> list[Any]:  # fmt: skip
     """By input, states and parameters."""
     steps = _steps(given, first, sizes, states[0].shape[1])
-    net = Net.of(torch, steps, params, biases, both, sizes)
+    net = Net.from_parameters(torch, steps, params, biases, both, sizes)
     grads = [
         _steps(by_out, first and sizes is None, None, 0)
         if by_out is not None
@@ -198,7 +198,7 @@ def npu_lstm(
     dropout: float, train: bool, both: bool, first: bool, has_mask: bool, backwards: bool,
 ) -> list[Any]:  # fmt: skip
     """One layer in one direction: outputs, hidden and cell states of all steps, i, g, f, o and tanh(c)."""
-    net = Net.of(torch, given, _one_direction(weight, bias, mask, backwards), True, False, None)
+    net = Net.from_parameters(torch, given, _one_direction(weight, bias, mask, backwards), True, False, None)
     out, _, kept = _lstm(net, given, hidden, cell)
     i, g, f, o, h, c, tanh = (one[0] for one in kept)
     return [out, h, c, i, g, f, o, tanh]
@@ -211,7 +211,7 @@ def npu_lstm_backward(
     """By input, weight, bias and first states."""
     if by_hidden is not None or by_cell is not None:
         raise UnknownCallError("there is no reference for gradients of the states of all steps")
-    net = Net.of(torch, given, _one_direction(weight, bias, None, False), True, False, None)
+    net = Net.from_parameters(torch, given, _one_direction(weight, bias, None, False), True, False, None)
     grads = [by_out, torch.zeros_like(hidden), torch.zeros_like(cell)]
     kept = [one.unsqueeze(0) for one in (i, g, f, o, h, c, tanh)]
     by_given, by_states, by_params = _lstm_gradients(net, given, (hidden, cell), kept, grads)
@@ -224,7 +224,7 @@ def _gru_npu(
 ) -> list[Any]:  # fmt: skip
     """Outputs, last states, and what is kept: r, z, n, W h + b of n, h."""
     steps = _steps(given, first, sizes, hidden.shape[1])
-    net = Net.of(torch, steps, params, biases, both, sizes)
+    net = Net.from_parameters(torch, steps, params, biases, both, sizes)
     ends: list[Any] = []
     kept: list[list[Any]] = [[] for _ in range(5)]
     for layer in range(0, len(net.cells), net.directions):
@@ -233,7 +233,7 @@ def _gru_npu(
             w_in, w_hidden, b_in, b_hidden = net.cells[number]
             h = hidden[number]
             found: dict[int, list[Any]] = {}
-            for step in net.order(number):
+            for step in net.order_steps(number):
                 count = net.running[step]
                 of_in = (steps[step] @ w_in.T + b_in).chunk(3, -1)
                 of_hidden = (h @ w_hidden.T + b_hidden).chunk(3, -1)
@@ -246,7 +246,7 @@ def _gru_npu(
             ]
             for place, row in enumerate(rows):
                 kept[place].append(row)
-            outs.append(net.masked(rows[4]))
+            outs.append(net.zero_ended_sequences(rows[4]))
             ends.append(h)
         steps = torch.cat(outs, -1)
     recorded = made[2:7] if made is not None and train else [None] * 5
@@ -265,7 +265,7 @@ def _gru_npu_backward(
 ) -> list[Any]:  # fmt: skip
     """By input, states and parameters."""
     steps = _steps(given, first, sizes, hidden.shape[1])
-    net = Net.of(torch, steps, params, biases, both, sizes)
+    net = Net.from_parameters(torch, steps, params, biases, both, sizes)
     width = hidden.shape[-1]
     by_steps = (
         _zeros_of(steps, hidden, net) if by_out is None else _steps(by_out, first and sizes is None, None, 0)
@@ -274,12 +274,12 @@ def _gru_npu_backward(
     by_params: list[list[Any]] = [[] for _ in net.cells]
     for layer in range(len(net.cells) - net.directions, -1, -net.directions):
         below = range(layer - net.directions, layer)
-        fed = torch.cat([net.masked(h[number]) for number in below], -1) if layer else steps
+        fed = torch.cat([net.zero_ended_sequences(h[number]) for number in below], -1) if layer else steps
         by_fed = torch.zeros_like(fed)
         for place, number in enumerate(range(layer, layer + net.directions)):
             w_in, w_hidden, *_ = net.cells[number]
             by_w = [torch.zeros_like(one) for one in (w_in, w_hidden, w_in[:, 0], w_in[:, 0])]
-            order = net.order(number)
+            order = net.order_steps(number)
             for at in range(len(order) - 1, -1, -1):
                 step, count = order[at], net.running[order[at]]
                 before = (h[number, order[at - 1]] if at else hidden[number])[:count]

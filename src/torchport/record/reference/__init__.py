@@ -22,15 +22,21 @@ from __future__ import annotations
 from types import ModuleType
 
 from torchport.patches import Patches
-from torchport.record.reference.absence import environment, hide_npu, touched
+from torchport.record.reference.absence import describe_npu_use, hide_npu, make_reference_environment
 from torchport.record.reference.places import MOVE_TO, TAKE_DEVICE, to_cpu
 
 __all__ = [
-    "MOVE_TO", "TAKE_DEVICE", "apply", "environment", "hide_npu", "to_cpu", "touched",
+    "MOVE_TO",
+    "TAKE_DEVICE",
+    "apply_reference_patches",
+    "describe_npu_use",
+    "hide_npu",
+    "make_reference_environment",
+    "to_cpu",
 ]  # fmt: skip
 
 
-def apply(torch: ModuleType, mixed_precision: bool = True) -> Patches:
+def apply_reference_patches(torch: ModuleType, mixed_precision: bool = True) -> Patches:
     """Patch the imported `torch`; `undo()` of what is returned takes everything back.
 
     Without `mixed_precision`, autocast and GradScaler for CUDA do nothing: everything is computed in the dtypes that
@@ -56,18 +62,18 @@ def apply(torch: ModuleType, mixed_precision: bool = True) -> Patches:
         raise RuntimeError("CUDA is available on this machine: run the script as it is")
     patches = Patches()
     try:
-        queries.patch(torch, patches)
-        accelerator.patch(torch, patches)
-        places.patch(torch, patches)
-        pinning.patch(torch, patches)
-        generators.patch(torch, patches)
+        queries.patch_cuda_queries(torch, patches)
+        accelerator.patch_accelerator(torch, patches)
+        places.patch_devices(torch, patches)
+        pinning.patch_pinning(torch, patches)
+        generators.patch_generators(torch, patches)
         if mixed_precision:
-            precision.patch(torch, patches, half.patch(torch, patches))
+            precision.patch_autocast(torch, patches, half.patch_half_kernels(torch, patches))
         else:
             precision.switch_off(torch, patches)
-        compiling.patch(torch, patches)
-        loading.patch(torch, patches)
-        parallel.patch(torch, patches)
+        compiling.patch_torch_compile(torch, patches)
+        loading.patch_torch_load(torch, patches)
+        parallel.patch_parallel(torch, patches)
     except BaseException:
         patches.undo()
         raise

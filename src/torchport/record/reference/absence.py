@@ -25,7 +25,7 @@ MAPS = Path("/proc/self/maps")
 NO_BACKEND = "privateuseone"  # what torch calls its slot for a backend while there is none
 
 
-def environment(environ: Mapping[str, str], processes: int = 1) -> dict[str, str]:
+def make_reference_environment(environ: Mapping[str, str], processes: int = 1) -> dict[str, str]:
     """The environment of a reference process that would otherwise have `environ`; it shows a device for each of the
     `processes` of its run.
 
@@ -69,7 +69,7 @@ def hide_npu() -> Patches:
     return patches
 
 
-def touched() -> str:
+def describe_npu_use() -> str:
     """What of an NPU this process has touched, as a sentence for people; "" for nothing."""
     found = sorted(name for name in sys.modules if name.partition(".")[0] == "torch_npu")
     if found:

@@ -9,7 +9,7 @@ from typing import Any
 from torchport.patches import Patches
 from torchport.record import cpu_streams
 from torchport.record.reference import queries
-from torchport.record.reference.tables import replace
+from torchport.record.reference.tables import replace_functions
 
 NO_EFFECT = (
     "synchronize", "empty_cache", "empty_host_cache", "reset_peak_memory_stats", "reset_accumulated_memory_stats",
@@ -17,7 +17,7 @@ NO_EFFECT = (
 NO_MEMORY = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_accelerator(torch: Any, patches: Patches) -> None:
     """Patch torch.accelerator, its memory functions, and torch.Stream and torch.Event, which need an accelerator."""
     accelerator = torch.accelerator
     context = cpu_streams.StreamContext
@@ -35,8 +35,8 @@ def patch(torch: Any, patches: Patches) -> None:
         "device_count": queries.device_count,
         "current_device_index": queries.current_device,
         "current_device_idx": queries.current_device,
-        "set_device_index": queries.select,
-        "set_device_idx": queries.select,
+        "set_device_index": queries.select_device,
+        "set_device_idx": queries.select_device,
         "current_stream": lambda device=None: context.current,
         "set_stream": set_stream,
         "get_memory_info": lambda device=None: memory(),
@@ -45,7 +45,7 @@ def patch(torch: Any, patches: Patches) -> None:
         **{name: lambda device=None: 0 for name in NO_MEMORY},
     }
     for owner in (accelerator, accelerator.memory):
-        replace(patches, owner, functions)
+        replace_functions(patches, owner, functions)
     if hasattr(accelerator, "device_index"):
         patches.set(accelerator, "device_index", queries.Device)
     for name, stand_in in (("Stream", cpu_streams.Stream), ("Event", cpu_streams.Event)):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchport.record.reference import cast_policy
-from torchport.record.reference.operators import overload, tensor_places, with_tensors
+from torchport.record.reference.operators import find_overload, tensor_places, with_tensors
 
 KEY = "AutocastCPU"
 Kernel = Callable[..., Any]
@@ -29,11 +29,11 @@ class Casts:
         self.library: Any = None  # the kernels that use this
         self._weights: dict[tuple[int, Any], tuple[weakref.ref[Any], Any]] = {}
 
-    def forget(self) -> None:
+    def forget_weights(self) -> None:
         """The region has ended: drop the weights."""
         self._weights.clear()
 
-    def eligible(self, value: Any) -> bool:
+    def is_eligible(self, value: Any) -> bool:
         """Whether autocast may change the dtype of this argument."""
         torch = self._torch
         return (
@@ -43,13 +43,13 @@ class Casts:
             and value.device.type == "cpu"
         )
 
-    def cast(self, value: Any, dtype: Any) -> Any:
+    def cast_tensors(self, value: Any, dtype: Any) -> Any:
         """`value` in `dtype` if it is a tensor that is eligible, or a list or tuple of what such a cast gives."""
         if isinstance(value, (list, tuple)):
             return (
-                type(value)(self.cast(one, dtype) for one in value) if type(value) in (list, tuple) else value
+                type(value)(self.cast_tensors(one, dtype) for one in value) if type(value) in (list, tuple) else value
             )
-        if not self.eligible(value) or value.dtype is dtype:
+        if not self.is_eligible(value) or value.dtype is dtype:
             return value
         torch = self._torch
         weight = (
@@ -68,14 +68,14 @@ class Casts:
             found = self._weights[key] = weakref.ref(value), value.to(dtype)
         return found[1]
 
-    def widest(self, values: Any) -> Any:
+    def find_widest_dtype(self, values: Any) -> Any:
         """The dtype for an operator that takes several: float32 if any argument has it, else that of the region.
 
         Raises RuntimeError for a mixture with another half precision, as torch does.
         """
         torch, half = self._torch, self._dtype()
         flat = [one for value in values for one in (value if isinstance(value, (list, tuple)) else (value,))]
-        dtypes = {one.dtype for one in flat if self.eligible(one)}
+        dtypes = {one.dtype for one in flat if self.is_eligible(one)}
         if torch.float32 in dtypes:
             return torch.float32
         if dtypes - {half}:
@@ -83,7 +83,7 @@ class Casts:
         return half
 
 
-def install(torch: Any, casts: Casts, dtype: Callable[[], Any]) -> Any:
+def register_kernels(torch: Any, casts: Casts, dtype: Callable[[], Any]) -> Any:
     """Register the kernels; returns the library whose `_destroy()` takes them back."""
     library = torch.library.Library("aten", "IMPL")
     kernels = _kernels(torch, casts, dtype)
@@ -107,8 +107,8 @@ def _kernels(torch: Any, casts: Casts, half: Callable[[], Any]) -> dict[str, Ker
             with without_autocast(keys):
                 args = with_tensors(torch, places, args)
                 wanted = dtype((*args, *kwargs.values()))
-                args = tuple(casts.cast(one, wanted) for one in args)
-                kwargs = {name: casts.cast(one, wanted) for name, one in kwargs.items()}
+                args = tuple(casts.cast_tensors(one, wanted) for one in args)
+                kwargs = {name: casts.cast_tensors(one, wanted) for name, one in kwargs.items()}
                 return operator(*args, **kwargs)
 
         return kernel
@@ -120,7 +120,7 @@ def _kernels(torch: Any, casts: Casts, half: Callable[[], Any]) -> dict[str, Ker
         def kernel(*args: Any, **kwargs: Any) -> Any:
             with without_autocast(keys):
                 given = args[position] if len(args) > position else kwargs.get("dtype")
-                if given is None and casts.eligible(args[0]):
+                if given is None and casts.is_eligible(args[0]):
                     args, kwargs = args[:position], {**kwargs, "dtype": torch.float32}
                     names = [argument.name for argument in operator._schema.arguments[: len(args)]]
                     return operator(**dict(zip(names, args, strict=True)), **kwargs)
@@ -133,7 +133,7 @@ def _kernels(torch: Any, casts: Casts, half: Callable[[], Any]) -> dict[str, Ker
             with without_autocast(keys):
                 given = [argument.default_value for argument in operator._schema.arguments]
                 args = (*args, *given[1 + len(args) :])
-                return with_dtype(this, *args, dtype=torch.float32 if casts.eligible(this) else this.dtype)
+                return with_dtype(this, *args, dtype=torch.float32 if casts.is_eligible(this) else this.dtype)
 
         return kernel
 
@@ -144,15 +144,15 @@ def _kernels(torch: Any, casts: Casts, half: Callable[[], Any]) -> dict[str, Ker
         (cast_policy.LOWER_PRECISION | cast_policy.RECURRENT, lambda op: in_dtype(op, lambda _: half())),
         (cast_policy.FLOAT32, lambda op: in_dtype(op, lambda _: torch.float32)),
         (cast_policy.FLOAT32_RESULT, float32_result),
-        (cast_policy.WIDEST, lambda op: in_dtype(op, casts.widest)),
+        (cast_policy.WIDEST, lambda op: in_dtype(op, casts.find_widest_dtype)),
         (cast_policy.REFUSED, lambda _: refused),
     ]
     kernels = {
         name: make(operator)
         for names, make in rows
         for name in names
-        if (operator := overload(torch, name)) is not None
+        if (operator := find_overload(torch, name)) is not None
     }
     for name, other in cast_policy.FLOAT32_OVERLOAD.items():
-        kernels[name] = float32_overload(overload(torch, name), overload(torch, other))
+        kernels[name] = float32_overload(find_overload(torch, name), find_overload(torch, other))
     return kernels

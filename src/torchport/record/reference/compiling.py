@@ -11,7 +11,7 @@ from typing import Any
 from torchport.patches import Patches
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_torch_compile(torch: Any, patches: Patches) -> None:
     """Patch torch.compile: a module gives an OptimizedModule with its names (`_orig_mod.`), a function one that calls
     it from the same place in torch."""
 

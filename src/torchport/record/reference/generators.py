@@ -9,7 +9,7 @@ from torchport.patches import Patches
 from torchport.record.reference.places import to_cpu
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_generators(torch: Any, patches: Patches) -> None:
     """Give the device a generator, and let torch.cuda's functions act on it."""
     cuda, generator = torch.cuda, torch.Generator()
     generator.manual_seed(torch.initial_seed())

@@ -17,7 +17,7 @@ from typing import Any
 
 from torchport.patches import Patches
 from torchport.record.reference.half_operators import OPERATORS, UPDATED, Outputs
-from torchport.record.reference.operators import overload, tensor_places, with_tensors
+from torchport.record.reference.operators import find_overload, tensor_places, with_tensors
 from torchport.record.reference.tables import wrap_all
 
 KEY = "CPU"
@@ -31,14 +31,14 @@ MAKERS = {
 }  # fmt: skip
 
 
-def patch(torch: Any, patches: Patches) -> Callable[[], None]:
+def patch_half_kernels(torch: Any, patches: Patches) -> Callable[[], None]:
     """Replace the CPU's kernels of the table's operators as soon as the script makes something of half precision.
 
     Returns the function that replaces them now, for other places where half precision begins.
     """
     kernels = _Kernels(torch)
-    patches.on_undo(kernels.remove)
-    replace, half = kernels.replace, kernels.half
+    patches.on_undo(kernels.restore_half_kernels)
+    replace, half = kernels.replace_half_kernels, kernels.half
     names = frozenset(
         ("torch.HalfTensor", "torch.BFloat16Tensor", "torch.cuda.HalfTensor", "torch.cuda.BFloat16Tensor")
     )
@@ -90,7 +90,7 @@ class _Kernels:
         self._lock = threading.Lock()
         self._libraries: list[Any] = []
 
-    def replace(self) -> None:
+    def replace_half_kernels(self) -> None:
         """Replace the kernels, once."""
         with self._lock:
             if self.replaced:
@@ -103,13 +103,13 @@ class _Kernels:
                     "ignore", "Warning only once for all operators"
                 )  # of what is done here
                 for name, outputs in OPERATORS.items():
-                    operator = overload(torch, name)
+                    operator = find_overload(torch, name)
                     if operator is not None:
                         kernel = self._wide(operator, get(operator, KEY), outputs)
                         library.impl(name, kernel, KEY, with_keyset=True)
             self.replaced = True
 
-    def remove(self) -> None:
+    def restore_half_kernels(self) -> None:
         """Put torch's kernels back."""
         while self._libraries:
             self._libraries.pop()._destroy()

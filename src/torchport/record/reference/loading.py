@@ -8,7 +8,7 @@ from torchport.patches import Patches
 from torchport.record.reference.places import device_to_cpu, to_cpu
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_torch_load(torch: Any, patches: Patches) -> None:
     """Patch torch.load."""
 
     def load(original: Any) -> Any:

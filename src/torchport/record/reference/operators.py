@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def overload(torch: Any, name: str) -> Any:
+def find_overload(torch: Any, name: str) -> Any:
     """The operator "name" or "name.overload" of aten; None where this torch has none."""
     operator, _, form = name.partition(".")
     return getattr(getattr(torch.ops.aten, operator, None), form or "default", None)

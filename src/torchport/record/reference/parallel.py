@@ -20,7 +20,7 @@ _PAIR = re.compile(r"\w+:\w+", re.ASCII)
 NCCL = "nccl"
 
 
-def gloo(backend: Any) -> Any:
+def to_gloo_backend(backend: Any) -> Any:
     """`backend` for the CPU: gloo for NCCL in any case, for a list of pairs ("cpu:gloo,cuda:nccl"), and for None."""
     if not isinstance(backend, str):
         return "gloo" if backend is None else backend
@@ -28,7 +28,7 @@ def gloo(backend: Any) -> Any:
     return "gloo" if pairs or backend.lower() in (NCCL, "undefined") else backend
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_parallel(torch: Any, patches: Patches) -> None:
     """Patch DataParallel, and torch.distributed where this torch has it."""
     parallel = torch.nn.parallel
     patches.wrap(
@@ -84,9 +84,9 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
                 kwargs.pop("pg_options", None)  # those of NCCL; gloo takes none
                 backend = kwargs.get("backend", args[position] if len(args) > position else None)
                 if len(args) > position:
-                    args = (*args[:position], gloo(backend), *args[position + 1 :])
+                    args = (*args[:position], to_gloo_backend(backend), *args[position + 1 :])
                 elif backend is not None or name == "init_process_group":
-                    kwargs["backend"] = gloo(backend)
+                    kwargs["backend"] = to_gloo_backend(backend)
                 made = original(*args, **kwargs)
                 world = name == "init_process_group"
                 given = (

@@ -8,7 +8,7 @@ from typing import Any
 from torchport.patches import Patches
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_pinning(torch: Any, patches: Patches) -> None:
     """Patch `pin_memory` and `is_pinned` of tensors."""
     # By identity: tensors compare by elements. A number is free again once its tensor is gone from here.
     pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()

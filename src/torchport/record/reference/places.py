@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.patches import Patches
 from torchport.record.reference import queries
-from torchport.record.reference.tables import wrap, wrap_all
+from torchport.record.reference.tables import wrap_all, wrap_if_present
 
 # What takes a device beside the factories of the table, which the patches for the NPU use too.
 TAKE_DEVICE = {
@@ -38,15 +38,15 @@ TENSOR_TYPES = tuple(
 )
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_devices(torch: Any, patches: Patches) -> None:
     """Send to the CPU what is asked for on a CUDA device."""
     places = _Places(torch)
     wrap_all(patches, STAY, lambda _: lambda this, *args, **kwargs: this)
     wrap_all(patches, TAKE_DEVICE, places.on_cpu)
-    wrap_all(patches, role("device").factories, places.on_cpu)
-    wrap_all(patches, MOVE_TO, places.move)
-    patches.wrap(torch.Tensor, "cuda", lambda _: lambda this, *args, **kwargs: places.copy(this, this))
-    patches.wrap(torch.Tensor, "cpu", lambda cpu: lambda this, *args, **kwargs: places.copy(this, cpu(this)))
+    wrap_all(patches, load_role("device").factories, places.on_cpu)
+    wrap_all(patches, MOVE_TO, places.wrap_move)
+    patches.wrap(torch.Tensor, "cuda", lambda _: lambda this, *args, **kwargs: places.copy_if_alias(this, this))
+    patches.wrap(torch.Tensor, "cpu", lambda cpu: lambda this, *args, **kwargs: places.copy_if_alias(this, cpu(this)))
     patches.wrap(torch.Tensor, "record_stream", lambda _: lambda this, stream: None)
     for name in TENSOR_TYPES:
         patches.set(torch.cuda, name, getattr(torch, name))
@@ -85,7 +85,7 @@ class _Places:
 
         return call
 
-    def move(self, original: Any) -> Any:
+    def wrap_move(self, original: Any) -> Any:
         def to(this: Any, *args: Any, **kwargs: Any) -> Any:
             if "device" in kwargs:
                 wanted = kwargs["device"] = self._device(kwargs["device"])
@@ -94,11 +94,11 @@ class _Places:
                     (self._device(args[0]), (self._device(args[0]), *args[1:])) if args else (None, ())
                 )
             moved = original(this, *args, **kwargs)
-            return self.copy(this, moved) if isinstance(wanted, (str, self._torch.device)) else moved
+            return self.copy_if_alias(this, moved) if isinstance(wanted, (str, self._torch.device)) else moved
 
         return to
 
-    def copy(self, before: Any, after: Any) -> Any:
+    def copy_if_alias(self, before: Any, after: Any) -> Any:
         """What a move to another device gives: never an alias of the original's data."""
         same = after is before and isinstance(after, self._torch.Tensor)
         return after.clone() if same and not after.requires_grad else after
@@ -133,4 +133,4 @@ def _patch_default_device(torch: Any, patches: Patches) -> None:
         return call
 
     patches.wrap(DeviceContext, "__init__", init)
-    wrap(patches, torch, "get_default_device", get)
+    wrap_if_present(patches, torch, "get_default_device", get)

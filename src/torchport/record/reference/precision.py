@@ -15,12 +15,12 @@ from typing import Any
 from torchport.patches import Patches
 from torchport.record.reference import autocast_kernels
 from torchport.record.reference.places import to_cpu
-from torchport.record.reference.tables import replace
+from torchport.record.reference.tables import replace_functions
 
 CUDA, CPU = "cuda", "cpu"
 
 
-def patch(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
+def patch_autocast(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
     """Patch the state of autocast, its cache of weights, and the casts of custom_fwd.
 
     `half` is called when autocast is switched on: half precision may begin there.
@@ -38,7 +38,7 @@ def patch(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning only once for all operators")  # that kernels are replaced
         # Kept by what is patched: torch drops the kernels with it, and callers may drop `patches`.
-        casts.library = autocast_kernels.install(torch, casts, dtype)
+        casts.library = autocast_kernels.register_kernels(torch, casts, dtype)
     patches.on_undo(casts.library._destroy)
 
     def enable(original: Any) -> Any:
@@ -66,7 +66,7 @@ def patch(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
 
     def clear(original: Any) -> Any:
         def call() -> None:
-            casts.forget()
+            casts.forget_weights()
             original()
 
         return call
@@ -89,7 +89,7 @@ def patch(torch: Any, patches: Patches, half: Callable[[], None]) -> None:
     patches.wrap(torch, "clear_autocast_cache", clear)
     patches.wrap(torch.amp.autocast_mode, "_cast", typed)
     patches.wrap(torch.amp.autocast_mode.autocast, "__init__", init)
-    replace(  # the old names
+    replace_functions(  # the old names
         patches,
         torch,
         {

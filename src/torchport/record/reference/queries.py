@@ -12,7 +12,7 @@ from typing import Any
 
 from torchport.patches import Patches
 from torchport.record import cpu_streams
-from torchport.record.reference.tables import answer, replace, wrap
+from torchport.record.reference.tables import replace_functions, set_fixed_answers, wrap_if_present
 
 DEVICES = "TORCHPORT_REFERENCE_DEVICES"  # how many there are for a launcher; set by who starts the reference
 DEVICE_NAME = "CPU (reference for CUDA)"
@@ -88,7 +88,7 @@ def current_device() -> int:
     return _Selected.index
 
 
-def select(device: Any) -> None:
+def select_device(device: Any) -> None:
     """Select a device by index or name ("cuda:1"); one without an index, or a negative index, changes nothing."""
     index = index_of(device)
     if index is not None and index >= 0:
@@ -127,10 +127,10 @@ class Device:
 
     def __enter__(self) -> None:
         self.prev_idx = current_device()
-        select(self.idx)
+        select_device(self.idx)
 
     def __exit__(self, *error: Any) -> None:
-        select(self.prev_idx)
+        select_device(self.prev_idx)
 
 
 class DeviceOf(Device):
@@ -140,26 +140,26 @@ class DeviceOf(Device):
         super().__init__(None)
 
 
-def patch(torch: Any, patches: Patches) -> None:
+def patch_cuda_queries(torch: Any, patches: Patches) -> None:
     """Patch torch.cuda and what torch.backends tells of it. The first device is selected, as in a new process."""
     cuda, backends = torch.cuda, torch.backends
-    select(0)
-    patches.on_undo(lambda: select(0))
-    answer(patches, cuda, ANSWERS)
-    answer(patches, cuda, dict.fromkeys(NO_EFFECT))
+    select_device(0)
+    patches.on_undo(lambda: select_device(0))
+    set_fixed_answers(patches, cuda, ANSWERS)
+    set_fixed_answers(patches, cuda, dict.fromkeys(NO_EFFECT))
     functions: dict[str, Callable[..., Any]] = {
         "device_count": device_count,
         "current_device": current_device,
-        "set_device": select,
+        "set_device": select_device,
         "get_device_properties": lambda device=None: Properties(),
         "mem_get_info": lambda device=None: (physical_memory(), physical_memory()),
     }
-    replace(patches, cuda, functions)
+    replace_functions(patches, cuda, functions)
     patches.set(cuda, "device", Device)
     patches.set(cuda, "device_of", DeviceOf)
-    answer(patches, backends.cuda, {"is_built": True})
-    answer(patches, backends.cudnn, {"is_available": True, "version": CUDNN_VERSION})
-    answer(patches, cuda.nccl, {"version": NCCL_VERSION, "is_available": True})
+    set_fixed_answers(patches, backends.cuda, {"is_built": True})
+    set_fixed_answers(patches, backends.cudnn, {"is_available": True, "version": CUDNN_VERSION})
+    set_fixed_answers(patches, cuda.nccl, {"version": NCCL_VERSION, "is_available": True})
     _patch_streams(cuda, patches)
 
 
@@ -170,7 +170,7 @@ def _patch_streams(cuda: Any, patches: Patches) -> None:
     patches.set(cuda, "Event", cpu_streams.Event)
     patches.set(cuda, "stream", context)
     patches.set(cuda, "StreamContext", context)
-    wrap(patches, cuda, "current_stream", lambda _: lambda device=None: context.current)
-    wrap(patches, cuda, "default_stream", lambda _: lambda device=None: context.default)
+    wrap_if_present(patches, cuda, "current_stream", lambda _: lambda device=None: context.current)
+    wrap_if_present(patches, cuda, "default_stream", lambda _: lambda device=None: context.default)
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
-        wrap(patches, cuda.nvtx, name, lambda _: lambda *args, **kwargs: 0)
+        wrap_if_present(patches, cuda.nvtx, name, lambda _: lambda *args, **kwargs: 0)

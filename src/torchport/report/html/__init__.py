@@ -15,35 +15,44 @@ from typing import Any
 
 from torchport import __version__
 from torchport.findings import Result
-from torchport.report.html.changes import changes
-from torchport.report.html.comparison import comparison
-from torchport.report.html.culprit import culprit
-from torchport.report.html.diagnosis import diagnosis
-from torchport.report.html.evidence import differences, power, quantities
-from torchport.report.html.findings import findings
-from torchport.report.html.layers import layers
-from torchport.report.html.left import files, modules
-from torchport.report.html.operators import operators
-from torchport.report.html.residue import residue
-from torchport.report.html.runs import runs
-from torchport.report.html.verdict import heading, next_steps, numbers, verdict
-from torchport.report.wording import count
+from torchport.report.html.changes import render_changes_section
+from torchport.report.html.comparison import render_comparison_section
+from torchport.report.html.culprit import render_culprit_section
+from torchport.report.html.diagnosis import render_diagnosis_section
+from torchport.report.html.evidence import (
+    render_differences_section,
+    render_power_section,
+    render_quantities_section,
+)
+from torchport.report.html.findings import render_findings_section
+from torchport.report.html.layers import render_layers_section
+from torchport.report.html.left import render_files_section, render_modules_section
+from torchport.report.html.operators import render_operators_section
+from torchport.report.html.residue import render_residue_section
+from torchport.report.html.runs import render_runs_section
+from torchport.report.html.verdict import (
+    make_heading,
+    next_steps,
+    render_number_tiles,
+    render_verdict_section,
+)
+from torchport.report.wording import format_count
 
 # Each gives a section, or nothing where the result does not have what it shows.
 _SECTIONS: tuple[Callable[[Result[Any]], str], ...] = (
-    verdict, culprit, diagnosis, numbers, next_steps, differences, comparison, layers, quantities, power,
-    runs, modules, files, findings, operators, residue, changes,
+    render_verdict_section, render_culprit_section, render_diagnosis_section, render_number_tiles, next_steps, render_differences_section, render_comparison_section, render_layers_section, render_quantities_section, render_power_section,
+    render_runs_section, render_modules_section, render_files_section, render_findings_section, render_operators_section, render_residue_section, render_changes_section,
 )  # fmt: skip
 
 
-def page(result: Result[Any]) -> str:
+def render_page(result: Result[Any]) -> str:
     """The page for what analyze, convert, port, compare or diagnose left."""
-    label, title = heading(result)
+    label, title = make_heading(result)
     body = "\n".join(filter(None, (section(result) for section in _SECTIONS)))
-    return document(label, title, body, f"{count(len(result.inputs), 'file')} read")
+    return render_document(label, title, body, f"{format_count(len(result.inputs), 'file')} read")
 
 
-def document(label: str, title: str, body: str, read: str) -> str:
+def render_document(label: str, title: str, body: str, read: str) -> str:
     """A page with this body, which is HTML; the other texts are escaped. `read` says what it was made from."""
     style, script = (f"\n{_file(name)}" for name in ("page.css", "page.js"))
     return (

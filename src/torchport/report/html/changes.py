@@ -17,7 +17,7 @@ LONGEST = 1000  # characters of a line in which single words are marked
 NEIGHBOURS = 20  # lines among which the one that is most alike is looked for
 
 
-def changes(result: Result[Any]) -> str:
+def render_changes_section(result: Result[Any]) -> str:
     """One folded block for each file of the unified diff of a port or conversion; open if there are few."""
     data = result.data
     diff = (

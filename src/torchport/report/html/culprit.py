@@ -8,19 +8,19 @@ from html import escape
 from typing import Any
 
 from torchport.findings import Result
-from torchport.report.html.comparison import compared
-from torchport.report.html.curve import chart
-from torchport.report.html.tables import figures, records
-from torchport.report.wording import count
+from torchport.report.html.comparison import get_comparison
+from torchport.report.html.curve import draw_chart
+from torchport.report.html.tables import render_number_table, render_text_table
+from torchport.report.wording import format_count
 
 REGIONS, NAMED = 60, 6  # of a table; of a region's operators
 SHOWN = 40  # healthy calls of the table
 HEAD = ("Step", "Operator", "Pass", "Module", "Score", "Error", "Explained", "Source")
 
 
-def culprit(result: Result[Any]) -> str:
+def render_culprit_section(result: Result[Any]) -> str:
     """The section of a comparison whose operators were recorded; empty for others."""
-    comparison = compared(result)
+    comparison = get_comparison(result)
     if comparison is None or comparison.culprit is None:
         return ""
     data = comparison.culprit
@@ -35,8 +35,8 @@ def _said(data: Mapping[str, Any]) -> str:
         return "<p>Recorded without tensors: their values were not judged.</p>"
     steps = ", ".join(map(str, data["replayed"]))
     text = (
-        f"{count(int(data['calls']), 'call')} of step {steps} computed again in float64 from their own inputs; "
-        f"{float(data['share']):.1%} of what they computed was judged, {count(int(data['wrong']), 'call')} wrong."
+        f"{format_count(int(data['calls']), 'call')} of step {steps} computed again in float64 from their own inputs; "
+        f"{float(data['share']):.1%} of what they computed was judged, {format_count(int(data['wrong']), 'call')} wrong."
     )
     return f"<p>{escape(text)} A score is the distance to float64 over that of the CPU.</p>"
 
@@ -44,7 +44,7 @@ def _said(data: Mapping[str, Any]) -> str:
 def _profile(data: Mapping[str, Any]) -> str:
     values = [float(value) for value in data.get("profile", ())]
     return (
-        chart("Error along the network, in the order of calls", {"score": values}, logarithmic=True)
+        draw_chart("Error along the network, in the order of calls", {"score": values}, logarithmic=True)
         if values
         else ""
     )
@@ -55,8 +55,8 @@ def _calls(data: Mapping[str, Any]) -> str:
     rows += [row for row in data.get("rows", ()) if not row["wrong"]][:SHOWN]
     if not rows:
         return ""
-    table = figures(HEAD, [_call(row) for row in rows], [not row["wrong"] for row in rows], "operators")
-    return f"<details open><summary>{count(len(rows), 'call')} with the highest scores</summary>{table}</details>"
+    table = render_number_table(HEAD, [_call(row) for row in rows], [not row["wrong"] for row in rows], "operators")
+    return f"<details open><summary>{format_count(len(rows), 'call')} with the highest scores</summary>{table}</details>"
 
 
 def _call(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -92,14 +92,14 @@ def _regions(data: Mapping[str, Any]) -> str:
     rows = [
         (
             escape(str(row["module"] or row["phase"])), escape(_named(row["reference"])), escape(_named(row["port"])),
-            escape(f"{count(int(row['compared']), 'result')} compared" if row["compared"] else "not compared"),
+            escape(f"{format_count(int(row['compared']), 'result')} compared" if row["compared"] else "not compared"),
         )
         for row in (data.get("aligned") or {}).get("regions", ())
     ]  # fmt: skip
     if not rows:
         return ""
-    table = records(("Module", "Reference", "Port", "At its frontier"), rows[:REGIONS], "regions")
-    return f"<details><summary>{count(len(rows), 'region')} of other operators</summary>{table}</details>"
+    table = render_text_table(("Module", "Reference", "Port", "At its frontier"), rows[:REGIONS], "regions")
+    return f"<details><summary>{format_count(len(rows), 'region')} of other operators</summary>{table}</details>"
 
 
 def _named(names: Sequence[str]) -> str:
@@ -113,7 +113,7 @@ def _causes(data: Mapping[str, Any]) -> str:
         (escape(str(row["kind"])), escape(str(row["text"])), escape(str(row["source"])))
         for row in data.get("causes", ())
     ]
-    return records(("Class", "Difference to the reference", "Source"), rows, "causes") if rows else ""
+    return render_text_table(("Class", "Difference to the reference", "Source"), rows, "causes") if rows else ""
 
 
 def _unjudged(data: Mapping[str, Any]) -> str:
@@ -123,5 +123,5 @@ def _unjudged(data: Mapping[str, Any]) -> str:
     ]
     if not rows:
         return ""
-    table = records(("Not judged", "Calls", "Why"), rows, "unjudged")
-    return f"<details><summary>{count(len(rows), 'operator')} not judged</summary>{table}</details>"
+    table = render_text_table(("Not judged", "Calls", "Why"), rows, "unjudged")
+    return f"<details><summary>{format_count(len(rows), 'operator')} not judged</summary>{table}</details>"

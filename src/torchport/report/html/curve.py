@@ -13,7 +13,7 @@ DOT = 5  # length of a point that has no neighbours
 POINTS = 600  # of one line; longer ones are thinned, keeping the extremes
 
 
-def chart(
+def draw_chart(
     title: str,
     series: Mapping[str, Sequence[float]],
     bounds: Mapping[str, Sequence[float]] | None = None,
@@ -33,20 +33,20 @@ def chart(
     last = max(map(len, series.values()))
     scale = _Scale(min(shown + limits), max(shown + limits), last, logarithmic)
     ticks = "".join(
-        f"<line {scale.across(value)} />"
+        f"<line {scale.format_horizontal_line(value)} />"
         f"<text x={scale.left - 8:.1f} y={scale.y(value) + 4:.1f} text-anchor=end>{label}</text>"
-        for value, label in scale.ticks()
+        for value, label in scale.list_value_ticks()
     )
     steps = "".join(
         f"<text x={scale.x(step):.1f} y={HEIGHT - 8} text-anchor=middle>{step}</text>"
-        for step in scale.steps()
+        for step in scale.list_step_ticks()
     )
     areas = "".join(
-        f'<path class="band {escape(name)}" d="{scale.area(values[:last])}" />'
+        f'<path class="band {escape(name)}" d="{scale.draw_area(values[:last])}" />'
         for name, values in bands.items()
     )
     lines = "".join(
-        f'<path class="line s{number}" d="{scale.path(values)}" />'
+        f'<path class="line s{number}" d="{scale.draw_line(values)}" />'
         for number, values in enumerate(series.values())
     )
     names = [
@@ -79,7 +79,7 @@ class _Scale:
         self._low, self._high = (math.log10(low), math.log10(high)) if logarithmic else (low, high)
         room = (self._high - self._low) * 0.06 or abs(self._high) * 0.1 or 1.0
         self._low, self._high = self._low - room, self._high + room
-        self.left = 12 + LETTER * max([4, *(len(label) for _, label in self.ticks())])
+        self.left = 12 + LETTER * max([4, *(len(label) for _, label in self.list_value_ticks())])
 
     def x(self, step: float) -> float:
         return self.left + (WIDTH - self.left - RIGHT) * (step / self.last if self.last else 0.5)
@@ -88,7 +88,7 @@ class _Scale:
         share = ((math.log10(value) if self._logarithmic else value) - self._low) / (self._high - self._low)
         return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
 
-    def steps(self) -> list[int]:
+    def list_step_ticks(self) -> list[int]:
         """Round numbers of steps, at most eight."""
         every = next(
             size
@@ -98,11 +98,11 @@ class _Scale:
         )
         return list(range(0, self.last + 1, every))
 
-    def across(self, value: float) -> str:
+    def format_horizontal_line(self, value: float) -> str:
         """The ends of a horizontal line at a value, as attributes."""
         return f"x1={self.left:.1f} x2={WIDTH - RIGHT} y1={self.y(value):.1f} y2={self.y(value):.1f}"
 
-    def ticks(self) -> list[tuple[float, str]]:
+    def list_value_ticks(self) -> list[tuple[float, str]]:
         """Four to eight round values, each with a label that tells it from its neighbours."""
         if self._logarithmic:
             first, last = math.ceil(self._low), math.floor(self._high)
@@ -121,7 +121,7 @@ class _Scale:
             return [(value, f"{value:.{digits}g}") for value in values]
         return [(value, f"{value:.{places}f}") for value in values]
 
-    def path(self, values: Sequence[float]) -> str:
+    def draw_line(self, values: Sequence[float]) -> str:
         """The line as SVG path commands, with a new start after each gap; a point between gaps is a short stroke."""
         return "".join(
             f"M{points[0][0] - DOT / 2:.1f} {points[0][1]:.1f}h{DOT}"
@@ -130,7 +130,7 @@ class _Scale:
             for points in self._stretches(values)
         )
 
-    def area(self, values: Sequence[float]) -> str:
+    def draw_area(self, values: Sequence[float]) -> str:
         """What lies between the axis and the line, as SVG path commands; of a point between gaps as wide as the
         stroke."""
         floor = HEIGHT - BOTTOM

@@ -7,7 +7,7 @@ from html import escape
 from torchport.findings import Result
 
 
-def diagnosis(result: Result) -> str:
+def render_diagnosis_section(result: Result) -> str:
     """The proof, the fix and the command; nothing for other results and for logs without a failure."""
     if result.command != "diagnose" or result.data["answer"] == "clean":
         return ""

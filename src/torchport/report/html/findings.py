@@ -12,7 +12,7 @@ from torchport.report.terminal import by_severity
 SOURCE = 300  # characters of the code that a finding is about
 
 
-def findings(result: Result) -> str:
+def render_findings_section(result: Result) -> str:
     """Two tables with one filter for both."""
     if not result.findings:
         return ""

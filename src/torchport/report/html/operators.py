@@ -8,7 +8,7 @@ from typing import Any
 
 from torchport.findings import Result
 from torchport.report.operators import WORDS, worst_first
-from torchport.report.wording import count
+from torchport.report.wording import format_count
 
 _CLASSES = {
     "refused": "error",
@@ -19,7 +19,7 @@ _CLASSES = {
 }
 
 
-def operators(result: Result[Any]) -> str:
+def render_operators_section(result: Result[Any]) -> str:
     """Counts and a row for each operator, those to look at first. Empty for a result that judges runs."""
     data = result.data.get("operators") if isinstance(result.data, Mapping) else None
     if not data:
@@ -34,7 +34,7 @@ def operators(result: Result[Any]) -> str:
         if data["precision"]
         else ""
     )
-    title = f"Operators of {count(int(data['steps']), 'step')}"
+    title = f"Operators of {format_count(int(data['steps']), 'step')}"
     parts = [f"<section><h2>{title}</h2><p>{counts or 'None on the device'}.</p>{precision}"]
     if odd:
         parts.append(_table(odd))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from torchport.report.html import document
-from torchport.report.html.curve import chart
-from torchport.report.prediction import gib, render_prediction
+from torchport.report.html import render_document
+from torchport.report.html.curve import draw_chart
+from torchport.report.prediction import format_memory, render_prediction
 from torchport.results.prediction import Prediction, Task
 
 WIDTH, ROW, TOP, LEFT, BOTTOM = 880, 22, 18, 80, 18
@@ -20,7 +20,7 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def page(found: Prediction) -> str:
+def render_prediction_page(found: Prediction) -> str:
     """The page of a prediction."""
     answer = found.many or found.one
     step, peak = answer.step, answer.peak
@@ -29,25 +29,25 @@ def page(found: Prediction) -> str:
         title += f", {step.time:.1f} ms a step"
     parts = [f"<section id=prediction><pre>{escape(render_prediction(found))}</pre></section>"]
     if peak:
-        curve = chart(
+        curve = draw_chart(
             "GiB allocated over the last step, at each of its allocations",
             {"allocated": [each / 2**30 for each in peak.curve]},
         )
         owners = _table(
-            ("owner at the peak", "memory"), [(name, gib(size)) for name, size in peak.owners.items()]
+            ("owner at the peak", "memory"), [(name, format_memory(size)) for name, size in peak.owners.items()]
         )
         modules = _table(
-            ("module", "activations"), [(name, gib(size)) for name, size in peak.modules.items()]
+            ("module", "activations"), [(name, format_memory(size)) for name, size in peak.modules.items()]
         )
         parts.append(f"<section><h2>Memory</h2>{curve}{owners}{modules}</section>")
     if step:
         rows = [(name, str(number), f"{spent:.3f}") for name, (number, spent) in step.operators.items()]
         table = _table(("operator", "times", "ms a step"), rows)
-        parts.append(f"<section><h2>Time, predicted</h2>{timeline(found.timeline)}{table}</section>")
-    return document(f"Prediction for {found.soc}", title, "\n".join(parts), f"{found.steps} dry steps read")
+        parts.append(f"<section><h2>Time, predicted</h2>{draw_timeline(found.timeline)}{table}</section>")
+    return render_document(f"Prediction for {found.soc}", title, "\n".join(parts), f"{found.steps} dry steps read")
 
 
-def timeline(tasks: Sequence[Task]) -> str:
+def draw_timeline(tasks: Sequence[Task]) -> str:
     """The step as SVG, a row for each stream; a task's name, time and shapes show where the pointer rests."""
     if not tasks:
         return ""

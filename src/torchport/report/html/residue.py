@@ -17,7 +17,7 @@ _MEANINGS = {
 }
 
 
-def residue(result: Result[Any]) -> str:
+def render_residue_section(result: Result[Any]) -> str:
     """Every mention, by what it means; the places folded away. Empty for a result that judges runs."""
     mentions = result.data.get("residue", {}).get("mentions", []) if isinstance(result.data, Mapping) else []
     if not mentions:

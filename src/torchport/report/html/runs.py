@@ -14,7 +14,7 @@ from torchport.results.port import Port, Run
 WRITTEN, OUTSIDE = 6, 12  # paths of each run; the files are listed in a table of their own
 
 
-def runs(result: Result[Any]) -> str:
+def render_runs_section(result: Result[Any]) -> str:
     """A table with a column for each run; empty for a result without runs."""
     data = result.data
     if not isinstance(data, Port):
@@ -25,13 +25,13 @@ def runs(result: Result[Any]) -> str:
         return ""
     seconds = data.comparison.seconds if data.comparison is not None else Seconds()
     rows: list[tuple[str, Callable[[Run, str], str]]] = [
-        ("Ended", lambda run, _: escape(wording.ended(run))),
-        ("Device", lambda run, _: escape(wording.device(run))),
+        ("Ended", lambda run, _: escape(wording.describe_end(run))),
+        ("Device", lambda run, _: escape(wording.describe_device(run))),
         ("Ranks", lambda run, _: str(run.ranks) if run.ranks > 1 else ""),
         ("Steps", lambda run, _: f"{run.steps:,}" if run.steps else ""),
         ("Time", lambda run, _: _time(run.seconds)),
         ("Time of a step", lambda _, side: _time(getattr(seconds, side))),
-        ("Operators on the NPU", lambda run, _: escape(wording.launched(run))),
+        ("Operators on the NPU", lambda run, _: escape(wording.describe_launches(run))),
         ("Tensors", lambda run, _: _tensors(run)),
         ("Files written", lambda run, _: _paths([row.path for row in run.files], WRITTEN)),
         ("Wrote outside its folder", lambda run, _: _paths(run.outside, OUTSIDE)),
@@ -55,16 +55,16 @@ def _hint(data: Port) -> str:
 
 
 def _notes(data: Port) -> str:
-    notes = "".join(f"<li>{escape(wording.sentence(note))}</li>" for note in data.notes)
+    notes = "".join(f"<li>{escape(wording.format_sentence(note))}</li>" for note in data.notes)
     return f"<ul class=notes>{notes}</ul>" if notes else ""
 
 
 def _time(seconds: float | None) -> str:
-    return escape(wording.elapsed(seconds)) if seconds else ""
+    return escape(wording.format_elapsed(seconds)) if seconds else ""
 
 
 def _tensors(run: Run) -> str:
-    words = [f"{wording.listed(parts)} on {device}" for device, parts in wording.places(run)]
+    words = [f"{wording.join_words(parts)} on {device}" for device, parts in wording.group_parts_by_device(run)]
     return "<br>".join(escape(text) for text in words)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 
-def figures(
+def render_number_table(
     head: Sequence[str], rows: Sequence[Sequence[object]], holds: Sequence[bool], name: str = "values"
 ) -> str:
     """A table with numbers to the right of a name; a row that does not hold stands out."""
@@ -21,7 +21,7 @@ def figures(
     return f"<div class=wide><table class='list figures {name}'>{body}</table></div>"
 
 
-def records(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> str:
+def render_text_table(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> str:
     """A table of texts whose rows become blocks on a narrow screen. The cells are HTML; empty columns are left out."""
     used = [column for column in range(len(head)) if any(row[column] for row in rows)]
     titles = "".join(f"<th>{escape(head[column])}</th>" for column in used)

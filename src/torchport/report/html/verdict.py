@@ -7,9 +7,17 @@ from html import escape
 from typing import Any
 
 from torchport.findings import Result
-from torchport.report.html.comparison import compared
-from torchport.report.verdict import effort, judge, steps
-from torchport.report.wording import count, faults, listed, places, plural, sentence, step_kind
+from torchport.report.html.comparison import get_comparison
+from torchport.report.verdict import format_effort, judge_result, list_next_commands
+from torchport.report.wording import (
+    describe_noticed_share,
+    format_count,
+    format_plural,
+    format_sentence,
+    group_parts_by_device,
+    join_words,
+    step_kind,
+)
 from torchport.results.comparison import Comparison, Controls, Evidence
 from torchport.results.conversion import Summary
 from torchport.results.port import Port, Run
@@ -18,7 +26,7 @@ _MARKS = {"good": "✓", "open": "!", "bad": "✕"}
 _COMMANDS = ("torchport ", "python ", "pip ", "torchrun ")
 
 
-def heading(result: Result[Any]) -> tuple[str, str]:
+def make_heading(result: Result[Any]) -> tuple[str, str]:
     """A label and a title: the command, and what it was run on."""
     data = result.data
     if isinstance(data, Port):
@@ -28,9 +36,9 @@ def heading(result: Result[Any]) -> tuple[str, str]:
     return f"torchport {result.command}", str(title)
 
 
-def verdict(result: Result[Any]) -> str:
+def render_verdict_section(result: Result[Any]) -> str:
     """One sentence that answers the question, one that says on what grounds, and what would decide an open one."""
-    kind, text, grounds = judge(result)
+    kind, text, grounds = judge_result(result)
     mark = "?" if kind == "open" and isinstance(result.data, Port | Comparison) else _MARKS[kind]
     parts = [f"<h2>{escape(text)}</h2>", f"<p>{escape(grounds)}</p>" if grounds else "", _decide(result)]
     return f'<section class="verdict {kind}"><span aria-hidden=true>{mark}</span><div>{"".join(parts)}</div></section>'
@@ -45,10 +53,10 @@ def _decide(result: Result[Any]) -> str:
 def _step(step: str) -> str:
     """A command as code, anything else as a sentence."""
     is_command = step.startswith(_COMMANDS)
-    return f"<code>{escape(step)}</code>" if is_command else escape(sentence(step))
+    return f"<code>{escape(step)}</code>" if is_command else escape(format_sentence(step))
 
 
-def numbers(result: Result[Any]) -> str:
+def render_number_tiles(result: Result[Any]) -> str:
     """The counts as tiles."""
     tiles = [
         f"<li{f' class={kind}' if kind else ''}><b>{escape(value)}</b>{escape(word)}</li>"
@@ -58,11 +66,11 @@ def numbers(result: Result[Any]) -> str:
 
 
 def _tiles(result: Result[Any]) -> Iterator[tuple[str, str, str]]:
-    data, comparison = result.data, compared(result)
+    data, comparison = result.data, get_comparison(result)
     if comparison is not None:
         number = comparison.steps.port
         noun = step_kind(comparison)
-        yield f"{number:,}", f"{noun if number == 1 else plural(noun)} compared", ""
+        yield f"{number:,}", f"{noun if number == 1 else format_plural(noun)} compared", ""
         yield from _power(comparison.controls)
     if isinstance(data, Port):
         if data.runs.npu is not None:
@@ -70,7 +78,7 @@ def _tiles(result: Result[Any]) -> Iterator[tuple[str, str, str]]:
         yield from _summary(data.summary, only_some=True)
     elif not isinstance(data, Comparison) and "summary" in data:
         yield from _summary(data["summary"])
-        yield effort(data["summary"]), "work left, estimated", ""
+        yield format_effort(data["summary"]), "work left, estimated", ""
 
 
 def _summary(summary: Summary, *, only_some: bool = False) -> Iterator[tuple[str, str, str]]:
@@ -94,7 +102,7 @@ def _summary(summary: Summary, *, only_some: bool = False) -> Iterator[tuple[str
 
 def _power(controls: Controls) -> Iterator[tuple[str, str, str]]:
     """How many of the faults that were put into the original were noticed."""
-    words = faults(controls.rows) if controls.measured else ""
+    words = describe_noticed_share(controls.rows) if controls.measured else ""
     if words:
         seen, _, rest = words.partition(" small ")
         number, _, total = seen.partition(" of ")
@@ -107,14 +115,14 @@ def _evidence(port: Run) -> Iterator[tuple[str, str, str]]:
     if evidence.launches is not None:
         word = "operators launched on the NPU"
         if evidence.steps_with is not None and port.steps:
-            word += f", in {evidence.steps_with:,} of {count(port.steps, 'step')}"
+            word += f", in {evidence.steps_with:,} of {format_count(port.steps, 'step')}"
         yield f"{evidence.launches:,}", word, "" if evidence.launches else "bad"
-    for device, parts in places(port):
+    for device, parts in group_parts_by_device(port):
         on_cpu = evidence.loss == "cpu" and "loss" in parts
-        yield device.removeprefix("the "), f"held the port's {listed(parts)}", "bad" if on_cpu else ""
+        yield device.removeprefix("the "), f"held the port's {join_words(parts)}", "bad" if on_cpu else ""
 
 
 def next_steps(result: Result[Any]) -> str:
     """The commands that come next."""
-    items = "".join(f"<li><code>{escape(step)}</code></li>" for step in steps(result))
+    items = "".join(f"<li><code>{escape(step)}</code></li>" for step in list_next_commands(result))
     return f"<section><h2>Next</h2><ol class=next>{items}</ol></section>" if items else ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule
 from torchport.rules.distribute import on_script
-from torchport.rules.distribute.model import wrapping
+from torchport.rules.distribute.model import find_wrap_point
 from torchport.rules.distribute.script import Script
 
 _SYNC = "require_backward_grad_sync"
@@ -22,24 +22,24 @@ _READS = ("clip_grad_norm_", "clip_grad_value_", "unscale_", "grad")
 _SCHEDULERS = ("sched", "lr", "warmup", "ema")
 
 
-def check(script: Script) -> Iterator[Finding]:
+def check_script(script: Script) -> Iterator[Finding]:
     """A finding for every loop that calls `backward` for each batch and `step` for some."""
-    found = None if script.is_distributed else wrapping(script)
+    found = None if script.is_distributed else find_wrap_point(script)
     if found is None:
         return
-    for loop in script.all(ast.For):
+    for loop in script.iter_nodes(ast.For):
         guard = _guard(loop)
         if guard is None:
             continue
         name, why = _model(script, loop, found[0]), _why_not(script, loop, guard)
         if name and not why:
             line = f"{name}.{_SYNC} = {ast.unparse(guard.test)}"
-            yield RULE.finding(
+            yield RULE.make_finding(
                 script, guard.test, "gradients are averaged over the processes where the optimizer steps, not before",
                 [script.insert_before(loop.body[0], line)],
             )  # fmt: skip
         else:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 script, guard.test, "gradients are averaged over the processes for each batch, and used for some: "
                 + (why or "the model is not called here"), safety=Safety.REPORT,
                 hint="The result is right. To save time, put forward and backward of the other batches under "
@@ -76,7 +76,7 @@ def _model(script: Script, loop: ast.For, wrapped: ast.expr) -> str:
     """The wrapped model as the loop's body calls it; empty where it does not."""
     for call in ast.walk(loop):
         named = isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute)
-        if named and script.flow.same(call.func, wrapped):  # type: ignore[attr-defined]
+        if named and script.flow.is_same_value(call.func, wrapped):  # type: ignore[attr-defined]
             return ast.unparse(call.func)  # type: ignore[attr-defined]
     return ""
 
@@ -90,7 +90,7 @@ def _why_not(script: Script, loop: ast.For, guard: ast.If) -> str:
     given = {ast.unparse(part) for part in others
              if isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)}  # fmt: skip
     around = next(
-        (above for above in script.names.ancestors(loop) if isinstance(above, ast.FunctionDef)), script.tree
+        (above for above in script.names.iter_ancestors(loop) if isinstance(above, ast.FunctionDef)), script.tree
     )
     inside = _calls(guard, "step")
     if not all(isinstance(part, _PURE) for part in parts) or not names & targets:
@@ -106,9 +106,9 @@ def _why_not(script: Script, loop: ast.For, guard: ast.If) -> str:
 
 def _is_length(script: Script, node: ast.AST) -> bool:
     """`len(loader)`, and the name in front of it."""
-    call = node if isinstance(node, ast.Call) else script.parent(node)
+    call = node if isinstance(node, ast.Call) else script.get_parent(node)
     return (
-        isinstance(call, ast.Call) and script.qualified(call.func) == "builtins.len"
+        isinstance(call, ast.Call) and script.resolve_name(call.func) == "builtins.len"
         and (node is call or node is call.func)
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ RULE = Rule(
     why="Where gradients of several batches are added up, averaging them over the processes after each batch costs "
     "time and changes nothing: the mean of the sums is the sum of the means. The line does what no_sync() does.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
-    check=on_script(check),
+    check=on_script(check_script),
     rewrites=(
         (f"model = Net().cuda()\n{_LOOP}    if {_ONE}:\n{_STEP}".replace("net", "model"),
          f"model = Net().cuda()\n{_SET.format(_ONE)}    if {_ONE}:\n{_STEP}".replace("net", "model")),

@@ -12,7 +12,7 @@ from torchport.rules.distribute.loader import sampled_loaders, training_loops
 from torchport.rules.distribute.script import EpochLoop, Script
 
 
-def check(script: Script) -> Iterator[Finding]:
+def check_script(script: Script) -> Iterator[Finding]:
     """A finding for every loop around a loop that trains."""
     if script.is_distributed:
         return
@@ -32,13 +32,13 @@ def _set_epoch(script: Script, epochs: EpochLoop) -> Finding:
     head.lineno, head.col_offset = epochs.node.lineno, epochs.node.col_offset
     head.end_lineno, head.end_col_offset = epochs.node.iter.end_lineno, epochs.node.iter.end_col_offset
     if number is None or epochs.loader is None:
-        return RULE.finding(
+        return RULE.make_finding(
             script, head, "this loop trains in epochs, but its sampler has no number or no name here",
             hint="Call set_epoch(epoch) of the training loader's sampler at the start of every epoch.",
             safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
     edit = script.insert_before(epochs.node.body[0], f"{epochs.loader}.sampler.set_epoch({number})")
-    return RULE.finding(script, head, "the sampler is told the epoch, so that each has another order", [edit])
+    return RULE.make_finding(script, head, "the sampler is told the epoch, so that each has another order", [edit])
 
 
 _LOADER = "from torch.utils.data import DataLoader\nloader = DataLoader(data, shuffle=True)\n"
@@ -58,7 +58,7 @@ RULE = Rule(
     severity=Severity.INFO,
     why="A DistributedSampler shuffles by epoch number: without it every epoch has the same order.",
     reference="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
-    check=on_script(check),
+    check=on_script(check_script),
     rewrites=(
         (f"{_LOADER}for epoch in range(3):\n    for x in loader:\n{_BODY}",
          f"{_LOADER}for epoch in range(3):\n    loader.sampler.set_epoch(epoch)\n    for x in loader:\n{_BODY}"),

@@ -30,7 +30,7 @@ def _alone(script: Script, loop: BatchLoop) -> bool:
     return len(loop.loaders) == 1 and not any(one.trains for one in others)
 
 
-def check(script: Script) -> Iterator[Finding]:
+def check_script(script: Script) -> Iterator[Finding]:
     """A finding for every loader: its sampler, or why it has none."""
     if script.is_distributed:
         return
@@ -40,7 +40,7 @@ def check(script: Script) -> Iterator[Finding]:
             yield from _with_sampler(script, loader, shared=any(not loop.trains for loop in loops))
         elif not loops or any(loop.trains for loop in loops):
             why = "one loop trains on it and on others" if loops else "no loop of this file runs over it"
-            yield RULE.finding(
+            yield RULE.make_finding(
                 script, loader, f"whether this is the training loader is not proven: {why}",
                 hint=f"If it is, give it sampler={_SAMPLER}(dataset) in place of shuffle=True, and call "
                 "loader.sampler.set_epoch(epoch) in every epoch.",
@@ -48,7 +48,7 @@ def check(script: Script) -> Iterator[Finding]:
             )  # fmt: skip
     yield from _splits(script)
     if not script.loaders:
-        yield RULE.finding(
+        yield RULE.make_finding(
             script, script.tree.body[0], "this file makes no torch DataLoader: how the data is shared out is open",
             hint="Let each process read its own part: index by torch.distributed.get_rank() and get_world_size().",
             safety=Safety.REPORT, severity=Severity.WARNING,
@@ -57,14 +57,14 @@ def check(script: Script) -> Iterator[Finding]:
 
 def _splits(script: Script) -> Iterator[Finding]:
     """Random splits that each process would draw for itself, so that one trains on what another evaluates."""
-    calls = list(script.all(ast.Call))
-    if any(script.qualified(call.func) in _SEEDS for call in calls):
+    calls = list(script.iter_nodes(ast.Call))
+    if any(script.resolve_name(call.func) in _SEEDS for call in calls):
         return
     for call in calls:
-        drawn = script.qualified(call.func) in _RANDOM_SPLITS and len(call.args) < 3
+        drawn = script.resolve_name(call.func) in _RANDOM_SPLITS and len(call.args) < 3
         if drawn and not any(keyword.arg in ("generator", None) for keyword in call.keywords):
             edit = script.append_argument(call, "generator=torch.Generator().manual_seed(0)")
-            yield RULE.finding(
+            yield RULE.make_finding(
                 script, call, "all processes split the data in the same way", [edit], safety=Safety.REVIEW,
                 hint="Nothing of this file seeds torch; where another does, this is not needed.",
             )  # fmt: skip
@@ -79,7 +79,7 @@ def _with_sampler(script: Script, loader: ast.Call, shared: bool) -> Iterator[Fi
     given = _given(loader)
     edits, why = _edits(script, loader)
     if why:
-        yield RULE.finding(
+        yield RULE.make_finding(
             script, loader, f"the training loader cannot be given a sampler here: {why}",
             hint=f"Give it sampler={_SAMPLER}(dataset) in place of its own order.",
             safety=Safety.REPORT, severity=Severity.WARNING,
@@ -87,15 +87,15 @@ def _with_sampler(script: Script, loader: ast.Call, shared: bool) -> Iterator[Fi
         return
     chosen = bool(_other_calls(script, loader))
     review = shared or chosen or any(one.arg is None for one in loader.keywords)
-    yield RULE.finding(
+    yield RULE.make_finding(
         script, loader, "the training loader gives each process its own part of the data", edits,
         hint="This call makes other loaders, too: those that do not shuffle stay whole." if chosen
         else "A loop that does not train reads this loader, too, and sees a part only." if shared
         else "Check that the options hold no sampler." if review else "",
         safety=Safety.REVIEW if review else Safety.SAFE,
     )  # fmt: skip
-    size = f"batch_size={script.source(given['batch_size'])}" if "batch_size" in given else "the batch size"
-    yield RULE.finding(
+    size = f"batch_size={script.get_source(given['batch_size'])}" if "batch_size" in given else "the batch size"
+    yield RULE.make_finding(
         script, loader, f"{size} is now that of one process: N processes step on N times as many samples",
         hint="Divide it by N to train as before, or raise the learning rate with it (often in proportion, with a "
         "warm-up).",
@@ -127,7 +127,7 @@ def _edits(script: Script, loader: ast.Call) -> tuple[list[Edit | None], str]:
     if _is_iterable(script, dataset):
         return [], "an IterableDataset has no sampler; let each process read its own part"
     edits: list[Edit | None] = []
-    text = script.source(dataset)
+    text = script.get_source(dataset)
     if not isinstance(dataset, ast.Name | ast.Attribute):
         if dataset is not loader.args[0] or any(
             isinstance(part, ast.Yield | ast.Await) for part in ast.walk(dataset)
@@ -139,7 +139,7 @@ def _edits(script: Script, loader: ast.Call) -> tuple[list[Edit | None], str]:
     shuffle = given.get("shuffle")
     if unpacked:
         return edits + _through_options(script, unpacked, shuffle, text), _why_not(script, unpacked, shuffle)
-    order = script.source(shuffle) if shuffle is not None else "False"
+    order = script.get_source(shuffle) if shuffle is not None else "False"
     sampler = f"sampler={_SAMPLER}({text}{'' if order == 'True' else f', shuffle={order}'})"
     if script.text.span(loader)[0] < script.borrowed:
         if script.names.scope_of(loader).is_module:
@@ -160,7 +160,7 @@ def _edits(script: Script, loader: ast.Call) -> tuple[list[Edit | None], str]:
 
 def _other_calls(script: Script, loader: ast.Call) -> list[ast.Call]:
     """The calls of the function that makes the loader whose loader is not trained on."""
-    _, calls = script.makers(loader)
+    _, calls = script.find_maker_calls(loader)
     trained = {call for loop in training_loops(script, loader) for one, call in loop.made if one is loader}
     return [call for call in calls if call not in trained]
 
@@ -169,10 +169,10 @@ def _shuffles_to_train(
     script: Script, loader: ast.Call, shuffle: ast.expr | None, others: list[ast.Call]
 ) -> bool:
     """Whether `shuffle` is true for each loader that is trained on, and false for the `others`."""
-    function, calls = script.makers(loader)
+    function, calls = script.find_maker_calls(loader)
     assert function is not None
     return len(others) < len(calls) and all(
-        script.value(shuffle, script.known(call, function, {})) is (call not in others) for call in calls
+        script.evaluate_expression(shuffle, script.bind_constants(call, function, {})) is (call not in others) for call in calls
     )
 
 
@@ -180,7 +180,7 @@ def _through_options(
     script: Script, unpacked: list[ast.keyword], shuffle: ast.expr | None, dataset: str
 ) -> list[Edit | None]:
     """`DataLoader(data, **options)`, where the options may hold shuffle=True, which a sampler excludes."""
-    options = script.source(unpacked[0].value)
+    options = script.get_source(unpacked[0].value)
     order = f'{options}.get("shuffle", False)'
     new = f'{{**{options}, "shuffle": False, "sampler": {_SAMPLER}({dataset}, shuffle={order})}}'
     return [Edit(*script.text.span(unpacked[0].value), new.encode(script.text.encoding))]
@@ -193,13 +193,13 @@ def _why_not(script: Script, unpacked: list[ast.keyword], shuffle: ast.expr | No
 
 def _inside(script: Script, loader: ast.Call) -> Iterator[ast.AST]:
     """The expressions around a call."""
-    return itertools.takewhile(lambda above: isinstance(above, ast.expr), script.names.ancestors(loader))
+    return itertools.takewhile(lambda above: isinstance(above, ast.expr), script.names.iter_ancestors(loader))
 
 
 def _is_iterable(script: Script, dataset: ast.expr) -> bool:
     owner = script.classes.class_of(dataset)
-    bases = [base for one in script.classes.bases(owner) for base in one.bases] if owner else []
-    return any((script.qualified(base) or "").endswith("IterableDataset") for base in bases)
+    bases = [base for one in script.classes.iter_class_and_bases(owner) for base in one.bases] if owner else []
+    return any((script.resolve_name(base) or "").endswith("IterableDataset") for base in bases)
 
 
 _LOOP = "for x in loader:\n    loss(x).backward()\n    optimizer.step()\n"
@@ -249,7 +249,7 @@ RULE = Rule(
     why="Each process has to train on its own part of the data. A loader that is only evaluated stays whole, so that "
     "the metric stays what it was.",
     reference="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
-    check=on_script(check),
+    check=on_script(check_script),
     rewrites=(
         (f"{_IMPORT}loader = DataLoader(data, 8, shuffle=True)\n{_LOOP}",
          f"{_IMPORT}loader = DataLoader(data, 8, sampler={_SAMPLER}(data))\n{_LOOP}"),

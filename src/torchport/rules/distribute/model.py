@@ -31,11 +31,11 @@ _WHOLE = frozenset(
 )  # fmt: skip
 
 
-def check(script: Script) -> Iterator[Finding]:
+def check_script(script: Script) -> Iterator[Finding]:
     """The wrapper after the model has reached its device, and `.module` where the model itself is meant."""
     if script.is_distributed:
         return
-    parallel = [call for call in script.all(ast.Call) if script.qualified(call.func) in NAMES]
+    parallel = [call for call in script.iter_nodes(ast.Call) if script.resolve_name(call.func) in NAMES]
     for call in parallel:
         yield _replaced(script, call)
     if parallel:
@@ -49,14 +49,14 @@ def check(script: Script) -> Iterator[Finding]:
             else "the function that moves it does not make it" if moves
             else "no statement moves it to the device"
         )  # fmt: skip
-        yield RULE.finding(
+        yield RULE.make_finding(
             script, (moves or script.tree.body)[0], f"the model {script.model!r} is not wrapped: {said}",
             hint=f"Name its variable with --model, or wrap it by hand after it reached its device: "
             f"model = {_DDP}(model, {_DEVICE.replace('cuda', 'npu')})",
             safety=Safety.REPORT, severity=Severity.WARNING,
         )  # fmt: skip
         return
-    yield RULE.finding(
+    yield RULE.make_finding(
         script, moves[-1], f"{name} is wrapped, so that its gradients are averaged over the processes",
         [_wrapped(script, name, last)],
         hint="If parts of the model get no gradient in some steps, add find_unused_parameters=True; batch "
@@ -65,7 +65,7 @@ def check(script: Script) -> Iterator[Finding]:
     yield from _inner(script, name, last)
 
 
-def wrapping(script: Script) -> tuple[ast.expr, ast.stmt] | None:
+def find_wrap_point(script: Script) -> tuple[ast.expr, ast.stmt] | None:
     """The model as the statement names it after which it is wrapped, and that statement; None where it is not."""
     moves = [statement for statement in _statements(script) if _moves(script, statement, script.model)]
     if len({script.names.scope_of(statement) for statement in moves}) != 1:
@@ -86,18 +86,18 @@ def _wrapped(script: Script, name: str, last: ast.stmt) -> Edit | None:
 
 def _replaced(script: Script, call: ast.Call) -> Finding:
     """`DataParallel(model)` in one expression: the model has to be on its device before it is wrapped."""
-    inner, outer = call.args[0] if call.args else None, script.parent(call)
+    inner, outer = call.args[0] if call.args else None, script.get_parent(call)
     moved = outer if isinstance(outer, ast.Attribute) and outer.attr in ("cuda", "to") else None
-    whole = script.parent(moved) if moved is not None else call
+    whole = script.get_parent(moved) if moved is not None else call
     if inner is None or not isinstance(whole, ast.Call) or isinstance(inner, ast.Starred):
-        return RULE.finding(
+        return RULE.make_finding(
             script, call, "DataParallel cannot be replaced here", safety=Safety.REPORT, severity=Severity.ERROR,
             hint=f"Write {_DDP}(model, device_ids=[device]) once the model is on its device.",
         )  # fmt: skip
-    text = script.source(inner)
+    text = script.get_source(inner)
     if whole is not call:
-        text += script.text.slice(script.text.span(call)[1], script.text.span(whole)[1])
-    around = next((one for one in script.names.ancestors(call) if isinstance(one, ast.Assign)), None)
+        text += script.text.decode_range(script.text.span(call)[1], script.text.span(whole)[1])
+    around = next((one for one in script.names.iter_ancestors(call) if isinstance(one, ast.Assign)), None)
     name = ast.unparse(around.targets[0]) if around is not None and around.value is whole else ""
     later = [
         statement
@@ -112,7 +112,7 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
         same = all(script.names.scope_of(one) is script.names.scope_of(call) for one in later)
         wrapped, last = _last(script, later, name) if same and name else (name, None)
         if last is None or wrapped != name:
-            return RULE.finding(
+            return RULE.make_finding(
                 script, call, "DataParallel becomes DistributedDataParallel, one process per device",
                 safety=Safety.REPORT, severity=Severity.ERROR,
                 hint="The model has to be on its device first: wrap it after the line that moves it.",
@@ -121,7 +121,7 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
         if around is not None and text == name:
             first = Edit(*script.text.span(around), b"pass")
         edits = [first, _wrapped(script, name, last)]
-    return RULE.finding(
+    return RULE.make_finding(
         script, call, "DataParallel becomes DistributedDataParallel, one process per device", edits,
         safety=Safety.REVIEW, hint="Check that the batch size is meant per process."
         if later else "Check that the model is on its device here, and that the batch size is meant per process.",
@@ -129,7 +129,7 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
 
 
 def _statements(script: Script) -> list[ast.stmt]:
-    found: list[ast.stmt] = [*script.all(ast.Assign), *script.all(ast.Expr)]
+    found: list[ast.stmt] = [*script.iter_nodes(ast.Assign), *script.iter_nodes(ast.Expr)]
     return sorted(found, key=lambda statement: statement.lineno)
 
 
@@ -137,7 +137,7 @@ def _moves(script: Script, statement: ast.stmt, model: str) -> bool:
     """`model = Net().cuda()`, `model = model.to(device)`, `model.cuda()`, `model, o = amp.initialize(model, o)`."""
     value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
     names = _targets(statement)
-    if isinstance(value, ast.Call) and script.qualified(value.func) == "apex.amp.initialize":
+    if isinstance(value, ast.Call) and script.resolve_name(value.func) == "apex.amp.initialize":
         return model in names
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if value.func.attr in ("cuda", "to"):
@@ -157,7 +157,7 @@ def _last(script: Script, moves: list[ast.stmt], model: str) -> tuple[str, ast.s
     scope = script.names.scope_of(moves[0])
     made = [
         statement
-        for statement in script.all(ast.Assign)
+        for statement in script.iter_nodes(ast.Assign)
         if model in _targets(statement) and script.names.scope_of(statement) is scope
     ]
     if not made:
@@ -165,9 +165,9 @@ def _last(script: Script, moves: list[ast.stmt], model: str) -> tuple[str, ast.s
         kept = _targets(moves[0])
         alone = len(moves) == 1 and len(kept) == 1 and model in scope.bindings
         return (kept[0], moves[0]) if alone else (model, None)
-    outermost = min(made, key=lambda statement: len(list(script.names.ancestors(statement))))
-    block = script.block(outermost)
-    around = [[move, *script.names.ancestors(move)] for move in moves]
+    outermost = min(made, key=lambda statement: len(list(script.names.iter_ancestors(statement))))
+    block = script.find_block(outermost)
+    around = [[move, *script.names.iter_ancestors(move)] for move in moves]
     reached = [statement for statement in block if any(statement in above for above in around)]
     whole = reached and len(reached) == len({id(one) for one in reached})
     return model, reached[-1] if whole else None
@@ -181,16 +181,16 @@ def _inner(script: Script, name: str, last: ast.stmt) -> Iterator[Finding]:
         return
     here = script.names.scope_of(model)
     asked = [(node.value, node, f"{node.attr} is asked of the model inside the wrapper")
-             for node in script.all(ast.Attribute) if node.attr not in _SAME]  # fmt: skip
+             for node in script.iter_nodes(ast.Attribute) if node.attr not in _SAME]  # fmt: skip
     for value, node, message in (*asked, *_kept_whole(script)):
-        if not script.flow.same(value, model) or not _is_name(value):
+        if not script.flow.is_same_value(value, model) or not _is_name(value):
             continue
         same_scope = script.names.scope_of(node) is here
         start = script.text.span(value)[1]
         if same_scope and start <= end:
             continue
         edit = Edit(start, start, b".module")
-        yield RULE.finding(
+        yield RULE.make_finding(
             script, node, message, [edit],
             hint="" if same_scope else "This function has to be called with the wrapped model only.",
             safety=Safety.SAFE if same_scope else Safety.REVIEW,
@@ -199,8 +199,8 @@ def _inner(script: Script, name: str, last: ast.stmt) -> Iterator[Finding]:
 
 def _kept_whole(script: Script) -> Iterator[tuple[ast.expr, ast.expr, str]]:
     """Every value that a call keeps or copies as it is, alone or in a literal, and what to say of it."""
-    for call in script.all(ast.Call):
-        name = script.qualified(call.func)
+    for call in script.iter_nodes(ast.Call):
+        name = script.resolve_name(call.func)
         if name not in _WHOLE:
             continue
         waiting = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -229,7 +229,7 @@ RULE = Rule(
     why="DistributedDataParallel averages the gradients of all processes. It wraps the model once that is on its "
     "device; state_dict then belongs to model.module.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
-    check=on_script(check),
+    check=on_script(check_script),
     rewrites=(
         ("model = Net().cuda()\noptimizer = SGD(model.parameters())\nsave(model.state_dict())\n",
          f"model = Net().cuda()\n{_WRAP}optimizer = SGD(model.parameters())\nsave(model.module.state_dict())\n"),

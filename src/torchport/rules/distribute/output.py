@@ -21,26 +21,26 @@ _WRITERS = (
 )
 
 
-def check(script: Script) -> Iterator[Finding]:
+def check_script(script: Script) -> Iterator[Finding]:
     """Guards around runs of statements that print or save; what else every process would write is reported."""
     if script.is_distributed:
         return
     seen: set[ast.stmt] = set()
-    for statement in script.all(ast.Expr):
+    for statement in script.iter_nodes(ast.Expr):
         if statement not in seen and _is_output(script, statement):
             run = _run(script, statement)
             seen.update(run)
-            yield RULE.finding(
+            yield RULE.make_finding(
                 script, statement, "only the first process prints and saves", _guard(script, run),
                 hint="What is printed is what this process saw: its part of the training data.",
             )  # fmt: skip
-    for call in script.all(ast.Call):
-        name = script.qualified(call.func)
+    for call in script.iter_nodes(ast.Call):
+        name = script.resolve_name(call.func)
         if name in _BARS and not any(keyword.arg in ("disable", None) for keyword in call.keywords):
             edit = script.append_argument(call, f"disable=not {IS_MAIN}") if call.args else None
-            yield RULE.finding(script, call, "only the first process shows a progress bar", [edit])
+            yield RULE.make_finding(script, call, "only the first process shows a progress bar", [edit])
         elif name in _WRITERS:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 script, call, f"every process would write with {name}", safety=Safety.REPORT,
                 hint=f"Make and use it where {IS_MAIN} is true only.", severity=Severity.WARNING,
             )  # fmt: skip
@@ -48,18 +48,18 @@ def check(script: Script) -> Iterator[Finding]:
 
 def _is_output(script: Script, statement: ast.stmt) -> bool:
     value = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(value, ast.Call) or script.qualified(value.func) not in _OUTPUT:
+    if not isinstance(value, ast.Call) or script.resolve_name(value.func) not in _OUTPUT:
         return False
     return not any(
         isinstance(above, ast.If)
         and ("rank" in (test := ast.unparse(above.test).lower()) or "is_main" in test)
-        for above in script.names.ancestors(statement)
+        for above in script.names.iter_ancestors(statement)
     )
 
 
 def _run(script: Script, first: ast.stmt) -> list[ast.stmt]:
     """The statements from `first` on that only print and save."""
-    block = script.block(first)
+    block = script.find_block(first)
     run = []
     for statement in block[block.index(first) :] if first in block else [first]:
         if not _is_output(script, statement):
@@ -70,8 +70,8 @@ def _run(script: Script, first: ast.stmt) -> list[ast.stmt]:
 
 def _guard(script: Script, run: list[ast.stmt]) -> list[Edit | None]:
     """`if IS_MAIN:` before the first; all are indented, and their further lines unless a string goes over them."""
-    indent = script.indent(run[0])
-    if indent is None or any(script.indent(statement) is None for statement in run):
+    indent = script.find_indent(run[0])
+    if indent is None or any(script.find_indent(statement) is None for statement in run):
         return [None]
     unit = "\t" if indent.startswith("\t") else "    "
     edits: list[Edit | None] = []
@@ -83,7 +83,7 @@ def _guard(script: Script, run: list[ast.stmt]) -> list[Edit | None]:
             edits += [
                 Edit(offset, offset, unit.encode())
                 for line in range(statement.lineno + 1, (statement.end_lineno or 0) + 1)
-                for offset in [script.text.offset(line, 0)]
+                for offset in [script.text.position_to_offset(line, 0)]
             ]
     return edits
 
@@ -103,7 +103,7 @@ RULE = Rule(
     severity=Severity.INFO,
     why="All processes run the same code: without a guard each would print every line and write the same checkpoint.",
     reference="https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html#save-and-load-checkpoints",
-    check=on_script(check),
+    check=on_script(check_script),
     rewrites=(
         ("print('a')\nprint('b')\nx = 1\n", f"if {IS_MAIN}:\n    print('a')\n    print('b')\nx = 1\n"),
         ("import torch\nif best:\n    torch.save(x,\n               p)\n",

@@ -51,7 +51,7 @@ class Program:
         if found and all(_is_plain(module) for module in (*found, main)) and not _clash(main, found):
             self._join(found)
 
-    def findings(self, path: str, style: Style) -> Iterator[Finding]:
+    def check_loaders(self, path: str, style: Style) -> Iterator[Finding]:
         """What the rules on loaders say of the file `path`, which is `main` or one of `beside`."""
         whole = self._whole
         part = next((one for one in self._parts if one.module.text.path == path), None)
@@ -93,7 +93,7 @@ def _makers(main: Script) -> Iterator[Module]:
     if outside is None:
         return
     for name, target in _taken(main):
-        for module, definition in outside.meanings(main, target) if _is_projects(main, target) else ():
+        for module, definition in outside.find_meanings(main, target) if _is_projects(main, target) else ():
             own = isinstance(definition, ast.FunctionDef) and definition.name == name
             if own and _LOADER in module.text.data and module.text.path != main.text.path:
                 yield module
@@ -106,12 +106,12 @@ def _is_projects(main: Script, target: str) -> bool:
 
 def _taken(main: Script) -> Iterator[tuple[str, str]]:
     """The names that the script uses of other modules, without those that it gives another name."""
-    for used in main.all(ast.Name):
-        for binding in main.names.bindings(used):
+    for used in main.iter_nodes(ast.Name):
+        for binding in main.names.find_bindings(used):
             if binding.how is Binds.IMPORT and binding.target.rpartition(".")[2] == used.id:
                 yield used.id, binding.target
-    for node in main.all(ast.Attribute):
-        if isinstance(node.value, ast.Name) and (name := main.qualified(node)):
+    for node in main.iter_nodes(ast.Attribute):
+        if isinstance(node.value, ast.Name) and (name := main.resolve_name(node)):
             yield node.attr, name
 
 
@@ -140,14 +140,14 @@ def _comes_from(main: Script, target: str, files: set[str]) -> bool:
     outside = main.project.outside
     if outside is None or not _is_projects(main, target):
         return False
-    return any(module.text.path in files for module in outside.modules(main, target))
+    return any(module.text.path in files for module in outside.find_modules(main, target))
 
 
 def _blanked(main: Script, beside: list[Module]) -> bytes:
     """The script with the names of the other files as its own: `import data` and the `data.` of `data.make()` go."""
     files = {module.text.path for module in beside}
     changes: list[tuple[int, int, bytes]] = []
-    statements: list[ast.Import | ast.ImportFrom] = [*main.all(ast.Import), *main.all(ast.ImportFrom)]
+    statements: list[ast.Import | ast.ImportFrom] = [*main.iter_nodes(ast.Import), *main.iter_nodes(ast.ImportFrom)]
     for statement in statements:
         start, end = main.text.span(statement)
         module = "." * getattr(statement, "level", 0) + (getattr(statement, "module", None) or "")
@@ -156,8 +156,8 @@ def _blanked(main: Script, beside: list[Module]) -> bytes:
         targets = [f"{module}{joint}{alias.name}" for alias in statement.names]
         if future or all(_comes_from(main, target, files) for target in targets):
             changes.append((start, end, _filled(b"pass", main.text.data[start:end])))
-    for node in main.all(ast.Attribute):
-        name = main.qualified(node) if isinstance(node.value, ast.Name) else None
+    for node in main.iter_nodes(ast.Attribute):
+        name = main.resolve_name(node) if isinstance(node.value, ast.Name) else None
         if name is not None and _comes_from(main, name, files):
             start, end = main.text.span(node)
             changes.append((start, end, _filled(node.attr.encode(), main.text.data[start:end])))
@@ -169,7 +169,7 @@ def _blanked(main: Script, beside: list[Module]) -> bytes:
 
 def _without_future(module: Module) -> bytes:
     data = bytearray(module.text.data)
-    for statement in module.all(ast.ImportFrom):
+    for statement in module.iter_nodes(ast.ImportFrom):
         if statement.module == "__future__":
             start, end = module.text.span(statement)
             data[start:end] = _filled(b"pass", module.text.data[start:end])

@@ -85,18 +85,18 @@ class Script(Module):
     def is_distributed(self) -> bool:
         """Whether the script makes a process group itself."""
         return any(
-            (self.qualified(call.func) or "").endswith("init_process_group") for call in self.all(ast.Call)
+            (self.resolve_name(call.func) or "").endswith("init_process_group") for call in self.iter_nodes(ast.Call)
         )
 
     @functools.cached_property
     def loaders(self) -> tuple[ast.Call, ...]:
         """Every place where a DataLoader is made."""
-        return tuple(call for call in self.all(ast.Call) if self.qualified(call.func) in LOADERS)
+        return tuple(call for call in self.iter_nodes(ast.Call) if self.resolve_name(call.func) in LOADERS)
 
     @functools.cached_property
     def batch_loops(self) -> tuple[BatchLoop, ...]:
         """Every loop over a loader of this file, once for each call of its function that brings another loader."""
-        loops: list[Loop] = [*self.all(ast.For), *self.all(ast.AsyncFor), *self.all(ast.comprehension)]
+        loops: list[Loop] = [*self.iter_nodes(ast.For), *self.iter_nodes(ast.AsyncFor), *self.iter_nodes(ast.comprehension)]
         return tuple(dict.fromkeys(found for loop in loops for found in self._as_called(loop)))
 
     def _as_called(self, loop: Loop) -> Iterator[BatchLoop]:
@@ -106,12 +106,12 @@ class Script(Module):
             return
         phases = [
             above
-            for above in self.names.ancestors(loop)
+            for above in self.names.iter_ancestors(loop)
             if isinstance(above, ast.For) and _is_literal(above.iter)
         ]
         words = [[(one.target, word.value) for word in one.iter.elts] for one in phases]  # type: ignore[attr-defined]
         for call, *chosen in itertools.product((*calls, None)[: len(calls) or 1], *words):
-            known = self.known(call, around, {}) if call is not None and around is not None else {}
+            known = self.bind_constants(call, around, {}) if call is not None and around is not None else {}
             known |= {target.id: word for target, word in chosen if isinstance(target, ast.Name)}
             made = frozenset(self._sources(loop.iter, set(), Context(call, known)))
             if made:
@@ -122,13 +122,13 @@ class Script(Module):
 
     def _function_around(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        return next((above for above in self.names.ancestors(node) if isinstance(above, functions)), None)
+        return next((above for above in self.names.iter_ancestors(node) if isinstance(above, functions)), None)
 
     def _body(self, loop: Loop) -> Sequence[ast.AST]:
         """What runs for each element."""
         if not isinstance(loop, ast.comprehension):
             return loop.body
-        whole = self.parent(loop)
+        whole = self.get_parent(loop)
         made = [whole.key, whole.value] if isinstance(whole, ast.DictComp) else [whole.elt]  # type: ignore[union-attr]
         return [*loop.ifs, *made]
 
@@ -139,7 +139,7 @@ class Script(Module):
             if not isinstance(one, ast.Yield | ast.YieldFrom) or self._function_around(one) is not function:
                 continue
             found += [one.value] if isinstance(one, ast.YieldFrom) else []
-            around = itertools.takewhile(lambda above: above is not function, self.names.ancestors(one))
+            around = itertools.takewhile(lambda above: above is not function, self.names.iter_ancestors(one))
             found += [above.iter for above in around if isinstance(above, ast.For | ast.AsyncFor)]
         return found
 
@@ -150,8 +150,8 @@ class Script(Module):
         for node in itertools.chain.from_iterable(map(ast.walk, body)):
             if not isinstance(node, ast.Call):
                 continue
-            around = [node, *itertools.takewhile(lambda above: above not in body, self.names.ancestors(node))]
-            around += [above for above in self.names.ancestors(node) if above in body][:1]
+            around = [node, *itertools.takewhile(lambda above: above not in body, self.names.iter_ancestors(node))]
+            around += [above for above in self.names.iter_ancestors(node) if above in body][:1]
             taken = [self._is_taken(one, part, known) for part, one in itertools.pairwise(around)]
             if False in taken:
                 continue
@@ -160,17 +160,17 @@ class Script(Module):
                 yield node.func.attr, not unsure
             function = self.classes.function_called(node)
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function not in inside:
-                passed = self.known(node, function, known)
+                passed = self.bind_constants(node, function, known)
                 yield from self._calls(function.body, unsure, (*inside, function), passed)
 
     def _is_taken(self, node: ast.AST, part: ast.AST, known: Known) -> bool | None:
         """Whether the part of a statement runs: only an `if` may leave it out. None where that is open."""
         if not isinstance(node, ast.If) or part is node.test:
             return True
-        truth = self.value(node.test, known)
+        truth = self.evaluate_expression(node.test, known)
         return None if truth is _UNKNOWN else bool(truth) is (part in node.body)
 
-    def known(self, call: ast.Call, function: Function, outside: Known) -> dict[str, object]:
+    def bind_constants(self, call: ast.Call, function: Function, outside: Known) -> dict[str, object]:
         """The constants that a call passes to the function it runs, where `outside` is known at the call."""
         defaults: dict[str, ast.expr] = {}
         bound = self.names.scopes[function].bindings
@@ -184,23 +184,23 @@ class Script(Module):
         )
         found: dict[str, object] = {}
         for name in () if starred else (*names, *function.args.kwonlyargs):
-            passed = self.argument(call, function, name)
-            value = self.value(passed, outside) if passed else self.value(defaults.get(name.arg), {})
+            passed = self.find_argument(call, function, name)
+            value = self.evaluate_expression(passed, outside) if passed else self.evaluate_expression(defaults.get(name.arg), {})
             if value is not _UNKNOWN and len(bound[name.arg]) == 1:
                 found[name.arg] = value
         return found
 
-    def makers(self, loader: ast.Call) -> tuple[Function | None, list[ast.Call]]:
+    def find_maker_calls(self, loader: ast.Call) -> tuple[Function | None, list[ast.Call]]:
         """The function that makes a loader in several calls, and these; None where there is one loader only."""
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        around = next((above for above in self.names.ancestors(loader) if isinstance(above, functions)), None)
+        around = next((above for above in self.names.iter_ancestors(loader) if isinstance(above, functions)), None)
         sites = [call for call, function in self.calls if function is around]
         given = [
             call for call in sites if any(loader is one for one, _ in self._sources(call, set(), Context()))
         ]
         return (around, given) if len(given) > 1 else (None, [])
 
-    def value(self, node: ast.expr | None, known: Known, depth: int = _DEPTH) -> object:
+    def evaluate_expression(self, node: ast.expr | None, known: Known, depth: int = _DEPTH) -> object:
         """What an expression of constants, known parameters, `not` and comparisons is; `_UNKNOWN` for others.
 
         Follows up to `depth` variables that are given one value only.
@@ -209,17 +209,17 @@ class Script(Module):
             case ast.Constant():
                 return node.value
             case ast.Name():
-                found = self.names.bindings(node)
+                found = self.names.find_bindings(node)
                 if node.id in known or not depth or len(found) != 1 or found[0].how is not Binds.VALUE:
                     return known.get(node.id, _UNKNOWN)
-                return self.value(found[0].value, known, depth - 1)
+                return self.evaluate_expression(found[0].value, known, depth - 1)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner = self.value(operand, known, depth)
+                inner = self.evaluate_expression(operand, known, depth)
                 return inner if inner is _UNKNOWN else not inner
             case ast.Compare(
                 left=left, ops=[ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot() as op], comparators=[right]
             ):
-                one, other = self.value(left, known, depth), self.value(right, known, depth)
+                one, other = self.evaluate_expression(left, known, depth), self.evaluate_expression(right, known, depth)
                 if _UNKNOWN in (one, other):
                     return _UNKNOWN
                 return (one == other) is isinstance(op, ast.Eq | ast.Is)
@@ -228,7 +228,7 @@ class Script(Module):
 
     # -- where values come from ------------------------------------------------------------------------------------
 
-    def sources(self, node: ast.expr) -> frozenset[ast.Call]:
+    def find_loader_calls(self, node: ast.expr) -> frozenset[ast.Call]:
         """The calls of DataLoader whose result the expression may be, or iterate over."""
         return frozenset(loader for loader, _ in self._sources(node, set(), Context()))
 
@@ -252,21 +252,21 @@ class Script(Module):
         elif isinstance(node, ast.DictComp):
             yield from self._sources(node.value, seen, where)
         elif isinstance(node, ast.Name):
-            for binding in self.names.bindings(node):
+            for binding in self.names.find_bindings(node):
                 outside = (where.outer or Context()) if binding.how is Binds.PARAMETER else where
                 for value in self._values(node, binding, where.call):
                     yield from self._sources(value, seen, outside)
         elif isinstance(node, ast.Attribute):
-            for assign in self.all(ast.Assign):
+            for assign in self.iter_nodes(ast.Assign):
                 for target in assign.targets:
                     for value in self._given(target, assign.value, node):
                         yield from self._sources(value, seen, where)
 
     def _entry(self, node: ast.Subscript, known: Known) -> ast.expr | None:
         """What `loaders[key]` is where the key is known and one literal gives the table; None where not."""
-        key = self.value(node.slice, known)
+        key = self.evaluate_expression(node.slice, known)
         table = node.value
-        found = self.names.bindings(table) if isinstance(table, ast.Name) else []
+        found = self.names.find_bindings(table) if isinstance(table, ast.Name) else []
         if len(found) == 1 and found[0].how is Binds.VALUE and found[0].value is not None:
             table = found[0].value
         for name, entry in zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ():
@@ -279,12 +279,12 @@ class Script(Module):
     ) -> Iterator[tuple[ast.Call, ast.Call]]:
         if node in self.loaders:
             yield node, node
-        elif self.qualified(node.func) in _PASSES_ON:
+        elif self.resolve_name(node.func) in _PASSES_ON:
             for argument in node.args:
                 yield from self._sources(argument, seen, where)
         elif yielded := self._yielded(function := self.classes.function_called(node)):
             assert function is not None
-            inside = Context(node, self.known(node, function, where.known), where)
+            inside = Context(node, self.bind_constants(node, function, where.known), where)
             for value in yielded:
                 for loader, call in self._sources(value, set(seen), inside):
                     yield (
@@ -313,7 +313,7 @@ class Script(Module):
             for call, function in self.calls:
                 if function in called and call is not only:
                     continue
-                if (value := self.argument(call, function, binding.node)) is not None:
+                if (value := self.find_argument(call, function, binding.node)) is not None:
                     yield value
         elif isinstance(binding.node, ast.Assign) and binding.value is not None:
             for target in binding.node.targets:
@@ -332,22 +332,22 @@ class Script(Module):
 
     def _is_same(self, target: ast.expr, node: ast.Name | ast.Attribute) -> bool:
         if isinstance(node, ast.Attribute):
-            return isinstance(target, ast.Attribute) and self.flow.same(target, node)
+            return isinstance(target, ast.Attribute) and self.flow.is_same_value(target, node)
         return isinstance(target, ast.Name) and target.id == node.id
 
     @functools.cached_property
     def calls(self) -> tuple[tuple[ast.Call, Function], ...]:
         """Every call that runs a function of this file, with the function."""
-        pairs = [(call, self.classes.function_called(call)) for call in self.all(ast.Call)]
+        pairs = [(call, self.classes.function_called(call)) for call in self.iter_nodes(ast.Call)]
         return tuple((call, function) for call, function in pairs if function is not None)
 
-    def argument(self, call: ast.Call, function: Function, parameter: ast.arg) -> ast.expr | None:
+    def find_argument(self, call: ast.Call, function: Function, parameter: ast.arg) -> ast.expr | None:
         """What a call passes for a parameter of the function it runs."""
         for keyword in call.keywords:
             if keyword.arg == parameter.arg and parameter in (*function.args.args, *function.args.kwonlyargs):
                 return keyword.value
         names = [*function.args.posonlyargs, *function.args.args]
-        if isinstance(self.parent(function), ast.ClassDef):
+        if isinstance(self.get_parent(function), ast.ClassDef):
             names = names[1:]
         index = names.index(parameter) if parameter in names else len(call.args)
         return call.args[index] if index < len(call.args) else None
@@ -359,17 +359,17 @@ class Script(Module):
         leaves = [node for node in ast.walk(loop.node.iter) if self._is_leaf(node, loader)]
         leaf = leaves[0] if leaves and isinstance(leaves[0], ast.expr) else None
         key = ""
-        if leaf is not None and isinstance(self.parent(leaf), ast.Subscript):  # a table of loaders
+        if leaf is not None and isinstance(self.get_parent(leaf), ast.Subscript):  # a table of loaders
             key = self._key(leaf, loader)
             leaf = leaf if key else None
         return tuple(self._around(loop.node, leaf, key, loader, _DEPTH, loop.call))
 
     def _is_leaf(self, node: ast.AST, loader: ast.Call) -> bool:
-        return isinstance(node, ast.Name | ast.Attribute) and loader in self.sources(node)
+        return isinstance(node, ast.Name | ast.Attribute) and loader in self.find_loader_calls(node)
 
     def _key(self, table: ast.expr, loader: ast.Call) -> str:
         """`["train"]` for the entry of a table that is the loader; empty where that is not seen."""
-        found = self.names.bindings(table) if isinstance(table, ast.Name) else []
+        found = self.names.find_bindings(table) if isinstance(table, ast.Name) else []
         made = found[0].value if len(found) == 1 else None
         for name, entry in zip(made.keys, made.values, strict=True) if isinstance(made, ast.Dict) else ():
             if entry is loader and isinstance(name, ast.Constant) and isinstance(name.value, str):
@@ -385,11 +385,11 @@ class Script(Module):
         depth: int,
         only: ast.Call | None,
     ) -> Iterator[EpochLoop]:
-        for above in self.names.ancestors(node):
+        for above in self.names.iter_ancestors(node):
             is_loop = isinstance(above, ast.For | ast.AsyncFor) and not _is_literal(above.iter)
-            if is_loop and loader not in self.sources(above.iter):  # type: ignore[attr-defined]
+            if is_loop and loader not in self.find_loader_calls(above.iter):  # type: ignore[attr-defined]
                 visible = leaf is not None and not self._made_inside(above, leaf)  # type: ignore[arg-type]
-                name = self.source(leaf) + key if visible and leaf is not None else None
+                name = self.get_source(leaf) + key if visible and leaf is not None else None
                 yield EpochLoop(above, name)  # type: ignore[arg-type]
                 return
             if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -403,42 +403,42 @@ class Script(Module):
         """Whether a name gets its value in the loop, so that it does not mean the loader at the loop's head."""
         if not isinstance(leaf, ast.Name):
             return False
-        return any(loop in self.names.ancestors(binding.node) for binding in self.names.bindings(leaf))
+        return any(loop in self.names.iter_ancestors(binding.node) for binding in self.names.find_bindings(leaf))
 
     def _outside(self, leaf: ast.expr | None, call: ast.Call, function: Function) -> ast.expr | None:
         """What means the loader where the function is called; None where nothing does."""
         if isinstance(leaf, ast.Name):
-            found = self.names.bindings(leaf)
+            found = self.names.find_bindings(leaf)
             if len(found) == 1 and isinstance(found[0].node, ast.arg):
-                return self.argument(call, function, found[0].node)
-            owner = self.names.scope_of(leaf).owner(leaf.id)
+                return self.find_argument(call, function, found[0].node)
+            owner = self.names.scope_of(leaf).find_owner_scope(leaf.id)
             return leaf if owner is not None and owner.is_module else None
         if isinstance(leaf, ast.Attribute) and isinstance(leaf.value, ast.Name) and leaf.value.id == "self":
             method = call.func
             own = isinstance(method, ast.Attribute) and isinstance(method.value, ast.Name)
-            return leaf if own and self.source(method.value) == "self" else None  # type: ignore[attr-defined]
+            return leaf if own and self.get_source(method.value) == "self" else None  # type: ignore[attr-defined]
         return None
 
     # -- text ------------------------------------------------------------------------------------------------------
 
-    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+    def find_block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements among which a statement stands."""
-        above = self.parent(statement)
+        above = self.get_parent(statement)
         for name in ("body", "orelse", "finalbody"):
             statements = getattr(above, name, None)
             if isinstance(statements, list) and statement in statements:
                 return statements
         return [statement]
 
-    def indent(self, statement: ast.stmt) -> str | None:
+    def find_indent(self, statement: ast.stmt) -> str | None:
         """The white space in front of a statement; None where it shares its line with another."""
         start, _ = self.text.span(statement)
         _, line = self.text.line_at(start)
-        before = self.text.slice(line, start)
+        before = self.text.decode_range(line, start)
         last = self.text.lines[(statement.end_lineno or 1) - 1].encode(self.text.encoding, "replace")
         _, end = self.text.span(statement)
         _, end_line = self.text.line_at(end)
-        rest = self.text.slice(end, end_line + len(last)).strip()
+        rest = self.text.decode_range(end, end_line + len(last)).strip()
         return before if not before.strip() and (not rest or rest.startswith("#")) else None
 
     def append_argument(self, call: ast.Call, argument: str) -> Edit:
@@ -449,7 +449,7 @@ class Script(Module):
 
     def insert_before(self, statement: ast.stmt, *lines: str) -> Edit | None:
         """Lines of their own in front of a statement; None where it shares its line with another."""
-        indent = self.indent(statement)
+        indent = self.find_indent(statement)
         if indent is None or getattr(statement, "decorator_list", None):
             return None
         start, _ = self.text.span(statement)
@@ -458,7 +458,7 @@ class Script(Module):
 
     def insert_after(self, statement: ast.stmt, *lines: str) -> Edit | None:
         """Lines of their own after a statement; None where it shares its line with another."""
-        indent = self.indent(statement)
+        indent = self.find_indent(statement)
         if indent is None:
             return None
         _, end = self.text.span(statement)

@@ -19,13 +19,13 @@ _CONSTANTS = (
 _INIT = (f"torch.cuda.set_device({LOCAL_RANK})", 'torch.distributed.init_process_group("nccl")')
 
 
-def check(script: Script) -> Iterator[Finding]:
+def check_script(script: Script) -> Iterator[Finding]:
     """The constants after the imports, and the process group before anything is made on a device."""
     body = script.tree.body
     if not body:
         return
     if script.is_distributed:
-        yield RULE.finding(
+        yield RULE.make_finding(
             script, body[0], "the script makes a process group itself: it is left as it is",
             hint="It already runs on several devices; convert it without --distributed.", safety=Safety.REPORT,
         )  # fmt: skip
@@ -33,11 +33,11 @@ def check(script: Script) -> Iterator[Finding]:
     last = last_import(script)
     bound = script.names.scopes[script.tree].bindings
     taken = [name for name in (LOCAL_RANK, IS_MAIN) if name in bound]
-    if last is None or taken or script.indent(last) is None:
+    if last is None or taken or script.find_indent(last) is None:
         why = (
             f"the script uses the name {taken[0]} itself" if taken else "there are no imports to put it after"
         )
-        yield RULE.finding(
+        yield RULE.make_finding(
             script, body[0], f"{LOCAL_RANK}, {IS_MAIN} and the process group cannot be inserted: {why}",
             hint="Insert: " + "; ".join(("import os, torch", *_CONSTANTS, *_INIT)),
             safety=Safety.REPORT, severity=Severity.WARNING,
@@ -49,7 +49,7 @@ def check(script: Script) -> Iterator[Finding]:
     edits: list[Edit | None] = [script.insert_after(last, *lines)]
     if guard is not None:
         edits.append(script.insert_before(guard.body[0], *_INIT))
-    yield RULE.finding(
+    yield RULE.make_finding(
         script, last, "each process takes the device of its local rank and joins the process group", edits,
         hint="Only torchrun, or the launcher beside the script, may start it now.", safety=Safety.REVIEW,
     )  # fmt: skip
@@ -74,16 +74,16 @@ def _main_guard(script: Script) -> ast.If | None:
                 call
                 for call in (*script.loaders, *_moves(script))
                 if script.names.scope_of(call).is_module
-                and any(above in outside for above in script.names.ancestors(call))
+                and any(above in outside for above in script.names.iter_ancestors(call))
             ]
-            return None if runs or script.indent(statement.body[0]) is None else statement
+            return None if runs or script.find_indent(statement.body[0]) is None else statement
     return None
 
 
 def _moves(script: Script) -> list[ast.Call]:
     return [
         call
-        for call in script.all(ast.Call)
+        for call in script.iter_nodes(ast.Call)
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("cuda", "to")
     ]
 
@@ -96,7 +96,7 @@ RULE = Rule(
     why="Training on several NPUs runs one process per device. torchrun tells each its rank; a device without an index "
     "then means the process's own.",
     reference="https://docs.pytorch.org/docs/stable/elastic/run.html",
-    check=on_script(check),
+    check=on_script(check_script),
     rewrites=(
         ("import torch\nmodel.cuda()\n",
          f"import torch\nimport os\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\n{_INIT[0]}\n{_INIT[1]}\nmodel.cuda()\n"),

@@ -26,7 +26,7 @@ class Line:
     start: int
     encoding: str
 
-    def offset(self, column: int) -> int:
+    def column_to_offset(self, column: int) -> int:
         """The byte offset in the file of the character at `column`, counted from 0."""
         return self.start + len(self.text[:column].encode(self.encoding))
 
@@ -38,7 +38,7 @@ class TextFile:
         self.kind = kind
         self.text = SourceText(path, data)
 
-    def lines(self) -> Iterator[Line]:
+    def iter_lines(self) -> Iterator[Line]:
         """All lines but those too long to be written by a person, such as data on one line."""
         start = len(self.text.data) - sum(len(line.encode(self.text.encoding)) for line in self.text.lines)
         for line in self.text.lines:
@@ -67,7 +67,7 @@ class FileRule:
     ignores: tuple[tuple[str, str], ...] = ()
     words: tuple[bytes, ...] | None = None  # as a Rule's
 
-    def finding(
+    def make_finding(
         self,
         file: TextFile,
         line: Line,
@@ -84,13 +84,13 @@ class FileRule:
 
         `source` is what the finding is about where that is not the text of the columns.
         """
-        start, end = line.offset(columns[0]), line.offset(columns[1])
+        start, end = line.column_to_offset(columns[0]), line.column_to_offset(columns[1])
         fix = () if new is None else (Edit(start, end, new.encode(line.encoding)),)
         return Finding(
             code=self.code,
             severity=severity or self.severity,
             safety=safety or (self.safety if fix else Safety.REPORT),
-            location=file.text.location(start, end),
+            location=file.text.to_location(start, end),
             message=message,
             hint=hint,
             evidence={"source": source or line.text[columns[0] : columns[1]]},

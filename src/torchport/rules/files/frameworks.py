@@ -32,33 +32,33 @@ _DISTRIBUTED = re.compile(rf"(?<![\w.-])distributed_type[\"']?\s*[:=]\s*[\"']?(M
 _TARGET = re.compile(r"_target_[\"']?\s*:\s*[\"']?(torch\.cuda(?:\.\w+)+)")
 
 
-def check(file: TextFile, style: Style) -> Iterator[Finding]:
+def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every such setting outside comments; an edit for accelerate's kind of launch."""
     npu, trains = style is Style.NPU, _TRAINER.search(file.text.text) is not None
-    for line in file.lines():
+    for line in file.iter_lines():
         if is_comment(line.text, file.kind):
             continue
         for found in _DISTRIBUTED.finditer(line.text):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 file, line, found.span(1), "accelerate calls several NPUs MULTI_NPU", "MULTI_NPU" if npu else None,
                 hint="accelerate takes the NPU that it finds: check the number of processes.",
             )  # fmt: skip
         for found in _TARGET.finditer(line.text):
             target = convert_name(found[1], style)
             edit = target if npu and target != found[1] else None
-            yield RULE.finding(
+            yield RULE.make_finding(
                 file, line, found.span(1), f"{found[1]} is {target} on the NPU" if edit else f"{found[1]} is CUDA's",
                 edit, hint="The script has to import torch_npu before this is made.",
             )  # fmt: skip
         for found in _COUNT.finditer(line.text):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 file, line, found.span(1), "a number of GPUs is asked for",
                 hint=f"Where lightning's Trainer is given it: {_LIGHTNING}",
                 severity=None if trains else Severity.INFO,
             )  # fmt: skip
         for pattern, message, hint in _SETTINGS:
             for found in pattern.finditer(line.text):
-                yield RULE.finding(file, line, found.span(1), message, hint=hint)
+                yield RULE.make_finding(file, line, found.span(1), message, hint=hint)
 
 
 RULE = FileRule(
@@ -71,7 +71,7 @@ RULE = FileRule(
     reference="https://huggingface.co/docs/accelerate/package_reference/cli",
     kinds=frozenset({Kind.YAML, Kind.JSON, Kind.SETTINGS}),
     words=(*CUDA, b"gpus", b"accelerator", b"multi_gpu"),
-    check=check,
+    check=check_file,
     rewrites=(
         ("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\ngpu_ids: all\n",
          "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_NPU\ngpu_ids: all\n"),

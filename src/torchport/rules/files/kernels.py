@@ -36,9 +36,9 @@ _MEDIUM = re.compile(
 )
 
 
-def check(file: TextFile, style: Style) -> Iterator[Finding]:
+def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """One finding per kernel, with its name, its length and its effort class."""
-    lines = list(file.lines())
+    lines = list(file.iter_lines())
     for index, line in enumerate(lines):
         for start in (match.start() for match in re.finditer("__global__", line.text)):
             head = "\n".join([line.text[start:], *(one.text for one in lines[index + 1 : index + _HEAD])])
@@ -48,7 +48,7 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
             body = list(_body([one.text for one in lines[index : index + _LONGEST]], start))
             effort = effort_of("\n".join(body))
             end = min(start + found.end(1), len(line.text))
-            yield RULE.finding(
+            yield RULE.make_finding(
                 file, line, (min(start + found.start(1), end), end) if "\n" not in found[0] else (start, end),
                 f"the CUDA kernel {found[1]} has to be replaced ({len(body)} lines, effort {effort.name.lower()})",
                 hint=f"Effort {effort}. Look for a torch or torch_npu operator that does it; else write it in Ascend C "
@@ -61,7 +61,7 @@ def effort_of(body: str) -> Effort:
     return Effort.LARGE if _LARGE.search(body) else Effort.MEDIUM if _MEDIUM.search(body) else Effort.SMALL
 
 
-def kernels(source: str) -> tuple[str, ...]:
+def find_kernel_names(source: str) -> tuple[str, ...]:
     """The names of the kernels in CUDA source."""
     return tuple(_KERNEL.findall(source))
 
@@ -86,7 +86,7 @@ RULE = FileRule(
     reference="https://github.com/Ascend/pytorch",
     kinds=frozenset({Kind.CUDA_SOURCE}),
     words=(b"__global__",),
-    check=check,
+    check=check_file,
     rewrites=(),
     reports=(("k.cu", "__global__ void add(float* a) {}\n"),),
     ignores=(("k.cu", "__host__ void f() {}\n"),),

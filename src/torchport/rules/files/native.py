@@ -20,11 +20,11 @@ _CALL = re.compile(
 _MOST = 6  # operators that the text of a finding names; its evidence has all
 
 
-def check(file: TextFile, style: Style) -> Iterator[Finding]:
+def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for all operators that Python can call, at the first of them, and one for all calls of CUDA."""
     inside, called = False, []
     bound: dict[str, tuple[Line, tuple[int, int]]] = {}
-    for line in file.lines():
+    for line in file.iter_lines():
         code = line.text.partition("//")[0]
         inside = inside or _MODULE.search(code) is not None
         for found in _BOUND.finditer(code) if inside else ():
@@ -33,13 +33,13 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
     if bound:
         names = ", ".join(bound)
         short = names if len(bound) <= _MOST else ", ".join([*list(bound)[:_MOST], "..."])
-        yield RULE.finding(
+        yield RULE.make_finding(
             file, *next(iter(bound.values())), f"C++ code gives Python {len(bound)} operators: {short}",
             hint="They have to be built again where Python calls them on the NPU.", source=names,
         )  # fmt: skip
     if called and file.kind is Kind.CPP_SOURCE:
         line, first = called[0]
-        yield RULE.finding(
+        yield RULE.make_finding(
             file, line, first.span(), f"C++ code calls CUDA in {len({one.start for one, _ in called})} lines",
             hint="Write them with ATen operators, which run on any device, or with ACL (acl/acl.h) for streams and "
             "memory.", severity=Severity.WARNING,
@@ -66,7 +66,7 @@ RULE = FileRule(
         b"cub/",
         b"thrust/",
     ),
-    check=check,
+    check=check_file,
     rewrites=(),
     reports=(
         ("a.cpp", 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add", &add); }\n'),

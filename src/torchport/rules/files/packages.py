@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.libraries import Library, Support, libraries
+from torchport.knowledge.libraries import Library, Support, load_libraries
 from torchport.rules import Style
 from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind
@@ -35,19 +35,19 @@ _OTHER_KEY = re.compile(r"\s*(?:\[|(?:name|description|keywords|packages|include
 _SEVERITY = {Support.UNSUPPORTED: Severity.ERROR, Support.WORKS: Severity.INFO}
 
 
-def check(file: TextFile, style: Style) -> Iterator[Finding]:
+def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every package that is made for CUDA; CUDA builds of torch lose their suffix."""
-    for line in file.lines():
+    for line in file.iter_lines():
         text = line.text.partition("#")[0] if file.kind is not Kind.YAML else line.text
         for found in _PIN.finditer(text):
             new = "" if style is Style.NPU else None
-            yield RULE.finding(
+            yield RULE.make_finding(
                 file, line, found.span(1), f"a CUDA build of torch is pinned ({found[1]})", new,
                 hint="torch_npu needs the CPU build of torch of its own version: pin torch-npu too.",
                 severity=Severity.WARNING,
             )  # fmt: skip
         for found in _INDEX.finditer(text):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 file,
                 line,
                 found.span(1),
@@ -65,7 +65,7 @@ def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
         return
     for pattern in (_NVIDIA, _CONDA):
         for found in pattern.finditer(text):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 file,
                 line,
                 found.span(),
@@ -75,7 +75,7 @@ def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
             )
     for found in _NAME.finditer(text):
         name = _FOR_CUDA.sub("", found[1].lower())
-        library = libraries().get(_IMPORT_NAMES.get(name, name.replace("-", "_")))
+        library = load_libraries().get(_IMPORT_NAMES.get(name, name.replace("-", "_")))
         if library is not None and not _NVIDIA.match(found[1]):
             yield _about(file, line, found, library)
 
@@ -83,7 +83,7 @@ def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
 def _about(file: TextFile, line: Line, found: re.Match[str], library: Library) -> Finding:
     hint = f"{library.note} Install: {library.install}" if library.install else library.note
     severity = _SEVERITY.get(library.status, Severity.WARNING)
-    return RULE.finding(
+    return RULE.make_finding(
         file,
         line,
         found.span(1),
@@ -101,7 +101,7 @@ RULE = FileRule(
     why="torch_npu refuses to load beside a CUDA build of torch, and packages with CUDA kernels cannot be installed.",
     reference="https://github.com/Ascend/pytorch",
     kinds=frozenset({Kind.PACKAGES, Kind.SHELL, Kind.DOCKER, Kind.SETTINGS}),
-    check=check,
+    check=check_file,
     rewrites=(
         ("requirements.txt", "torch==2.1.0+cu121\n", "torch==2.1.0\n"),
         ("requirements.txt", "--extra-index-url https://download.pytorch.org/whl/cu118\n",

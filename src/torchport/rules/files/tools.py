@@ -43,9 +43,9 @@ _TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
 )  # fmt: skip
 
 
-def check(file: TextFile, style: Style) -> Iterator[Finding]:
+def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every mention outside comments."""
-    for line in file.lines():
+    for line in file.iter_lines():
         if is_comment(line.text, file.kind):
             continue
         for pattern, message, hint, severity in _TOOLS:
@@ -53,9 +53,9 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
                 whole = found[0]
                 if whole == "nvidia-smi" and style is Style.NPU:
                     span = (found.start(), found.start() + len(whole))
-                    yield RULE.finding(file, line, span, message, "npu-smi info", severity=Severity.INFO)
+                    yield RULE.make_finding(file, line, span, message, "npu-smi info", severity=Severity.INFO)
                 else:
-                    yield RULE.finding(file, line, found.span(), message, hint=hint, severity=severity)
+                    yield RULE.make_finding(file, line, found.span(), message, hint=hint, severity=severity)
 
 
 RULE = FileRule(
@@ -67,7 +67,7 @@ RULE = FileRule(
     reference="https://github.com/Ascend/pytorch",
     kinds=frozenset({Kind.SHELL, Kind.DOCKER, Kind.YAML, Kind.JSON}),
     words=(*CUDA, b"ncu", b"nvprof", b"nvcr.io", b"--gpus", b"--gres"),
-    check=check,
+    check=check_file,
     rewrites=(
         ("run.sh", "nvidia-smi\npython t.py\n", "npu-smi info\npython t.py\n"),
         ("run.sh", "nvidia-smi | head\n", "npu-smi info | head\n"),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.arguments import role
+from torchport.knowledge.arguments import load_role
 from torchport.rules import Style
 from torchport.rules.files import FileRule, TextFile
 from torchport.rules.plain_words import DEVICE_WORD
@@ -29,12 +29,12 @@ _LABELS = re.compile(
 )
 
 
-def check(file: TextFile, style: Style) -> Iterator[Finding]:
+def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every value that is a CUDA device or the backend nccl; an edit where its key says so.
 
     A configuration has one value for all machines, so that the agnostic style can only report it.
     """
-    for line in file.lines():
+    for line in file.iter_lines():
         if ("cuda" not in line.text and "nccl" not in line.text) or is_comment(line.text, file.kind):
             continue
         taken: set[int] = set()
@@ -45,13 +45,13 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
             if found.re is _VALUE and not found["dash"] and file.kind is Kind.SHELL and "=" not in found[0]:
                 continue
             value, key = found["value"], found["key"].replace("-", "_").rpartition(".")[2]
-            wanted = role("backend" if value == "nccl" else "device")
+            wanted = load_role("backend" if value == "nccl" else "device")
             if not wanted.names.match(key.lower()):
                 continue
             taken.add(found.start("value"))
             new = "hccl" if value == "nccl" else "npu" + value[4:]
             agnostic = style is Style.AGNOSTIC
-            yield RULE.finding(
+            yield RULE.make_finding(
                 file, line, found.span("value"), f"{found['key']} is {new} on the NPU", None if agnostic else new,
                 hint="Leave the key out or give it on the command line, so that the machine decides." if agnostic
                 else "Only the name of the key says what this value is: check it.",
@@ -60,7 +60,7 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
         alone = _WORD if file.kind in _OF_SHELL else _ALONE
         for other in alone.finditer(line.text):
             if other.start(1) not in taken and not _is_label(line.text, other.start(1)):
-                yield RULE.finding(
+                yield RULE.make_finding(
                     file, line, other.span(1), f"{other[1]!r} may be a device or a backend; the line does not say",
                     hint="If it is, write npu or hccl.", severity=Severity.WARNING, safety=Safety.REPORT,
                 )  # fmt: skip
@@ -85,7 +85,7 @@ RULE = FileRule(
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     kinds=frozenset({Kind.SHELL, Kind.YAML, Kind.JSON, Kind.SETTINGS, Kind.DOCKER}),
     words=(b"cuda", b"nccl"),
-    check=check,
+    check=check_file,
     rewrites=(
         ("c.yaml", "train:\n  device: cuda:0  # where\n  backend: nccl\n",
          "train:\n  device: npu:0  # where\n  backend: hccl\n"),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
-from torchport.knowledge.environment import VISIBLE, Variable, order_of, out_of_order, variables
+from torchport.knowledge.environment import VISIBLE, Variable, load_variables, order_of, out_of_order
 from torchport.rules import CUDA, Style
 from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind, is_comment
@@ -18,12 +18,12 @@ _DEVICES = re.compile(r"\s*[=:]?\s*[\"']?(\d+(?:\s*,\s*\d+)+)")
 
 @functools.cache
 def _names() -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-])({'|'.join(sorted(variables(), key=len, reverse=True))})(?![\w-])")
+    return re.compile(rf"(?<![\w-])({'|'.join(sorted(load_variables(), key=len, reverse=True))})(?![\w-])")
 
 
-def check(file: TextFile, style: Style) -> Iterator[Finding]:
+def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every mention outside comments."""
-    for line in file.lines():
+    for line in file.iter_lines():
         if is_comment(line.text, file.kind):
             continue
         for found in _names().finditer(line.text):
@@ -31,14 +31,14 @@ def check(file: TextFile, style: Style) -> Iterator[Finding]:
 
 
 def _finding(file: TextFile, line: Line, found: re.Match[str], style: Style) -> Finding:
-    variable = variables()[found[1]]
+    variable = load_variables()[found[1]]
     if not variable.npu or variable.npu == variable.name:
-        return RULE.finding(
+        return RULE.make_finding(
             file, line, found.span(1), f"{variable.name} has no effect on an NPU",
             hint=variable.note[:1].upper() + variable.note[1:] + ".", severity=Severity.INFO,
         )  # fmt: skip
     if style is Style.AGNOSTIC:
-        return RULE.finding(
+        return RULE.make_finding(
             file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU",
             hint=f"Set {variable.npu} beside it.", severity=Severity.WARNING,
         )  # fmt: skip
@@ -52,7 +52,7 @@ def _finding(file: TextFile, line: Line, found: re.Match[str], style: Style) -> 
             severity = Severity.INFO
         else:
             hint = out_of_order(devices[1])
-    return RULE.finding(
+    return RULE.make_finding(
         file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU", variable.npu,
         hint=hint, severity=severity, safety=Safety.SAFE if severity is Severity.INFO else Safety.REVIEW,
     )  # fmt: skip
@@ -61,17 +61,17 @@ def _finding(file: TextFile, line: Line, found: re.Match[str], style: Style) -> 
 def _with_value(file: TextFile, line: Line, found: re.Match[str], variable: Variable) -> Finding:
     """A variable whose values are written in another way: it changes together with its value, or stays."""
     given = _VALUE.match(line.text, found.end(1))
-    new = variable.converted(given["value"]) if given is not None else None
+    new = variable.convert_value(given["value"]) if given is not None else None
     message = f"{variable.name} is {variable.npu} on the NPU"
     hint = variable.note[:1].upper() + variable.note[1:] + "."
     if given is None or new is None:
-        return RULE.finding(
+        return RULE.make_finding(
             file, line, found.span(1), message, hint=hint, severity=Severity.WARNING, safety=Safety.REPORT
         )
     quoted = given["quote"] or file.kind in (Kind.YAML, Kind.JSON)
     new = new if quoted or ";" not in new else f'"{new}"'
     whole = variable.npu + line.text[found.end(1) : given.start("value")] + new
-    return RULE.finding(
+    return RULE.make_finding(
         file, line, (found.start(1), given.end("value")), message, whole, hint=hint, severity=Severity.WARNING,
         safety=Safety.REVIEW,
     )  # fmt: skip
@@ -86,7 +86,7 @@ RULE = FileRule(
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     kinds=frozenset({Kind.SHELL, Kind.DOCKER, Kind.YAML, Kind.JSON, Kind.SETTINGS}),
     words=(*CUDA, b"cublas"),
-    check=check,
+    check=check_file,
     rewrites=(
         ("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python t.py\n", "ASCEND_RT_VISIBLE_DEVICES=0,1 python t.py\n"),
         ("run.sh", "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64\r\n",

@@ -26,7 +26,7 @@ def may_stop(data: bytes) -> bool:
     return any(rule.may_concern(data, small) for rule in stop_rules())
 
 
-def check(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
+def check_module(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
     """The findings of all of them in one file."""
     data = module.text.data
     small = data.lower()

@@ -15,14 +15,14 @@ _GRAPHS = frozenset(
 _MISSING = frozenset({"instantiate", "raw_cuda_graph", "raw_cuda_graph_exec"})
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every use of one."""
     roots = {
-        module.flow.find(call) for call in module.all(ast.Call) if module.qualified(call.func) in _GRAPHS
+        module.flow.find(call) for call in module.iter_nodes(ast.Call) if module.resolve_name(call.func) in _GRAPHS
     }
-    for attribute in module.all(ast.Attribute) if roots else ():
+    for attribute in module.iter_nodes(ast.Attribute) if roots else ():
         if attribute.attr in _MISSING and module.flow.find(attribute.value) in roots:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, attribute, f"an NPUGraph has no {attribute.attr}",
                 hint="It is instantiated when the capture ends; torch_npu gives no handle of it.",
             )  # fmt: skip
@@ -36,7 +36,7 @@ RULE = Rule(
     why="torch_npu 2.13.0's NPUGraph captures, replays, resets and dumps; it cannot be kept and instantiated later.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.cuda.CUDAGraph.html",
     words=(b"cudagraph", b"npugraph"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=("import torch\ng = torch.npu.NPUGraph()\ng.instantiate()\n",),
     ignores=(

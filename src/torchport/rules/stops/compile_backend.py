@@ -22,13 +22,13 @@ _HINT = (
 )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every use whose backend is not one that runs on an NPU."""
-    nodes: list[ast.Attribute | ast.Name] = [*module.all(ast.Attribute), *module.all(ast.Name)]
+    nodes: list[ast.Attribute | ast.Name] = [*module.iter_nodes(ast.Attribute), *module.iter_nodes(ast.Name)]
     for attribute in nodes:
-        if module.qualified(attribute) not in _COMPILE or not isinstance(attribute.ctx, ast.Load):
+        if module.resolve_name(attribute) not in _COMPILE or not isinstance(attribute.ctx, ast.Load):
             continue
-        above = module.parent(attribute)
+        above = module.get_parent(attribute)
         call = above if isinstance(above, ast.Call) and above.func is attribute else None
         if call is None and not isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -37,11 +37,11 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         node: ast.expr = call or attribute
         if backend == _INDUCTOR:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, "torch.compile's inductor needs triton-ascend on an NPU", hint=_HINT
             )
         else:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, node, f"torch.compile has no backend {backend!r} on an NPU",
                 hint='Use backend="aot_eager", or torchair\'s (backend=torchair.get_npu_backend()).',
             )  # fmt: skip
@@ -70,7 +70,7 @@ RULE = Rule(
     "AssertionError or a LoweringException. The backends eager, aot_eager, cudagraphs and npugraphs run.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
     words=(b"compile", b"_dynamo"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import torch\nm = torch.compile(m)\n",

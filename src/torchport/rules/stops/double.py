@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
-from torchport.rules.stops.seen_values import DTYPES, seen
+from torchport.rules.stops.seen_values import DTYPES, infer_dtype_and_device
 from torchport.source.module import Module
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every cast to float64 of what is seen to be on a device."""
-    for call in module.all(ast.Call):
+    for call in module.iter_nodes(ast.Call):
         if (
             isinstance(call.func, ast.Attribute)
             and _casts(module, call)
-            and seen(module, call.func.value).on_device
+            and infer_dtype_and_device(module, call.func.value).on_device
         ):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "torch_npu makes float32 of what is cast to float64 on the NPU",
                 hint="Cast before the tensor is moved, x.double().npu(), for what an NPU computes in float64 (not "
                 "products); or compute this part on the CPU.",
@@ -36,7 +36,7 @@ def _casts(module: Module, call: ast.Call) -> bool:
         call.func.attr in ("to", "type")
         and len(given) == 1
         and all(word.arg != "device" for word in call.keywords)
-        and DTYPES.get(module.qualified(given[0]) or "") == "float64"
+        and DTYPES.get(module.resolve_name(given[0]) or "") == "float64"
     )
 
 
@@ -49,7 +49,7 @@ RULE = Rule(
     "(`Device do not support double dtype now`). A tensor that is made or moved in float64 keeps it.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.Tensor.double.html",
     words=(b"double", b"float64"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=("import torch\nx = torch.ones(2, device=d).double()\n",),
     ignores=("import torch\nx = y.double()\n",),

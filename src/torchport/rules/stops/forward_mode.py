@@ -17,12 +17,12 @@ _REVERSE = frozenset(
 )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every derivative that is taken forward through one that is taken in reverse."""
-    for call in module.all(ast.Call):
-        name = module.qualified(call.func)
+    for call in module.iter_nodes(ast.Call):
+        name = module.resolve_name(call.func)
         if name in _HESSIAN or (name in _FORWARD and call.args and _is_reverse(module, call.args[0])):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "derivatives forward over reverse may be 0 on an NPU, without an error",
                 hint="Take both in reverse, torch.func.jacrev(torch.func.jacrev(f)), or use torch.autograd.functional. "
                 "`torchport run` computes them right.",
@@ -31,9 +31,9 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def _is_reverse(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
-        values = [binding.value for binding in module.names.bindings(node)]
-        return any(isinstance(one, ast.Call) and module.qualified(one.func) in _REVERSE for one in values)
-    return isinstance(node, ast.Call) and module.qualified(node.func) in _REVERSE
+        values = [binding.value for binding in module.names.find_bindings(node)]
+        return any(isinstance(one, ast.Call) and module.resolve_name(one.func) in _REVERSE for one in values)
+    return isinstance(node, ast.Call) and module.resolve_name(node.func) in _REVERSE
 
 
 RULE = Rule(
@@ -45,7 +45,7 @@ RULE = Rule(
     "has other than two dimensions, the part of the second derivative that goes through it is silently 0.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.func.hessian.html",
     words=(b"hessian", b"jvp", b"jacfwd", b"linearize"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=("import torch\nh = torch.func.hessian(f)(x)\n",),
     ignores=("import torch\nh = torch.func.jacrev(torch.func.jacrev(f))(x)\n",),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
-from torchport.source.calls import keyword, keyword_is
+from torchport.source.calls import find_keyword, keyword_is
 from torchport.source.module import Module
 
 _MAKES = frozenset({"torch.nested.nested_tensor", "torch.nested.as_nested_tensor"})
@@ -15,27 +15,27 @@ _ENCODERS = frozenset({"torch.nn.TransformerEncoder", "torch.nn.Transformer"})
 _LAYERS = frozenset({"torch.nn.TransformerEncoderLayer", "torch.nn.Transformer"})
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every nested tensor with strides, and for an encoder that makes one of a padded batch."""
-    calls = list(module.all(ast.Call))
+    calls = list(module.iter_nodes(ast.Call))
     padded = any(word.arg == "src_key_padding_mask" for call in calls for word in call.keywords)
     first = any(
-        module.qualified(call.func) in _LAYERS
+        module.resolve_name(call.func) in _LAYERS
         and keyword_is(call, "batch_first", True)
         and not keyword_is(call, "norm_first", True)
         for call in calls
     )
     for call in calls:
-        name = module.qualified(call.func)
+        name = module.resolve_name(call.func)
         if name in _MAKES:
-            layout = keyword(call, "layout")
-            if layout is None or module.qualified(layout) == "torch.strided":
-                yield RULE.finding(
+            layout = find_keyword(call, "layout")
+            if layout is None or module.resolve_name(layout) == "torch.strided":
+                yield RULE.make_finding(
                     module, call, "torch_npu computes nothing with a nested tensor that has strides",
                     hint="Write layout=torch.jagged: that one takes linear layers, arithmetic and softmax.",
                 )  # fmt: skip
         elif name in _ENCODERS and padded and first and not keyword_is(call, "enable_nested_tensor", False):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "in eval() the encoder makes a nested tensor of a padded batch, which torch_npu refuses",
                 hint="Write enable_nested_tensor=False, or torch.backends.mha.set_fastpath_enabled(False) before it.",
             )  # fmt: skip
@@ -51,7 +51,7 @@ RULE = Rule(
     "is given a src_key_padding_mask.",
     reference="https://docs.pytorch.org/docs/stable/nested.html",
     words=(b"nested", b"transformer"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=("import torch\nn = torch.nested.nested_tensor([a, b])\n",),
     ignores=("import torch\nn = torch.nested.nested_tensor([a, b], layout=torch.jagged)\n",),

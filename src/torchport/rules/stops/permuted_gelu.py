@@ -14,16 +14,16 @@ _MODULE = "torch.nn.GELU"
 _LAST = (0, 3, 1, 2)
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every GELU of a tensor that is permuted right before it."""
-    for call in module.all(ast.Call):
-        made = isinstance(call.func, ast.Call) and module.qualified(call.func.func) == _MODULE
+    for call in module.iter_nodes(ast.Call):
+        made = isinstance(call.func, ast.Call) and module.resolve_name(call.func.func) == _MODULE
         if (
-            (made or module.qualified(call.func) == _GELU)
+            (made or module.resolve_name(call.func) == _GELU)
             and call.args
             and _is_permuted(module, call.args[0])
         ):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "torch_npu refuses GELU of a tensor in the order of channels_last",
                 hint="Write x.permute(0, 3, 1, 2).contiguous(). `torchport run` does it.",
             )  # fmt: skip
@@ -31,7 +31,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 
 def _is_permuted(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
-        values = [binding.value for binding in module.names.bindings(node)]
+        values = [binding.value for binding in module.names.find_bindings(node)]
         return bool(values) and all(one is not None and _permutes(one) for one in values)
     return _permutes(node)
 
@@ -56,7 +56,7 @@ RULE = Rule(
     "channels_last: `Only c10::MemoryFormat::Contiguous is supported`. Other activations are not affected.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html",
     words=(b"gelu",),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=("import torch\ny = torch.nn.functional.gelu(x.permute(0, 3, 1, 2))\n",),
     ignores=("import torch\ny = torch.nn.functional.gelu(x.permute(0, 3, 1, 2).contiguous())\n",),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.rules import Rule, Style
-from torchport.source.calls import keyword
+from torchport.source.calls import find_keyword
 from torchport.source.module import Module
 
 # Positions of the arguments that matter, after the sizes: num_layers, dropout, proj_size. The RNN drops as it should.
@@ -19,11 +19,11 @@ _LAYERS = {
 _PACKS = frozenset(f"torch.nn.utils.rnn.{name}" for name in ("pack_padded_sequence", "pack_sequence"))
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every layer that does not compute what it says, and for packing where no LSTM takes it."""
     kinds = set()
-    for call in module.all(ast.Call):
-        kind = _LAYERS.get(module.qualified(call.func) or "")
+    for call in module.iter_nodes(ast.Call):
+        kind = _LAYERS.get(module.resolve_name(call.func) or "")
         if kind is None:
             continue
         kinds.add(kind)
@@ -31,23 +31,23 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
             continue
         layers, dropout = _given(call, 2, "num_layers"), _given(call, 5, "dropout")
         if dropout is not None and not _is(dropout, 0) and layers is not None and not _is(layers, 1):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, f"the {kind} drops nothing between its layers on an NPU",
                 hint=f"Make one {kind} for each layer and put torch.nn.Dropout between them.",
             )  # fmt: skip
         projection = _given(call, 7, "proj_size") if kind == "LSTM" else None
         if projection is not None and not _is(projection, 0):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "torch_npu's LSTM has no proj_size", severity=Severity.ERROR,
                 hint="Put a torch.nn.Linear without bias behind it, or keep this layer on the CPU: the two differ, as "
                 "the projection is fed back.",
             )  # fmt: skip
     if not kinds & {"GRU", "RNN"}:
         return
-    for call in module.all(ast.Call):
-        if module.qualified(call.func) in _PACKS:
+    for call in module.iter_nodes(ast.Call):
+        if module.resolve_name(call.func) in _PACKS:
             others = " and ".join(sorted(kinds & {"GRU", "RNN"}))
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, f"packed sequences are wrong in a {others} on an NPU",
                 hint="torch_npu packs for its LSTM, with the padding left in: give the padded batch to the layer and "
                 "take the outputs at the lengths, or run this layer on the CPU.",
@@ -58,7 +58,7 @@ def check(module: Module, style: Style) -> Iterator[Finding]:
 def _given(call: ast.Call, position: int, name: str) -> ast.expr | None:
     if any(isinstance(one, ast.Starred) for one in call.args):
         return None
-    return keyword(call, name) or (call.args[position] if position < len(call.args) else None)
+    return find_keyword(call, name) or (call.args[position] if position < len(call.args) else None)
 
 
 def _is(node: ast.expr, value: int) -> bool:
@@ -75,7 +75,7 @@ RULE = Rule(
     "alone; a GRU or RNN reads them as another batch.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
     words=(b"lstm", b"gru", b"rnn"),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import torch\nm = torch.nn.LSTM(8, 8, 2, dropout=0.5)\n",

@@ -38,25 +38,25 @@ class Seen:
     on_device: bool = False
 
 
-def seen(module: Module, node: ast.expr, depth: int = _DEPTH) -> Seen:
+def infer_dtype_and_device(module: Module, node: ast.expr, depth: int = _DEPTH) -> Seen:
     """What is to be seen of the value of an expression."""
     if depth == 0:
         return Seen()
     match node:
-        case ast.Call(func=ast.Attribute(attr=method, value=owner)) if module.qualified(node.func) is None:
-            return _of_method(module, node, method, seen(module, owner, depth - 1))
-        case ast.Call() if module.qualified(node.func) in _MAKES:
+        case ast.Call(func=ast.Attribute(attr=method, value=owner)) if module.resolve_name(node.func) is None:
+            return _of_method(module, node, method, infer_dtype_and_device(module, owner, depth - 1))
+        case ast.Call() if module.resolve_name(node.func) in _MAKES:
             given = {word.arg: word.value for word in node.keywords}
-            dtype = DTYPES.get(module.qualified(given["dtype"]) or "", "") if "dtype" in given else ""
+            dtype = DTYPES.get(module.resolve_name(given["dtype"]) or "", "") if "dtype" in given else ""
             return Seen(dtype, "device" in given and not _is_cpu(given["device"]))
-        case ast.Call(args=[first, *_]) if module.qualified(node.func) in _COMPLEX:
-            return Seen("complex64", seen(module, first, depth - 1).on_device)
+        case ast.Call(args=[first, *_]) if module.resolve_name(node.func) in _COMPLEX:
+            return Seen("complex64", infer_dtype_and_device(module, first, depth - 1).on_device)
         case ast.Attribute(attr="T" | "mT" | "H" | "mH", value=owner):
-            return seen(module, owner, depth - 1)
+            return infer_dtype_and_device(module, owner, depth - 1)
         case ast.Name():
             found = {
-                seen(module, one.value, depth - 1) if one.value is not None else Seen()
-                for one in module.names.bindings(node)
+                infer_dtype_and_device(module, one.value, depth - 1) if one.value is not None else Seen()
+                for one in module.names.find_bindings(node)
             }
             return found.pop() if len(found) == 1 else Seen()
         case _:
@@ -68,16 +68,16 @@ def made_on_cpu(module: Module, node: ast.expr, depth: int = _DEPTH) -> bool:
     if depth == 0:
         return False
     match node:
-        case ast.Call() if module.qualified(node.func) in _MAKES:
+        case ast.Call() if module.resolve_name(node.func) in _MAKES:
             return all(word.arg not in (None, "device") for word in node.keywords)
-        case ast.Call(func=ast.Attribute(attr=method, value=owner)) if module.qualified(node.func) is None:
+        case ast.Call(func=ast.Attribute(attr=method, value=owner)) if module.resolve_name(node.func) is None:
             keeps = method in _KEEPS or method in _CASTS or method in _OTHER_CASTS - {"type_as"}
             formats = (
                 method == "to" and not node.args and {word.arg for word in node.keywords} == {"memory_format"}
             )
             return (keeps or formats) and made_on_cpu(module, owner, depth - 1)
         case ast.Name():
-            values = [one.value for one in module.names.bindings(node)]
+            values = [one.value for one in module.names.find_bindings(node)]
             return bool(values) and all(
                 one is not None and made_on_cpu(module, one, depth - 1) for one in values
             )
@@ -93,7 +93,7 @@ def _of_method(module: Module, call: ast.Call, method: str, before: Seen) -> See
     if method in _CASTS:
         return _cast(before, _CASTS[method])
     if method in ("to", "type"):
-        names = [module.qualified(one) or "" for one in (*call.args, *(word.value for word in call.keywords))]
+        names = [module.resolve_name(one) or "" for one in (*call.args, *(word.value for word in call.keywords))]
         moves = any(word.arg == "device" for word in call.keywords) or bool(
             call.args and not names[0].startswith("torch.") and method == "to"
         )

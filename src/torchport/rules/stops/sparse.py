@@ -30,29 +30,29 @@ _METHODS = frozenset({"mm", "matmul", "bmm", "mv", "spmm", "smm"})
 _HINT = "Make it dense first (x.to_dense()), or write the product with index_select and index_add_."
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every product of what is seen to be sparse, and for SparseAdam."""
-    for call in module.all(ast.Call):
-        name = module.qualified(call.func) or ""
+    for call in module.iter_nodes(ast.Call):
+        name = module.resolve_name(call.func) or ""
         if name in _REFUSED:
-            yield RULE.finding(module, call, f"torch_npu refuses {name}", hint=_HINT)
+            yield RULE.make_finding(module, call, f"torch_npu refuses {name}", hint=_HINT)
         elif name in _SPARSE_ADAM:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, "SparseAdam fails in its first step on torch_npu 2.13.0",
                 hint="Use `torchport run`, which mends it; torch.optim.SGD and Adagrad take the gradients of a sparse "
                 "Embedding as it is, or leave out sparse=True.",
             )  # fmt: skip
         elif name in _PRODUCTS and any(is_sparse(module, one) for one in call.args):
-            yield RULE.finding(module, call, f"torch_npu refuses {name} of a sparse tensor", hint=_HINT)
+            yield RULE.make_finding(module, call, f"torch_npu refuses {name} of a sparse tensor", hint=_HINT)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS and not name:
             message = f"torch_npu refuses {call.func.attr} of a sparse tensor"
             for _ in [one for one in (call.func.value, *call.args) if is_sparse(module, one)][:1]:
-                yield RULE.finding(module, call, message, hint=_HINT)
-    for product in module.all(ast.BinOp):
+                yield RULE.make_finding(module, call, message, hint=_HINT)
+    for product in module.iter_nodes(ast.BinOp):
         if isinstance(product.op, ast.MatMult) and (
             is_sparse(module, product.left) or is_sparse(module, product.right)
         ):
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, product, "torch_npu refuses the product of a sparse tensor", hint=_HINT
             )
 
@@ -62,7 +62,7 @@ def is_sparse(module: Module, node: ast.expr, depth: int = 4) -> bool:
     if depth == 0:
         return False
     if isinstance(node, ast.Call):
-        if module.qualified(node.func) in _MAKES:
+        if module.resolve_name(node.func) in _MAKES:
             return True
         if isinstance(node.func, ast.Attribute):
             if node.func.attr in _TO:
@@ -70,7 +70,7 @@ def is_sparse(module: Module, node: ast.expr, depth: int = 4) -> bool:
             return node.func.attr in _KEEPS and is_sparse(module, node.func.value, depth - 1)
     if isinstance(node, ast.Name):
         # a parameter that is made sparse under its own name has no value of its own
-        values = [binding.value for binding in module.names.bindings(node) if binding.value is not None]
+        values = [binding.value for binding in module.names.find_bindings(node) if binding.value is not None]
         return bool(values) and all(is_sparse(module, one, depth - 1) for one in values)
     return False
 
@@ -84,7 +84,7 @@ RULE = Rule(
     "no fallback to the CPU for them.",
     reference="https://docs.pytorch.org/docs/stable/sparse.html",
     words=(b"sparse",),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=(
         "import torch\ny = x.to_sparse() @ z\n",

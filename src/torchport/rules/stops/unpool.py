@@ -25,19 +25,19 @@ _POOLS = (
 )
 
 
-def check(module: Module, style: Style) -> Iterator[Finding]:
+def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every unpooling in a file that pools with indices."""
-    calls = list(module.all(ast.Call))
+    calls = list(module.iter_nodes(ast.Call))
     if not any(
-        (module.qualified(call.func) or "").rpartition(".")[2] in _POOLS
+        (module.resolve_name(call.func) or "").rpartition(".")[2] in _POOLS
         and keyword_is(call, "return_indices", True)
         for call in calls
     ):
         return
     for call in calls:
-        name = module.qualified(call.func)
+        name = module.resolve_name(call.func)
         if name in _UNPOOLS:
-            yield RULE.finding(
+            yield RULE.make_finding(
                 module, call, f"{name} does not take the indices that torch_npu's pooling gives",
                 hint="They are a mask of int8 there. Pool on the CPU, or use adaptive_max_pool2d or 3-dimensional "
                 "pooling, whose indices are numbers.",
@@ -53,7 +53,7 @@ RULE = Rule(
     "max_unpool2d, gather and everything else that takes indices refuses or reads wrongly.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.MaxUnpool2d.html",
     words=(b"unpool",),
-    check=check,
+    check=check_module,
     rewrites=(),
     reports=("import torch\np = torch.nn.MaxPool2d(2, return_indices=True)\nu = torch.nn.MaxUnpool2d(2)\n",),
     ignores=("import torch\np = torch.nn.MaxPool3d(2, return_indices=True)\nu = torch.nn.MaxUnpool3d(2)\n",),

@@ -8,6 +8,6 @@ or `eval "$(torchport vnpu env --mindspore)"` for a shell. Importing this packag
 """
 
 from torchport.vnpu.mindspore.activation import activate, environment
-from torchport.vnpu.mindspore.wheels import RELEASE, problems
+from torchport.vnpu.mindspore.wheels import RELEASE, find_problems
 
-__all__ = ["RELEASE", "activate", "environment", "problems"]
+__all__ = ["RELEASE", "activate", "environment", "find_problems"]

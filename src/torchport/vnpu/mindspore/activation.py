@@ -54,12 +54,12 @@ def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     holds. Raises `TorchportError` where the virtual NPU is not built, or the packages are not those it needs.
     """
     environ = os.environ if environ is None else environ
-    if problems := wheels.problems():
+    if problems := wheels.find_problems():
         raise TorchportError(" ".join(each.sentence for each in problems), hint=f"{problems[0].command}")
     _backend(environ)
-    libraries = [str(home.lib64()), str(wheels.torch_libraries())]
+    libraries = [str(home.complete_lib64()), str(wheels.torch_libraries())]
     return {
-        **homes.environment(str(home.HOME), libraries, environ),
+        **homes.build_home_environment(str(home.HOME), libraries, environ),
         **SWITCHED_OFF,
         "PYTHONPATH": homes.in_front([str(home.PYTHON)], environ.get("PYTHONPATH", "")),
     }
@@ -79,7 +79,7 @@ def _backend(environ: Mapping[str, str]) -> Backend:
 
 def _preload() -> None:
     """Load torch's libraries and then ours; doing so again only counts references up."""
-    folder, torch = home.lib64(), wheels.torch_libraries()
+    folder, torch = home.complete_lib64(), wheels.torch_libraries()
     ours = sorted(path.name for path in folder.glob("*.so"))
     ours.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     for path in [*(torch / name for name in TORCH), *(folder / name for name in ours)]:

@@ -21,7 +21,7 @@ PYTHON = HOME / "opp" / "built-in" / "op_impl" / "ai_core" / "tbe"
 DRIVER = "libascend_hal.so"
 
 
-def lib64() -> Path:
+def complete_lib64() -> Path:
     """The folder of libraries, completed.
 
     Raises `TorchportError` where the virtual NPU was built without MindSpore's libraries, or the folder is not ours to

@@ -23,7 +23,7 @@ class Problem(NamedTuple):
     command: str
 
 
-def version(package: str) -> str | None:
+def find_installed_version(package: str) -> str | None:
     """The installed version of `package`, without importing it."""
     try:
         return metadata.version(package)
@@ -31,10 +31,10 @@ def version(package: str) -> str | None:
         return None
 
 
-def problems() -> list[Problem]:
+def find_problems() -> list[Problem]:
     """What keeps MindSpore from running on the virtual NPU in this environment; empty where nothing does."""
     found = []
-    mindspore, numpy, torch = map(version, ("mindspore", "numpy", "torch"))
+    mindspore, numpy, torch = map(find_installed_version, ("mindspore", "numpy", "torch"))
     if mindspore is None:
         found.append(Problem("mindspore", "MindSpore is not installed in this environment.", COMMAND))
     elif mindspore.split(".")[:2] != RELEASE.split("."):
