@@ -28,16 +28,16 @@ def keep(name, *tensors):
     seen.setdefault(name, []).append([one.detach().double().flatten().tolist() for one in tensors])
 
 class Measuring(Part):
-    def stepping(self, optimizer, number, step, closure):
+    def on_step_begin(self, optimizer, number, step, closure):
         weights = [one for group in optimizer.param_groups for one in group["params"]]
         keep("before", *weights)
         if not closure:
             keep("gradients", *[torch.zeros(1) if one.grad is None else one.grad for one in weights])
-    def stepped(self, optimizer, number, step):
+    def on_step_end(self, optimizer, number, step):
         weights = [one for group in optimizer.param_groups for one in group["params"]]
         keep("after", *weights)
         keep("gradients at the end", *[torch.zeros(1) if one.grad is None else one.grad for one in weights])
-    def differentiated(self, site, by, results):
+    def on_backward_end(self, site, by, results):
         keep("results", *(results or [one.grad for one in globals().get("leaves", [])]))
 
 parts = session._session._recorder.parts

@@ -21,11 +21,11 @@ import json
 from torchport.errors import TorchportError
 PASSES_ARGUMENTS = True
 
-def configure(parser):
+def add_arguments(parser):
     parser.add_argument("path")
     parser.add_argument("--fail")
 
-def run(arguments):
+def run_command(arguments):
     if arguments.fail == "user":
         raise TorchportError("no such file: a.py", hint="Check the path.", exit_code=1)
     if arguments.fail == "bug":

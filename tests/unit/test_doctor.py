@@ -25,7 +25,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(wheels, "find_wheel", lambda name: wheels.Wheel(name, wheels.SUPPORTED))
     monkeypatch.setattr(persistence, "pth_file", lambda: tmp_path / persistence.FILE_NAME)
     monkeypatch.setattr(cuda_builds, "pth_file", lambda: tmp_path / cuda_builds.FILE_NAME)
-    monkeypatch.setattr("torchport.doctor.trial.installed", lambda name: False)
+    monkeypatch.setattr("torchport.doctor.trial.is_package_installed", lambda name: False)
     for name in (
         *environment._NUMBERS,
         *distributed.VARIABLES,
@@ -33,7 +33,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ASCEND_RT_VISIBLE_DEVICES",
     ):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("torchport.doctor.trial.probe", lambda _: Probe(True, "Ascend910B1", 8, ""))
+    monkeypatch.setattr("torchport.doctor.trial.probe_device", lambda _: Probe(True, "Ascend910B1", 8, ""))
     (tmp_path / "lib").mkdir()
     for name in libraries.NAMES:
         (tmp_path / "lib" / name).touch()
@@ -65,7 +65,7 @@ def test_the_warning_of_every_start_is_explained(
     said = "Warning: The current CANN and Soc versions require processing for 32 padding size, with memory allocation."
     for output, explained in ((said, True), ("", False)):
         monkeypatch.setattr(
-            "torchport.doctor.trial.probe", lambda _, output=output: Probe(True, "Ascend910B1", 8, output)
+            "torchport.doctor.trial.probe_device", lambda _, output=output: Probe(True, "Ascend910B1", 8, output)
         )
         assert cli.main(["doctor"]) == 0
         assert ("nothing to mend" in capsys.readouterr().out) == explained
@@ -126,7 +126,7 @@ def test_cann_goes_with_torch_npu_s_of_its_own(
 ) -> None:
     monkeypatch.setattr(vnpu, "detect", lambda: vnpu.Backend(vnpu.Kind.CANN, "CANN is there."))
     monkeypatch.setattr(wheels, "find_wheel", lambda name: wheels.Wheel(name, "2.9.0"))
-    monkeypatch.setattr("torchport.doctor.trial.probe", lambda _: Probe(False, "", 0, "no driver"))
+    monkeypatch.setattr("torchport.doctor.trial.probe_device", lambda _: Probe(False, "", 0, "no driver"))
     assert cli.main(["doctor", "--json"]) == 1
     found = checks(capsys)
     assert (found["torch_npu"]["passed"], found["trial"]["passed"]) == (True, False)
@@ -137,7 +137,7 @@ def test_cann_goes_with_torch_npu_s_of_its_own(
 def test_failing_trial_shows_the_end_of_its_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("torchport.doctor.trial.probe", lambda _: Probe(False, "", 0, "RuntimeError: broken"))
+    monkeypatch.setattr("torchport.doctor.trial.probe_device", lambda _: Probe(False, "", 0, "RuntimeError: broken"))
     assert cli.main(["doctor"]) == 1
     assert "RuntimeError: broken" in capsys.readouterr().out
     assert cli.main(["doctor", "--no-probe"]) == 0
@@ -174,8 +174,8 @@ def test_torchvision_is_imported(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("torchport.doctor.trial.installed", lambda name: name == "torchvision")
-    monkeypatch.setattr("torchport.doctor.trial.ended", lambda words, variables, timeout: (output, status))
+    monkeypatch.setattr("torchport.doctor.trial.is_package_installed", lambda name: name == "torchvision")
+    monkeypatch.setattr("torchport.doctor.trial.run_python", lambda words, variables, timeout: (output, status))
     monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: library)
     assert cli.main(["doctor", "--json"]) == int(status != 0)
     check = checks(capsys)["torchvision"]

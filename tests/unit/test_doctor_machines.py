@@ -180,7 +180,7 @@ def test_advice_does_not_make_a_machine_unhealthy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [Check("good", True, "there"), Check("slow", False, "slow", "make it fast", advice=True)]
-    monkeypatch.setattr("torchport.cli.doctor.examine", lambda *_, **__: iter(rows))
+    monkeypatch.setattr("torchport.cli.doctor.examine_machine", lambda *_, **__: iter(rows))
     assert cli.main(["doctor"]) == 0
     assert "note  slow" in capsys.readouterr().out
     rows.append(Check("bad", False, "not there", "get it"))

@@ -105,5 +105,5 @@ def test_a_wrong_row_makes_another_page(monkeypatch: pytest.MonkeyPatch) -> None
     for kind, change in (("VectorFailure", 507015), ("Internal", 3)):
         table = copy.deepcopy(TABLE)
         table["codes"][table[kind]["runtime"][0]] = change
-        monkeypatch.setattr(pages, "kinds", lambda table=table: answers.parse_fault_kinds(table))
+        monkeypatch.setattr(pages, "load_fault_kinds", lambda table=table: answers.parse_fault_kinds(table))
         assert pages.errors() != page

@@ -28,7 +28,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
 def journal():
     journal = Journal(place)
     for _ in range(100_000 // 50):
-        journal.write("note", text="x" * 50)
+        journal.write_event("note", text="x" * 50)
 
 writes = {
     "journal": journal,

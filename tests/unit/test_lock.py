@@ -14,8 +14,8 @@ from torchport.port.lock import lock_folder
 HOLD = """
 import subprocess, sys
 from pathlib import Path
-from torchport.port.lock import locked
-with locked(Path(sys.argv[1])):
+from torchport.port.lock import lock_folder
+with lock_folder(Path(sys.argv[1])):
     child = subprocess.Popen(["sleep", "infinity"], close_fds=False, stdout=subprocess.DEVNULL)
     print(child.pid, flush=True)
     sys.stdin.read()

@@ -27,7 +27,7 @@ for number, delay in enumerate([*sys.argv[2:], "started"]):
         text = "sleep 9999 & setsid sleep 9999 & setsid sh -c 'sleep 9999 & sleep 9999' & echo here; wait"
         command = ["sh", "-c", text]
         out, err = (folder / f"{number}.{name}" for name in ("out", "err"))
-        keeper.run(command, os.environ, folder, out, err, lambda seconds: "")
+        keeper.run_with_keeper(command, os.environ, folder, out, err, lambda seconds: "")
         os._exit(0)
     started = folder / f"{number}.out"
     while delay == "started" and not (started.exists() and started.read_text()):

@@ -91,7 +91,7 @@ def test_kill_leaves_every_written_step(folder):
     code = (
         "import sys, os, signal; from pathlib import Path; from torchport.record.recording import Journal\n"
         "journal = Journal(Path(sys.argv[1]))\n"
-        "for step in range(100): journal.write('loss', site='a.py:1', by='backward', value=1.0, device='cpu', "
+        "for step in range(100): journal.write_event('loss', site='a.py:1', by='backward', value=1.0, device='cpu', "
         "launches=None, elapsed=0.0)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -175,7 +175,7 @@ def test_an_exception_is_placed_in_the_script(folder, tmp_path):
 def test_an_exception_of_the_recorder_is_called_ours(folder, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import sys\nfrom torchport.record.recording import parse\nparse(b'5' if sys.argv[1:] else b'{}')\n"
+        "import sys\nfrom torchport.record.recording import parse_event\nparse_event(b'5' if sys.argv[1:] else b'{}')\n"
     )
     recorded(folder, [str(script), "x"])
     (error,) = Recording.from_directory(folder).of_kind("error")

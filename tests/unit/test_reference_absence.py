@@ -116,8 +116,8 @@ def test_an_enabled_environment_does_not_activate(site: Path) -> None:
 
 def test_importing_torch_npu_is_told(site: Path) -> None:
     code = (
-        "import json\nfrom torchport.record import reference\nbefore = reference.touched()\nimport torch_npu\n"
-        "print(json.dumps([before, reference.touched()]))"
+        "import json\nfrom torchport.record import reference\nbefore = reference.describe_npu_use()\nimport torch_npu\n"
+        "print(json.dumps([before, reference.describe_npu_use()]))"
     )
     assert python(code, site) == ["", "it imported torch_npu"]
 
@@ -129,7 +129,7 @@ def test_a_loaded_library_is_told(tmp_path: Path) -> None:
     library.write_bytes(Path(any_library).read_bytes())
     code = (
         f"import ctypes, json\nctypes.CDLL({str(library)!r})\nfrom torchport.record import reference\n"
-        "print(json.dumps(reference.touched()))"
+        "print(json.dumps(reference.describe_npu_use()))"
     )
     assert python(code) == f"it loaded {library}"
 
@@ -137,8 +137,8 @@ def test_a_loaded_library_is_told(tmp_path: Path) -> None:
 @pytest.mark.processes
 def test_another_backend_in_torch_is_told() -> None:
     code = (
-        "import json, torch\nfrom torchport.record import reference\nbefore = reference.touched()\n"
-        "torch.utils.rename_privateuse1_backend('toy')\nprint(json.dumps([before, reference.touched()]))"
+        "import json, torch\nfrom torchport.record import reference\nbefore = reference.describe_npu_use()\n"
+        "torch.utils.rename_privateuse1_backend('toy')\nprint(json.dumps([before, reference.describe_npu_use()]))"
     )
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     run = subprocess.run(

@@ -56,7 +56,7 @@ def test_has_a_positive_example(rule: Rule | FileRule) -> None:
 
 
 def _examples(rule: Rule | FileRule) -> Iterator[tuple[str, str]]:
-    """File name and text of each example that a rule of `rules()` or `file_rules()` has something to say about."""
+    """File name and text of each example that a rule of `list_rules()` or `file_rules()` has something to say about."""
     if isinstance(rule, FileRule):
         yield from ((name, before) for name, before, _ in rule.rewrites)
         yield from rule.reports

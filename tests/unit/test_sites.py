@@ -10,7 +10,7 @@ import sys, torch
 from torchport.record.sites import Sites
 sites = Sites([sys.argv[1]])
 def draw():
-    return sites.here()
+    return sites.find_calling_line()
 def forward():
     inner = draw()
     return inner
@@ -20,7 +20,7 @@ print(compiled())
 @torch.compile(backend="eager")
 def real(x):
     torch._dynamo.graph_break()
-    print(sites.here())
+    print(sites.find_calling_line())
     return x + 1
 real(torch.ones(1))
 """

@@ -21,7 +21,7 @@ import json, os, sys
 from pathlib import Path
 from torchport.record import writes as room
 room.SYSTEM = ("/dev", "/proc", "/sys")  # the folders of these tests lie below /tmp
-writes = room.guard(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
+writes = room.guard_writes(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
 """
 
 
@@ -176,7 +176,7 @@ def test_files_outside_are_remembered(view: View) -> None:
         open({str(view.place.parent / "journal")!r}, "w")
         open({str(view.folder / "a.dat")!r}).read()
         os.remove({str(view.folder / "b.dat")!r})
-        print(json.dumps(writes.outside()))
+        print(json.dumps(writes.list_outside_files()))
     """
     home = view.folder.parent / "home"
     home.mkdir()
@@ -193,7 +193,7 @@ def test_the_users_folder_is_not_a_temporary_one(view: View) -> None:
     """Even where it lies below one."""
     other = view.folder / "made"
     beside = view.folder.parent / "beside"
-    code = f"open({str(other)!r}, 'w'); open({str(beside)!r}, 'a'); print(json.dumps(writes.outside()))"
+    code = f"open({str(other)!r}, 'w'); open({str(beside)!r}, 'a'); print(json.dumps(writes.list_outside_files()))"
     assert json.loads(run(view, code, TMPDIR=str(view.folder.parent))) == [str(other)]
     assert json.loads(run(view, code, TMPDIR=str(view.folder))) == [str(beside), str(other)]
 

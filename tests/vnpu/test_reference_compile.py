@@ -42,8 +42,8 @@ from torchport.on_import import after_import
 {prepare}
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
-REFERENCE = "from torchport.record import reference\nafter_import('torch', reference.apply)"
-PORT = "from torchport.record import port_side\nafter_import('torch', lambda torch: port_side.apply(torch, print))"
+REFERENCE = "from torchport.record import reference\nafter_import('torch', reference.apply_reference_patches)"
+PORT = "from torchport.record import port_side\nafter_import('torch', lambda torch: port_side.apply_port_patches(torch, print))"
 
 
 def run(prepare: str, script: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -37,9 +37,9 @@ import runpy, sys
 from torchport.on_import import after_import
 from torchport.record import reference
 reference.hide_npu()
-after_import("torch", reference.apply)
+after_import("torch", reference.apply_reference_patches)
 runpy.run_path(sys.argv[1], run_name="__main__")
-assert reference.touched() == "", reference.touched()
+assert reference.describe_npu_use() == "", reference.describe_npu_use()
 """
 
 
@@ -107,7 +107,7 @@ def test_there_are_as_many_devices_as_processes(processes: int) -> None:
     code = "import torch; print({'devices': torch.accelerator.device_count()})"
     local = {"LOCAL_WORLD_SIZE": str(processes)}
     theirs = execute("-c", code, environment={**port_side.make_port_environment(os.environ, processes), **local})
-    pretend = "import torch\nfrom torchport.record import reference\npatches = reference.apply(torch)\n"
+    pretend = "import torch\nfrom torchport.record import reference\npatches = reference.apply_reference_patches(torch)\n"
     ours = execute("-c", pretend + code, environment={**reference.make_reference_environment(os.environ), **local})
     assert ours.stdout.strip() == f"{{'devices': {processes}}}", ours.stderr
     assert theirs.stdout.strip().endswith(ours.stdout.strip()), theirs.stderr
@@ -126,8 +126,8 @@ def test_visible_devices_are_kept() -> None:
 
 def test_reference_that_imports_torch_npu_is_told() -> None:
     code = (
-        "from torchport.record import reference\nassert reference.touched() == ''\nimport torch_npu\n"
-        "print(reference.touched())"
+        "from torchport.record import reference\nassert reference.describe_npu_use() == ''\nimport torch_npu\n"
+        "print(reference.describe_npu_use())"
     )
     run = execute("-c", code, environment=os.environ)
     assert run.stdout.strip().endswith("it imported torch_npu"), run.stderr
@@ -140,7 +140,7 @@ def test_hidden_torch_npu_is_not_installed() -> None:
         "assert util.find_spec('torch_npu') is None\n"
         "try: metadata.version('torch_npu')\nexcept metadata.PackageNotFoundError: pass\nelse: raise SystemExit(1)\n"
         "import torch\n"  # its autoload finds no backend, though it may look
-        "try: import torch_npu\nexcept ModuleNotFoundError: print('absent', reference.touched())"
+        "try: import torch_npu\nexcept ModuleNotFoundError: print('absent', reference.describe_npu_use())"
     )
     run = execute("-c", code, environment={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"})
     assert (run.returncode, run.stdout) == (0, "absent \n"), run.stderr

@@ -33,7 +33,7 @@ import runpy, sys
 from torchport.record import reference
 reference.hide_npu()
 import torch
-reference.apply(torch{options})
+reference.apply_reference_patches(torch{options})
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -3,8 +3,8 @@
 A command is one module `torchport/cli/<name>.py` and is found by scanning this folder:
 
 - its docstring is the help text; the first line is the summary in `torchport --help`, examples come next;
-- `configure(parser)` adds its arguments to an `argparse.ArgumentParser`;
-- `run(arguments) -> int` does the work and returns the exit code;
+- `add_arguments(parser)` adds its arguments to an `argparse.ArgumentParser`;
+- `run_command(arguments) -> int` does the work and returns the exit code;
 - `PASSES_ARGUMENTS = True` (optional) says that its first positional argument is a script of the user's (or its option
   with the dest `module` a module) and that words behind it are the script's: those that the command's options do not
   know, and all that follow the first `--`. They arrive in their order as the list `arguments.passed`.

@@ -26,7 +26,7 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 def of_call(recording: Path, step: int, rank: int, word: str, out: Path) -> dict[str, Any]:
     """Write the case of a recorded call (`name:index`) to the folder `out`; gives what call.json has. Raises as
-    `extract` does."""
+    `extract_call` does."""
     described = extract_call(recording, step, rank, word, out)
     devices = {one["device"] for kind in ("inputs", "outputs") for one in described[kind] if one is not None}
     on_npu = any(str(device).startswith("npu") for device in devices)

@@ -216,7 +216,7 @@ def find_culprit(
     """Judge the operators of two recordings; None where neither has any. `again` is a recording of the port's run once
     more, which shows what is not repeated; `steps` are those that are computed again.
 
-    Raises TorchportError where one alone has some, or they share no module, and as `replay`, `rebuilt` and `unsteady`
+    Raises TorchportError where one alone has some, or they share no module, and as `replay_recording`, `compare_global_batches` and `find_unsteady_calls`
     do.
     """
     one, other = Operators.read(reference), Operators.read(port)
@@ -249,7 +249,7 @@ def find_culprit(
 
 def find_port_culprit(port: Path) -> Culprit | None:
     """Judge the operators of one recording, beside a reference that has none: what they compute, not what they are
-    given. None where it has no tensors of any. Raises TorchportError as `replay` does."""
+    given. None where it has no tensors of any. Raises TorchportError as `replay_recording` does."""
     recorded = Operators.read(port)
     if not any(process.steps for process in recorded.processes) or not has_tensors(recorded):
         return None

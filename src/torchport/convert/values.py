@@ -1,7 +1,7 @@
 """Values that several files of a project have: what one file knows of them, all come to know.
 
 A device that `config.py` names and `train.py` hands to torch is proven by the second and written in the first. Each
-file that may hold a part of such a value is looked at by itself (`survey`), in the worker processes; what they found is
+file that may hold a part of such a value is looked at by itself (`survey_source`), in the worker processes; what they found is
 put together here (`Joined`), in one union of all their classes of values, and handed back by file.
 """
 

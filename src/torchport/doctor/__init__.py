@@ -1,6 +1,6 @@
 """What is on this machine, what is wrong with it for an NPU, and the command that mends it.
 
-One file per subject, each with a function `checks(machine)`; `examine` calls them in order. They look at files and
+One file per subject, each with a function `list_checks(machine)`; `examine_machine` calls them in order. They look at files and
 variables only, import nothing of torch's or the user's, and change nothing. The trial of the device is apart, in
 `trial`, as it takes as long as importing torch.
 """
@@ -38,7 +38,7 @@ def examine_machine(machine: Machine, probe_timeout: float | None, *, for_build:
     needed = [*packages.list_checks(machine), *devices.list_checks(machine)]
     yield from needed
     for subject in (cann, libraries, environment, distributed, mindspore):
-        yield from subject.checks(machine)
+        yield from subject.list_checks(machine)
     if for_build:
         yield from build.list_checks(machine)
     if probe_timeout is not None:

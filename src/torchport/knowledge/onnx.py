@@ -50,7 +50,7 @@ def load_parser_opsets() -> Mapping[str, frozenset[int]]:
 
 
 def parsers_source() -> str:
-    """Where `parsers` is from."""
+    """Where `load_parser_opsets` is from."""
     return str(_table("onnx_parsers")["source"])
 
 

@@ -76,7 +76,7 @@ def launch_of(
     where: Sequence[str] = STANDALONE,
     keep: Path | None = None,
 ) -> Launch:
-    """`read` for arguments that a parser with `add_target` gave, with the script's words in `arguments.passed`."""
+    """`parse_launch` for arguments that a parser with `add_target` gave, with the script's words in `arguments.passed`."""
     passed = list(arguments.passed)
     if arguments.module is not None:
         return parse_launch([arguments.module, *passed], module=True, nproc=nproc, where=where, keep=keep)

@@ -24,7 +24,7 @@ class Cell:
 def as_script(data: bytes) -> bytes:
     """The code cells of a notebook as one Python script, line for line; what is not Python has become `pass`.
 
-    `place` tells which line of which cell a line of it is. Raises TorchportError for what is not a notebook.
+    `locate_cell_line` tells which line of which cell a line of it is. Raises TorchportError for what is not a notebook.
     """
     return "".join(cell.code for cell in read_code_cells(data)).encode("utf-8", "surrogatepass")
 

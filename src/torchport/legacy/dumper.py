@@ -112,9 +112,9 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
         return outputs
 
     def _write(self, place: str, tensors: dict[int, torch.Tensor]) -> None:
-        self._written.group(place)
+        self._written.add_group(place)
         for index, tensor in tensors.items():
-            self._written.write(f"{place}/{index}", to_numpy(tensor), dtype=str(tensor.dtype))
+            self._written.write_dataset(f"{place}/{index}", to_numpy(tensor), dtype=str(tensor.dtype))
 
 
 def _file(path: str) -> pathlib.Path:

@@ -103,7 +103,7 @@ def has_room(plan: Plan) -> bool:
 
 def run_with_noise(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None) -> Recording:
     """Run the original once more, in the folder `aside`, with rounding noise and without faults: how far rounding alone
-    takes it. As many steps as the port did, at most `MOST_NOISY`; `formats` as for `control`."""
+    takes it. As many steps as the port did, at most `MOST_NOISY`; `formats` as for `run_control`."""
     formats = assume_formats() if formats is None else formats
     steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), MOST_NOISY)
     watch = Watch(aside, plan.timeout, progress)

@@ -48,7 +48,7 @@ class Progress:
         self._write(self._line(text, seconds) + "\n")
 
     def make_deferred(self) -> Progress:
-        """For a step that is done at the same time: it says nothing until it is given to `add`."""
+        """For a step that is done at the same time: it says nothing until it is given to `show_deferred`."""
         return Progress(io.StringIO(), self._steps, self._quiet)
 
     def show_deferred(self, other: Progress) -> None:

@@ -36,7 +36,7 @@ FORWARDED = frozenset(
 def run_with_tee(command: Sequence[str], environment: Mapping[str, str], stdout: Path, stderr: Path) -> Ended:
     """Run `command` here until it ends; what it prints goes where ours goes, and to the files `stdout` and `stderr`.
 
-    Raises TorchportError where the command cannot be started. `leave` passes its status on.
+    Raises TorchportError where the command cannot be started. `propagate_status` passes its status on.
     """
     start = time.monotonic()
     waited = {*FORWARDED, signal.SIGCHLD, signal.SIGWINCH}

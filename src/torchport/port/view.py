@@ -29,7 +29,7 @@ class View:
     """
 
     def __init__(self, folder: Path, place: Path, entries: dict[str, Entry], made: int) -> None:
-        """`make` does this."""
+        """`from_folder` does this."""
         self.folder = Path(os.path.abspath(folder))
         self.place = place
         self._real = os.path.realpath(folder)

@@ -1,11 +1,11 @@
 """The time model's constants from published throughputs, and how far they are off.
 
 The rows are knowledge/zoo.json: models whose step ran dry on an Ascend910A (tools/zoo_runs.py), each with the images a
-second that its maker published, and its kernels as the virtual NPU counts them. `fit` finds the constants that explain
-them best, `kernel` is the formula of csrc/device/clock.cpp, `step` what one stream makes of it. No other rows are in
+second that its maker published, and its kernels as the virtual NPU counts them. `fit_constants` finds the constants that explain
+them best, `predict_kernel_time` is the formula of csrc/device/clock.cpp, `predict_step_time` what one stream makes of it. No other rows are in
 that file, and nothing here opens another.
 
-A published throughput has the program's data loader in it. `step` knows that of ImageNet, by the workers that the
+A published throughput has the program's data loader in it. `predict_step_time` knows that of ImageNet, by the workers that the
 program's own script starts; `torchport predict` measures a script's own instead (loading).
 """
 

@@ -15,7 +15,7 @@ LONG = 1 << 16
 class Norms:
     """The Euclidean norms of `tensors`, some of which may be None; queued on their devices at once.
 
-    `vectors` are to be read; `of(values)` makes one number for each tensor of what was read: None for a tensor that
+    `vectors` are to be read; `assemble_norms(values)` makes one number for each tensor of what was read: None for a tensor that
     is None or has no such norm (sparse, quantized, complex, without data). Half precision is accumulated in float32.
     """
 

@@ -105,7 +105,7 @@ def _by_reference(torch: Any, func: Any, reference: Any, args: Any, kwargs: Any,
         args[place] if place < len(args) else kwargs.get(one.name, one.default_value)
         for place, one in enumerate(schema.arguments)
     ]
-    made = reference(torch, *host.of(given))
+    made = reference(torch, *host.to_host(given))
     flat = list(own) if isinstance(own, (list, tuple)) else [own]
     for place, one in enumerate(flat):
         if place < len(made) and made[place] is not None and isinstance(one, torch.Tensor):

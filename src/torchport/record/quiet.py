@@ -18,7 +18,7 @@ def add_listener(quiet: Callable[[], contextlib.AbstractContextManager[None]]) -
 
 
 def remove_listener(quiet: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
-    """The inverse of `listen`; nothing where it has been done."""
+    """The inverse of `add_listener`; nothing where it has been done."""
     if quiet in _listeners:
         _listeners.remove(quiet)
 

@@ -93,7 +93,7 @@ class Options:
 
     @classmethod
     def from_variable(cls, text: str) -> Options:
-        """The inverse of `variable`."""
+        """The inverse of `to_variable`."""
         value = json.loads(text)
         value["enough"] = tuple(value["enough"]) if value["enough"] else None
         return cls(**value)

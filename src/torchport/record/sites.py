@@ -51,7 +51,7 @@ class Sites:
         return found
 
     def find_user_line(self, skip: int = 1) -> str:
-        """The innermost line of the user's own files; that of `here` where no such file is on the stack."""
+        """The innermost line of the user's own files; that of `find_calling_line` where no such file is on the stack."""
         first = ""
         for name, frame, own in self._walk(sys._getframe(skip)):
             if own:
@@ -60,7 +60,7 @@ class Sites:
         return first
 
     def find_user_function(self, skip: int = 1) -> tuple[str, str]:
-        """The function and the line that `user` gives; "" and "" where there is no such line."""
+        """The function and the line that `find_user_line` gives; "" and "" where there is no such line."""
         first: tuple[str, str] | None = None
         for name, frame, own in self._walk(sys._getframe(skip)):
             if own or first is None:

@@ -57,7 +57,7 @@ class Writes:
     """What a process, and those forked from it, write: inside of the view anything, outside remembered."""
 
     def __init__(self, view: Path, original: Path | None, report: Path | None) -> None:
-        """See `guard`."""
+        """See `guard_writes`."""
         self._view = os.path.realpath(view)
         self._original = os.path.realpath(original) if original else None
         self._report = report
@@ -167,7 +167,7 @@ def guard_writes(view: Path, original: Path | None = None, report: Path | None =
 
 
 def read_report(report: Path) -> list[str]:
-    """What `Writes.outside` of all processes that shared the file `report` would say; nothing where it is missing."""
+    """What `Writes.list_outside_files` of all processes that shared the file `report` would say; nothing where it is missing."""
     try:
         lines = report.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

@@ -49,7 +49,7 @@ def check_refused_names(module: Module) -> Iterator[Finding]:
 
 @functools.cache
 def refused_words() -> re.Pattern[bytes]:
-    """A file in which this finds nothing has nothing for `refused`."""
+    """A file in which this finds nothing has nothing for `check_refused_names`."""
     last = sorted({name.rpartition(".")[2] for name in support.find_refused_names()})
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, last))})\b".encode())
 

@@ -53,7 +53,7 @@ class Module:
         return iter(cast(list[Node], self._by_type.get(kind, [])))
 
     def resolve_name(self, node: ast.expr) -> str | None:
-        """The dotted name of what an expression means (see `Names.qualified`)."""
+        """The dotted name of what an expression means (see `Names.resolve_name`)."""
         return self.names.resolve_name(node)
 
     def get_parent(self, node: ast.AST) -> ast.AST | None:

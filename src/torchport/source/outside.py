@@ -101,7 +101,7 @@ class Outside:
         return self._installed(words)
 
     def locate_in_project(self, importer: str, name: str) -> tuple[str, tuple[str, ...]] | None:
-        """As `resolve`, for files of the project only, named as in findings."""
+        """As `locate_name`, for files of the project only, named as in findings."""
         key = (importer.rpartition("/")[0], name)
         if key not in self._found:
             foreign = not name or name.startswith(("torch.", "builtins."))

@@ -45,7 +45,7 @@ from torchport.errors import TorchportError
 from torchport.export import checking, exporting, loading, npu_forms
 from torchport.export.job import Input, Job
 sys.path[:0] = [".", sys.argv[1]]
-npu_forms.install()
+npu_forms.install_npu_forms()
 import nets
 
 def job(**options):
@@ -65,8 +65,8 @@ def save(change, name="c.pth"):
     return guarded.read(Path(name)).parts[""]
 
 def filled(weights, **options):
-    model = loading.make(job(**options))
-    said = loading.fill(model, weights, job(**options))
+    model = loading.make_model(job(**options))
+    said = loading.load_weights(model, weights, job(**options))
     return exporting.Flat(model, ["x"]).eval(), said
 
 answers = {}
@@ -77,16 +77,16 @@ answers["half"] = refused(lambda: filled(save(lambda s: {("module." + k if "one"
 answers["shape"] = refused(lambda: filled(save(lambda s: s), arguments={"width": 5}))
 answers["allowed"] = filled(save(lambda s: without(s, "two.bias")), allow_missing=True)[1]["missing"]
 answers["counter"] = filled(save(lambda s: without(s, "norm.num_batches_tracked")))[1]["missing"]
-answers["fails"] = refused(lambda: loading.make(Job("nets:fails", ())))
-answers["text"] = refused(lambda: loading.make(Job("nets:text", ())))
-answers["absent"] = refused(lambda: loading.make(Job("nets:Nothing", ())))
+answers["fails"] = refused(lambda: loading.make_model(Job("nets:fails", ())))
+answers["text"] = refused(lambda: loading.make_model(Job("nets:text", ())))
+answers["absent"] = refused(lambda: loading.make_model(Job("nets:Nothing", ())))
 
 weights = save(lambda s: {"module." + k: v for k, v in s.items()})
 model, said = filled(weights)
 answers["removed"] = said["removed"]
 path = Path("model.onnx")
-made = exporting.export("torchscript", model, job(), path)
-answers["exported"] = [made["opset"], made["operators"], checking.check(path, model, job())]
+made = exporting.export_onnx("torchscript", model, job(), path)
+answers["exported"] = [made["opset"], made["operators"], checking.check_onnx_model(path, model, job())]
 import onnx
 graph = onnx.load("model.onnx")
 answers["names"] = [graph.graph.input[0].name, graph.graph.output[0].name]
@@ -95,7 +95,7 @@ def tampered(change):
     other = onnx.load("model.onnx")
     change(other.graph)
     onnx.save(other, "other.onnx")
-    return checking.check(Path("other.onnx"), model, job())
+    return checking.check_onnx_model(Path("other.onnx"), model, job())
 
 def swap(graph):
     """The weights of another training in the file."""
@@ -105,12 +105,12 @@ def swap(graph):
             weight.CopyFrom(onnx.numpy_helper.from_array(values.astype("f"), weight.name))
 
 answers["swapped"] = tampered(swap)
-dead = model.__class__(loading.make(job()), ["x"]).eval()
+dead = model.__class__(loading.make_model(job()), ["x"]).eval()
 for weight in dead.parameters():
     weight.data.zero_()
-answers["zero"] = refused(lambda: checking.check(path, dead, job()))
+answers["zero"] = refused(lambda: checking.check_onnx_model(path, dead, job()))
 dead.load_state_dict({k: v.float() * float("nan") if v.is_floating_point() else v for k, v in dead.state_dict().items()})
-answers["not finite"] = refused(lambda: checking.check(path, dead, job()))
+answers["not finite"] = refused(lambda: checking.check_onnx_model(path, dead, job()))
 import numpy
 infinite, another = numpy.array([1.0, float("inf"), float("nan")]), numpy.array([1.0, 5.0, float("nan")])
 answers["infinite"] = [checking._row("y", infinite, infinite, 1e-4)["ok"], checking._row("y", infinite, another, 1e-4)["ok"]]
@@ -123,27 +123,27 @@ def outside(graph):
 other = onnx.load("model.onnx")
 outside(other.graph)
 Path("other.onnx").write_bytes(other.SerializeToString())
-answers["outside"] = refused(lambda: checking.check(Path("other.onnx"), model, job()))
+answers["outside"] = refused(lambda: checking.check_onnx_model(Path("other.onnx"), model, job()))
 Path("other.onnx").write_bytes(path.read_bytes()[:-100])
-answers["cut"] = refused(lambda: checking.check(Path("other.onnx"), model, job()))
+answers["cut"] = refused(lambda: checking.check_onnx_model(Path("other.onnx"), model, job()))
 import resource
 limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
-answers["full disk"] = refused(lambda: exporting.export("torchscript", model, job(), Path("other.onnx")))
+answers["full disk"] = refused(lambda: exporting.export_onnx("torchscript", model, job(), Path("other.onnx")))
 resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 noisy, _ = filled(weights, arguments={"noisy": True})
-answers["noisy"] = refused(lambda: checking.check(path, noisy, job()))
+answers["noisy"] = refused(lambda: checking.check_onnx_model(path, noisy, job()))
 half = job(half=True)
 model, _ = filled(weights)
 model = model.half()
-exporting.export("torchscript", model, half, path)
-answers["half precision"] = checking.check(path, model, half)
+exporting.export_onnx("torchscript", model, half, path)
+answers["half precision"] = checking.check_onnx_model(path, model, half)
 import networks, torch_npu
 torch.manual_seed(2)
 llama = exporting.Flat(networks.Llama(), ["x"]).eval().requires_grad_(False)
 plan = Job("networks:Llama", (Input("x", (2, 16, 32)),))
-made = exporting.export("torchscript", llama, plan, path)
-answers["npu model"] = [sorted(made["operators"]), checking.check(path, llama, plan)]
+made = exporting.export_onnx("torchscript", llama, plan, path)
+answers["npu model"] = [sorted(made["operators"]), checking.check_onnx_model(path, llama, plan)]
 class Older(torch.nn.Module):
     """What the exporter writes from opset 12, 13 or 14 on."""
     def forward(self, x):
@@ -155,14 +155,14 @@ older = Older()
 older.w = torch.randn(2, 4)
 older = exporting.Flat(older, ["x"]).eval()
 plan = Job("", (Input("x", (2, 4, 8)),))
-made = exporting.export("torchscript", older, plan, path)
-answers["older"] = [made["opset"], "Einsum" in made["operators"], checking.check(path, older, plan)]
-answers["newer"] = refused(lambda: exporting.export("torchscript", exporting.Flat(torch.nn.CELU(), ["input"]), job(), path))
+made = exporting.export_onnx("torchscript", older, plan, path)
+answers["older"] = [made["opset"], "Einsum" in made["operators"], checking.check_onnx_model(path, older, plan)]
+answers["newer"] = refused(lambda: exporting.export_onnx("torchscript", exporting.Flat(torch.nn.CELU(), ["input"]), job(), path))
 bert = exporting.Flat(networks.Encoder(), ["ids", "mask"]).eval().requires_grad_(False)
 both = {"dtype": "int64", "dynamic": (0, 1)}
 plan = Job("networks:Encoder", (Input("ids", (2, 8), below=100, **both), Input("mask", (2, 8), **both)))
-exporting.export("torchscript", bert, plan, path)
-answers["bert"] = checking.check(path, bert, plan)
+exporting.export_onnx("torchscript", bert, plan, path)
+answers["bert"] = checking.check_onnx_model(path, bert, plan)
 try:
     torch_npu.npu_moe_init_routing
 except NotImplementedError as error:

@@ -71,7 +71,7 @@ def load_error_rows() -> Mapping[str, Row]:
 
 
 def parse_error_row(name: str, row: Mapping[str, Any]) -> Row:
-    """The row of a parsed table; see `rows`."""
+    """The row of a parsed table; see `load_error_rows`."""
     if not _NEEDED <= set(row) <= _NEEDED | {"pattern", "role"}:
         raise ValueError(f"knowledge/errors: {name} has keys {sorted(row)}")
     if not row["words"] or not all(len(word) >= 4 for word in row["words"]):

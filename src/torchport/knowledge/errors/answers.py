@@ -42,7 +42,7 @@ def load_fault_kinds() -> tuple[Kind, ...]:
 
 
 def parse_fault_kinds(table: Mapping[str, Any]) -> tuple[Kind, ...]:
-    """The kinds of a parsed file; see `kinds`."""
+    """The kinds of a parsed file; see `load_fault_kinds`."""
     codes, defaults = table["codes"], table["defaults"]
     found = []
     for name, row in table.items():

@@ -13,7 +13,7 @@ ALIASES = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"
 
 
 class Kernels:
-    """Kernels that stand in the place of others from `replace` to `remove`.
+    """Kernels that stand in the place of others from `replace_kernel` to `restore_kernels`.
 
     The original is asked of `torch.library.get_kernel`, which came with torch 2.9. Before, ours steps aside while the
     original works: what another thread calls of the same operator meanwhile is the original, too.

@@ -47,11 +47,11 @@ class OwnDraws:
         self._numbers: Counter[tuple[str, str]] = Counter()
 
     def has_kernel(self, operator: str, key: str) -> bool:
-        """As `Kernels.has`."""
+        """As `Kernels.has_kernel`."""
         return self._kernels.has_kernel(operator, key)
 
     def replace_kernel(self, operator: str, key: str, function: Callable[..., Any]) -> None:
-        """As `Kernels.replace`; on the accelerator, `original` is tried first."""
+        """As `Kernels.replace_kernel`; on the accelerator, `original` is tried first."""
         trial_of = self._trials.find_trial_method(operator) if str(key).endswith(str(self._draws.accelerator)) else None
 
         def kernel(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

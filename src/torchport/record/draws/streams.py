@@ -46,7 +46,7 @@ class Point:
 
 
 class Stream:
-    """The draws of one generator. `origin` is where it starts, see `restart`."""
+    """The draws of one generator. `origin` is where it starts, see `go_to_epoch`."""
 
     def __init__(self, epochs: Epochs, origin: int) -> None:
         self._epochs = epochs

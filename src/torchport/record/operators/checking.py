@@ -41,7 +41,7 @@ def check_files(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def require_readable(path: Path) -> None:
-    """Raises TorchportError for a file that `check` finds something wrong with."""
+    """Raises TorchportError for a file that `check_files` finds something wrong with."""
     if sentence := check_files([path]).get(path):
         raise TorchportError(sentence, hint=HINT)
 

@@ -33,7 +33,7 @@ RUNNING = ((3, "running_mean"), (4, "running_var"))
 
 
 class ModeRecorder:
-    """Notes every operator below autograd while it is started; `take` gives what is to be written.
+    """Notes every operator below autograd while it is started; `take_item` gives what is to be written.
 
     Tensors of the host are measured at once, others by reductions that are read at the end of a step (or, at level
     `tensor`, copied to the host at once). What other threads of Python call without having this mode is not seen.

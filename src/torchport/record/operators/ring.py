@@ -14,7 +14,7 @@ from torchport.record.operators.tables import StepTables
 
 
 class Ring:
-    """Of each step that is whole `add` is told, in order. Files of steps before the last `most` are removed, and
+    """Of each step that is whole `add_step` is told, in order. Files of steps before the last `most` are removed, and
     `dropped` is told of each; of the first step with an overflow that no GradScaler has taken care of
     (`left_out(step)`) and of those before it they stay, and `found` says what it was."""
 

@@ -95,7 +95,7 @@ class Tables:
         thread: int = 0,
         written: Sequence[int] = (),
     ) -> None:
-        """Add a call; `inputs`, `outputs` and `written` are what `tensor` gave, -1 for one that is undefined."""
+        """Add a call; `inputs`, `outputs` and `written` are what `add_tensor` gave, -1 for one that is undefined."""
         first = len(self._links)
         self._links += [*inputs, *outputs, *written]
         texts = (operator, overload, module, function, source, arguments, results, node)

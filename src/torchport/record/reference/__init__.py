@@ -1,6 +1,6 @@
 """CUDA scripts on the CPU, unmodified: the reference side of a port.
 
-`apply(torch)` makes the names of `torch.cuda` and `torch.accelerator` answer for CUDA devices that are the CPU, and
+`apply_reference_patches(torch)` makes the names of `torch.cuda` and `torch.accelerator` answer for CUDA devices that are the CPU, and
 sends everything that is asked for on one to the CPU. A `torch.device("cuda")` keeps its name, so that a script takes
 the same branches as on a GPU; tensors say that they are on the CPU.
 
@@ -11,7 +11,7 @@ run without a compiler.
 Moving to the device and back copies, as on a GPU: a script that changes the copy in place leaves the original
 alone. Tensors that require grad stay what they are.
 
-`environment`, `hide_npu` and `touched` keep the process away from an NPU and tell whether it stayed away.
+`make_reference_environment`, `hide_npu` and `describe_npu_use` keep the process away from an NPU and tell whether it stayed away.
 
 Not emulated: CUDA graphs, custom CUDA kernels, NCCL calls other than through torch.distributed (which gets
 gloo).

@@ -43,7 +43,7 @@ def make_reference_environment(environ: Mapping[str, str], processes: int = 1) -
 def hide_npu() -> Patches:
     """Make torch_npu one that is not installed: for import, find_spec and importlib.metadata. `undo()` shows it again.
 
-    Call it before anything is imported: what is loaded stays loaded, and is reported by `touched`.
+    Call it before anything is imported: what is loaded stays loaded, and is reported by `describe_npu_use`.
     """
     patches = Patches()
     finder = importlib.machinery.PathFinder
